@@ -1,114 +1,103 @@
-"""The agent's command line, as the zipapp runs it: `agent OP` for the controller, the rest for itself."""
+"""Run one agent process: an operation of the table below for the agent itself, any other one for the controller."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
-from typing import List
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple
 
 from taco_launch import agent as package
 from taco_launch.agent.store.folders import JobFolder
 
+COMMAND = "command"
+Words = Mapping[str, Callable[[str], Any]]
 
-def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911, PLR0912 - one for each kind of process
-    """Run one agent process; `agent` is the file it runs from. Imports follow the work, since every rank starts one."""
+
+class Operation(NamedTuple):
+    """One kind of agent process."""
+
+    # Below taco_launch.agent; imported when it runs, since every rank starts a process.
+    module: str
+    # The function's arguments by name, in the order of the words, with what parses each. Words at the end may be omitted
+    # where the function has defaults. COMMAND takes the rest, without the `--` before it.
+    words: Words
+    function: str = "main"
+    # Ranks and what runs beside them create files as their user would; all other processes keep theirs private.
+    keeps_umask: bool = False
+
+
+def job(path: str) -> JobFolder:
+    """Return the folder of a job on this host."""
+    return JobFolder(Path(path))
+
+
+def is_dry_run(word: str) -> bool:
+    """Return whether the word asks for a report alone."""
+    return word == "--dry-run"
+
+
+_JOB: Words = {"folder": job}
+_ON_HOST: Words = {"folder": job, "job_id": str}
+_WRAPPED: Words = {"folder": job, COMMAND: str}
+_SLOTS: Words = {"size": str, "gpus": str, "leases": str, "state": str}
+_RANKS: Words = dict.fromkeys(("first", "count", "world_size", "processes_per_slot"), int)
+OPERATIONS: Mapping[str, Operation] = {
+    "rank": Operation("rank.wrapper", _WRAPPED, keeps_umask=True),
+    "start": Operation("rank.spawner", {"folder": job, **_RANKS, "gpus": str, COMMAND: str}, keeps_umask=True),
+    "daemon": Operation("rank.orted_wrapper", _WRAPPED, "run_daemon", keeps_umask=True),
+    "proxy": Operation("rank.orted_wrapper", _WRAPPED, "run_proxy", keeps_umask=True),
+    "enter": Operation("rank.exec_process", {"folder": job, "rank": int, "how": str, COMMAND: str}, keeps_umask=True),
+    "pack": Operation("rank.tree_pack", {"most": int, "path": str}, keeps_umask=True),
+    "unpack": Operation("rank.tree_unpack", {"most": int, "path": str}, keeps_umask=True),
+    "tunnel": Operation("tensorboard.keeper", {"folder": job, "port": int}, "tunnel_main"),
+    "tensorboard": Operation("tensorboard.keeper", _JOB),
+    "run": Operation("supervisor.process", {"folder": job, "lock": int}),
+    "guard": Operation("guard.guard", _ON_HOST),
+    "guard-start": Operation("guard.relay", {**_ON_HOST, "leases": str}, "start_guard"),
+    "attach": Operation("guard.relay", _ON_HOST, "attach"),
+    "clear": Operation("guard.relay", _ON_HOST, "clear"),
+    "remove": Operation("guard.relay", _ON_HOST, "remove"),
+    "rank-stacks": Operation("stacks.reader", _JOB),
+    "code": Operation("snapshots.fetch", {"folder": job, "descriptor": int}),
+    "snapshot-serve": Operation("snapshots.serve", {"state": Path, "snapshot": str}),
+    "snapshot-evict": Operation("snapshots.eviction", {"state": Path, "since": float, "dry_run": is_dry_run}),
+    "slots": Operation("host.occupancy", _SLOTS, "print_slots"),
+    "watch": Operation("host.occupancy", _SLOTS, "watch_slots"),
+    "schedule": Operation("scheduler.scheduler", {"lock": int}),
+    "begin": Operation("scheduler.elsewhere", _JOB),
+    "wake": Operation("upkeep.scheduler_wakeup", {}),
+    "notify": Operation("supervisor.notify", {"folder": job, "event_time": str}),
+}
+# Entries that start agent processes of their own, or ask whether they were started from the same file.
+_NEEDS_AGENT = frozenset(("enter", "run", "guard-start", "rank-stacks", "schedule", "begin", "wake"))
+
+
+def main(agent: str, arguments: List[str]) -> int:
+    """Run one agent process and return its exit code; `agent` is the file it runs from."""
     package.process_main = main
-    op, *rest = arguments
-    if op == "rank":
-        from taco_launch.agent.rank import wrapper
+    op, *words = arguments
+    operation = OPERATIONS.get(op)
+    if operation is None or not operation.keeps_umask:
+        os.umask(0o077)
+    if operation is None:
+        from taco_launch.agent.api import serve
 
-        return wrapper.main(JobFolder(Path(rest[0])), rest[2:])
-    if op == "start":
-        from taco_launch.agent.rank import spawner
-
-        return spawner.main(JobFolder(Path(rest[0])), rest[1:6], rest[7:])
-    if op in ("daemon", "proxy"):
-        from taco_launch.agent.rank import orted_wrapper
-
-        return orted_wrapper.main(JobFolder(Path(rest[0])), rest[2:], is_proxy=op == "proxy")
-    if op == "enter":
-        from taco_launch.agent.rank import exec_process
-
-        return exec_process.main(JobFolder(Path(rest[0])), int(rest[1]), rest[2], agent, rest[4:])
-    if op in ("pack", "unpack"):
-        return _of_files(op, rest)
-    os.umask(0o077)  # a rank keeps its caller's
-    if op in ("tunnel", "tensorboard"):
-        return _of_a_board(op, rest)
-    if op == "guard":
-        from taco_launch.agent.guard import guard
-
-        return guard.main(JobFolder(Path(rest[0])), rest[1] if len(rest) > 1 else "")
-    if op == "stacks" and rest:  # without words it is the controller's call
-        from taco_launch.agent.stacks import reader
-
-        return reader.main(JobFolder(Path(rest[0])), agent)
-    if op in ("guard-start", "attach", "clear", "remove"):
-        from taco_launch.agent.guard import relay
-
-        return relay.main(op, agent, rest)
-    if op in ("code", "snapshot-serve", "snapshot-prune") and rest:  # without words the last one is the controller's
-        return _of_snapshots(op, rest)
-    if op in ("slots", "watch"):
-        from taco_launch.agent.host import occupancy
-
-        return occupancy.main(op, rest)
-    if op == "schedule":
-        from taco_launch.agent.scheduler import scheduler
-
-        return scheduler.main(agent, rest)
-    if op == "begin":
-        from taco_launch.agent.scheduler import elsewhere
-
-        return elsewhere.main(agent, JobFolder(Path(rest[0])))
-    if op == "wake":
-        from taco_launch.agent.upkeep import scheduler_wakeup
-
-        return scheduler_wakeup.main(agent)
-    if op == "notify":
-        from taco_launch.agent.supervisor import notify
-
-        return notify.main(JobFolder(Path(rest[0])), rest[1:])
-    if op == "run":
-        from taco_launch.agent.processes import agent_program
-
-        folder = JobFolder(Path(rest[0]))
-        # Started before the supervisor's own imports, which take as long as the guard's.
-        guard_process = agent_program.start(agent, "guard", str(folder.path))
-        from taco_launch.agent.supervisor import supervisor
-
-        return supervisor.main(folder, agent, guard_process, int(rest[1]))
-    from taco_launch.agent.api import serve
-
-    return serve.serve(op, agent, sys.stdin.buffer, sys.stdout.buffer)
+        return serve.serve(op, agent, sys.stdin.buffer, sys.stdout.buffer)
+    named = named_arguments(operation.words, words)
+    if op in _NEEDS_AGENT:
+        named["agent"] = agent
+    module = importlib.import_module(f"taco_launch.agent.{operation.module}")
+    code: int = getattr(module, operation.function)(**named)
+    return code
 
 
-def _of_snapshots(op: str, rest: List[str]) -> int:
-    """Run a process that deals with copies of code, of which few jobs have any."""
-    from taco_launch.agent.snapshots import eviction, fetch, serve
-
-    if op == "code":
-        return fetch.main(JobFolder(Path(rest[0])), int(rest[1]))
-    if op == "snapshot-serve":
-        return serve.main(Path(rest[0]), rest[1])
-    return eviction.main(Path(rest[0]), float(rest[1]), dry_run="--dry-run" in rest[2:])
-
-
-def _of_files(op: str, rest: List[str]) -> int:
-    """Run a process that copies a rank's files."""
-    if op == "pack":
-        from taco_launch.agent.rank import tree_pack
-
-        return tree_pack.main(int(rest[0]), rest[1])
-    from taco_launch.agent.rank import tree_unpack
-
-    return tree_unpack.main(int(rest[0]), rest[1])
-
-
-def _of_a_board(op: str, rest: List[str]) -> int:
-    """Run a process of a job's TensorBoard."""
-    from taco_launch.agent.tensorboard import keeper
-
-    if op == "tunnel":
-        return keeper.tunnel_main(JobFolder(Path(rest[0])), int(rest[1]))
-
-    return keeper.main(JobFolder(Path(rest[0])))
+def named_arguments(types: Words, words: List[str]) -> Dict[str, Any]:
+    """Return an operation's arguments by name, parsed."""
+    named: Dict[str, Any] = {}
+    for name, parse in types.items():
+        if name == COMMAND:
+            start = len(named) + (words[len(named) : len(named) + 1] == ["--"])
+            named[name] = words[start:]
+        elif len(named) < len(words):
+            named[name] = parse(words[len(named)])
+    return named

@@ -34,6 +34,13 @@ def quoted(program: str) -> str:
     return "the quotes make it one word: remove them, or use sh -c '...'"
 
 
+def last_line(output: bytes) -> str:
+    """Return the last line of a program's output that is not blank: printable, at most 300 characters; "" without one."""
+    text = output.decode("utf-8", "replace")
+    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return "".join(char if char.isprintable() else "?" for char in line)[:300]
+
+
 def free_space(error: OSError) -> str:
     """Return what to do where the agent cannot write a file."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -8,7 +8,7 @@ from importlib.resources import files
 
 from taco_launch.core import trace
 from taco_launch.core.command import Command
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, last_line
 from taco_launch.core.facts import SUBJECTS
 from taco_launch.core.facts.parse import only, parse
 from taco_launch.core.facts.text.sections import feed
@@ -18,7 +18,7 @@ from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.fanout import Answer, Fanout, connect
 from taco_launch.hosts.remote.credentials import Credentials
-from taco_launch.hosts.remote.transport import CutShortError, Transport, last_words
+from taco_launch.hosts.remote.transport import CutShortError, Transport
 
 # The slowest subject asks nvidia-smi, which may take 30 s on a host whose driver is not kept loaded.
 _PROBE_SECONDS = 120.0
@@ -62,7 +62,7 @@ def gather(
         received = time.time()
         trace.decision("%s: facts of %s: from its probe, after %.2f s", host.name, "/".join(subjects), received - sent)
         if marker.encode() not in result.stdout:
-            said = last_words(result.stderr) or last_words(result.stdout) or "nothing"
+            said = last_line(result.stderr) or last_line(result.stdout) or "nothing"
             raise HostError(
                 f"{host.name}: the probe gave no answer (exit code {result.exit_code}); its output: {said}",
                 hint="check that /bin/sh on the host is a POSIX shell",

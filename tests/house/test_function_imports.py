@@ -16,12 +16,12 @@ from tests.house.rooms import PACKAGE, ROOMS
 LIMITS = {
     "cli": 105,
     "api": 24,
-    "bench": 8,
+    "bench": 6,
     "jobs": 36,
     "setup": 3,
     "hosts": 15,
     "lab": 1,
-    "agent": 75,
+    "agent": 58,
     "core": 11,
 }
 

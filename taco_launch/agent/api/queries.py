@@ -11,7 +11,7 @@ from taco_launch.agent.processes import agent_program
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.agent.upkeep import job_counters, job_index, removal
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError, last_line
 from taco_launch.core.model.job_rows import decoded, encoded, last_run
 from taco_launch.core.protocol.calls import Notice, Reply, Request
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
@@ -69,7 +69,7 @@ def _slots_here(agent: str, words: Sequence[str]) -> Union[SlotsReply, str]:
         )
     except subprocess.TimeoutExpired:
         return f"no answer within {_SLOTS_SECONDS:g} s"
-    return ssh.understood(done.stdout, SlotsReply) or ssh.last_line(done.stderr) or f"exit {done.returncode}"
+    return ssh.understood(done.stdout, SlotsReply) or last_line(done.stderr) or f"exit {done.returncode}"
 
 
 def _slots_there(host: str, agent: str, words: Sequence[str]) -> Union[SlotsReply, str]:

@@ -98,7 +98,7 @@ def _prune(jobs: Jobs, agent: str, request: SnapshotPrune) -> Iterator[Reply]:
     state = jobs.path.parent
     found = eviction.prune(SnapshotStore(state), request.since, dry_run=request.dry_run)
     yield SnapshotsRemoved(host=request.here, snapshots=found.snapshots, freed=found.bytes)
-    words = ("snapshot-prune", str(state), repr(request.since), *(["--dry-run"] if request.dry_run else []))
+    words = ("snapshot-evict", str(state), repr(request.since), *(["--dry-run"] if request.dry_run else []))
     for host, answer in ssh.ask(request.hosts, agent, SnapshotsRemoved, *words, seconds=_PRUNE_SECONDS):
         if not isinstance(answer, str):
             yield answer.replace(host=host)

@@ -45,7 +45,7 @@ _LAST_WORDS_SECONDS = 2.0
 _STALL_SECONDS = 2 * _TICK
 
 
-def main(folder: JobFolder, job_id: str) -> int:
+def main(folder: JobFolder, job_id: str = "") -> int:
     """Guard the job until its supervisor says `end`, or is gone; `job_id` is given on other hosts than the head."""
     with folder.listen() as server:
         _Guard(folder, server, job_id).run()

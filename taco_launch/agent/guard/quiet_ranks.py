@@ -161,7 +161,7 @@ class StackReading:
             return
         try:
             self._process = subprocess.Popen(
-                agent_program.argv(str(self._folder.agent), "stacks", str(self._folder.path)),
+                agent_program.argv(str(self._folder.agent), "rank-stacks", str(self._folder.path)),
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=subprocess.DEVNULL,

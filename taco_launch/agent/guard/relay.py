@@ -11,8 +11,7 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
-from typing import Iterator, List, Optional
+from typing import Iterator, Optional
 
 from taco_launch.agent.host import facts, process_registry, processes
 from taco_launch.agent.processes import agent_program
@@ -30,24 +29,36 @@ _GUARD_SECONDS = 15.0
 _START_SECONDS = 45.0
 
 
-def main(op: str, agent: str, arguments: List[str]) -> int:
-    """Do one operation: `guard-start FOLDER ID [LEASES]`, `attach FOLDER ID`, `clear FOLDER ID`, `remove FOLDER ID`."""
-    folder, job_id = JobFolder(Path(arguments[0])), arguments[1]
-    if op == "clear":
-        return _say(_cleared(folder, job_id))
-    if op == "remove":
-        return _say(_removed(folder, job_id))
-    connection, guard = None, None
-    if op == "guard-start":
-        try:
-            connection = _prepare(folder, job_id, agent)
-            if connection is None:
-                guard = _start(folder, job_id, agent, *arguments[2:])
-        except TacoLaunchError as error:
-            return _say(Refused(reason=error.message))
-        except OSError as error:
-            return _say(Refused(reason=f"{error.filename or folder.path}: {error.strerror or error}"))
-    connection = connection or _connect(folder, 0.0 if guard is None else _START_SECONDS, guard)
+def clear(folder: JobFolder, job_id: str) -> int:
+    """End what the job has on this host, and its guard; answer with Cleared."""
+    return _say(_cleared(folder, job_id))
+
+
+def remove(folder: JobFolder, job_id: str) -> int:
+    """Clear, and remove the job's folder; answer with FolderRemoved."""
+    return _say(_removed(folder, job_id))
+
+
+def start_guard(folder: JobFolder, job_id: str, agent: str, leases: str = "") -> int:
+    """Start the job's guard, unless it runs, and join it; answer with Attached, NoGuard or Refused."""
+    guard = None
+    try:
+        connection = _prepare(folder, job_id, agent)
+        if connection is None:
+            guard = _start(folder, job_id, agent, leases)
+    except TacoLaunchError as error:
+        return _say(Refused(reason=error.message))
+    except OSError as error:
+        return _say(Refused(reason=f"{error.filename or folder.path}: {error.strerror or error}"))
+    return _attach(folder, connection or _connect(folder, _START_SECONDS if guard else 0.0, guard))
+
+
+def attach(folder: JobFolder, job_id: str) -> int:  # noqa: ARG001 - all operations on a host's job have its id
+    """Join the job's guard; answer with Attached or NoGuard."""
+    return _attach(folder, _connect(folder, 0.0))
+
+
+def _attach(folder: JobFolder, connection: Optional[socket.socket]) -> int:
     if connection is None:
         _say(NoGuard(boot=facts.boot_id(), debug=str(folder.debug)))
         return FAILED
@@ -97,7 +108,7 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
     return None
 
 
-def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str = "") -> agent_program.Process:
+def _start(folder: JobFolder, job_id: str, agent: str, leases_folder: str) -> agent_program.Process:
     environment = {**os.environ, LEASES_VARIABLE: leases_folder} if leases_folder else None
     with _whole(folder), open(folder.debug, "ab", opener=untrusted.opener) as debug:
         return agent_program.start(agent, "guard", str(folder.path), job_id, stderr=debug, environment=environment)

@@ -153,7 +153,7 @@ def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:
 
 
 def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
-    """Return the words for `main` on any host, of Host.size or Host.slots, and Host.gpus.
+    """Return the words after `slots` or `watch` on any host, of Host.size or Host.slots, and Host.gpus.
 
     Leases and jobs lie there where this process is told that they lie.
     """
@@ -161,22 +161,27 @@ def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
     return (AUTO if size is None else str(size), gpus_, *(places if any(places) else ()))
 
 
-def main(op: str, words_: Sequence[str]) -> int:
-    """Answer `slots [SIZE [GPUS [LEASES [STATE]]]]` with a SlotsReply, `watch` with more as that changes.
+def print_slots(size: str = AUTO, gpus: str = AUTO, leases: str = "", state: str = "") -> int:
+    """Answer with one SlotsReply; the arguments are those of `arguments`."""
+    return _answer(size, gpus, leases, state, watch=False)
 
-    A watch continues until stdin ends.
-    """
-    size, gpus_, folder, told = (*words_, *(AUTO, AUTO, "", "")[len(words_) :])
-    place = Path(told) if told else state_folder(os.environ, os.geteuid())
+
+def watch_slots(size: str = AUTO, gpus: str = AUTO, leases: str = "", state: str = "") -> int:
+    """Answer with a SlotsReply, and with another at each change, until stdin ends."""
+    return _answer(size, gpus, leases, state, watch=True)
+
+
+def _answer(size: str, gpus_: str, leases: str, state: str, *, watch: bool) -> int:
+    place = Path(state) if state else state_folder(os.environ, os.geteuid())
     try:
-        host = Slots(Path(folder) if folder else _folder(place), Jobs(place).path, size, gpus_)
+        host = Slots(Path(leases) if leases else _folder(place), Jobs(place).path, size, gpus_)
     except HostError as error:
         _say(SlotsReply(host="", problem=error.message))
         return error.exit_code
-    found = host.read_thoroughly()
-    _say(SlotsReply(host=found.host, occupancy=found))
-    if op == "watch":
-        _watch(host, found)
+    occupancy = host.read_thoroughly()
+    _say(SlotsReply(host=occupancy.host, occupancy=occupancy))
+    if watch:
+        _watch(host, occupancy)
     return OK
 
 

@@ -44,7 +44,7 @@ class RankPlace(NamedTuple):
     umask: int
 
 
-def main(folder: JobFolder, rank: int, how: str, agent: str, words: Sequence[str]) -> int:
+def main(folder: JobFolder, rank: int, how: str, command: Sequence[str], agent: str) -> int:
     """Be the parent of what is run beside a rank, and give its exit code: as env(1) where it cannot be started.
 
     `how` is one of the words above with its settings; `agent` is the file that this process runs from.
@@ -67,13 +67,13 @@ def main(folder: JobFolder, rank: int, how: str, agent: str, words: Sequence[str
     try:
         place = _place(answer.roots[0][0], answer)
         if kind in (PACK, UNPACK):
-            words = agent_program.argv(agent, kind, *settings, *words)
+            command = agent_program.argv(agent, kind, *settings, *command)
         os.umask(place.umask)
-        command = VisitorCommand(words, place.environment, place.folder, settings if kind == TERMINAL else ())
+        process = VisitorCommand(command, place.environment, place.folder, settings if kind == TERMINAL else ())
     except OSError as error:
         code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE
-        return _refuse(code, f"cannot run {words[0]!r}: {error.strerror}")
-    return _serve(command, guard, CallerStream(sys.stdin.buffer))
+        return _refuse(code, f"cannot run {command[0]!r}: {error.strerror}")
+    return _serve(process, guard, CallerStream(sys.stdin.buffer))
 
 
 def _serve(command: VisitorCommand, guard: JsonConnection, caller: CallerStream) -> int:

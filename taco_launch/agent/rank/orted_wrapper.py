@@ -16,8 +16,18 @@ from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.rank_messages import Daemon
 
 
-def main(folder: JobFolder, command: Sequence[str], *, is_proxy: bool) -> int:
-    """Run the daemon, Hydra's proxy where `is_proxy`, and return the exit code of what was started.
+def run_daemon(folder: JobFolder, command: Sequence[str]) -> int:
+    """Run Open MPI's daemon; return as `_run` does."""
+    return _run(folder, command, is_proxy=False)
+
+
+def run_proxy(folder: JobFolder, command: Sequence[str]) -> int:
+    """Run Hydra's proxy; return as `_run` does."""
+    return _run(folder, command, is_proxy=True)
+
+
+def _run(folder: JobFolder, command: Sequence[str], *, is_proxy: bool) -> int:
+    """Run what the launcher starts on this host and return the exit code of the process that it started.
 
     That may end long before the daemon does.
     """

@@ -6,7 +6,7 @@ It stays above the ranks until all have ended: what a rank leaves comes to it, a
 import os
 import subprocess
 import sys
-from typing import Dict, Mapping, Sequence, Tuple
+from typing import Dict, Mapping, NamedTuple, Sequence, Tuple
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.processes import agent_program
@@ -15,21 +15,37 @@ from taco_launch.core.errors import NOT_EXECUTABLE, SIGNAL_BASE
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS, process_words
 
 
-def main(folder: JobFolder, numbers: Sequence[str], command: Sequence[str]) -> int:
-    """Start the ranks; gives the first code but 0.
+class HostRanks(NamedTuple):
+    """The ranks of this host: the first one's number, how many ranks are here and in all, how many share a slot."""
 
-    `numbers` are the first rank's, how many there are here and in all, how many share a slot, and the GPUs that they
-    share by CUDA's Multi-Process Service, "" without that.
+    first: int
+    here: int
+    world_size: int
+    processes_per_slot: int
+
+
+def main(
+    folder: JobFolder,
+    first: int,
+    count: int,
+    world_size: int,
+    processes_per_slot: int,
+    gpus: str,
+    command: Sequence[str],
+) -> int:
+    """Start the ranks and return the first exit code that is not 0.
+
+    `gpus` are those that they share by CUDA's Multi-Process Service, "" without that.
     """
+    ranks = HostRanks(first, count, world_size, processes_per_slot)
     processes.become_subreaper()
-    gpus = numbers[4]
     if not gpus:
-        return _ranks(folder, numbers, command, os.environ)
+        return _ranks(folder, ranks, command, os.environ)
     own = environment(folder, gpus, os.environ)
     why = start(folder, own)
     if why:
         return _say(why)
-    code = _ranks(folder, numbers, command, of_ranks(own, os.environ))
+    code = _ranks(folder, ranks, command, of_ranks(own, os.environ))
     why = stop(own)
     if why:
         _say(why)
@@ -41,13 +57,12 @@ def _say(why: str) -> int:
     return NOT_EXECUTABLE
 
 
-def _ranks(folder: JobFolder, numbers: Sequence[str], command: Sequence[str], environ: Mapping[str, str]) -> int:
-    first, count, world_size, each = map(int, numbers[:4])
+def _ranks(folder: JobFolder, ranks: HostRanks, command: Sequence[str], environ: Mapping[str, str]) -> int:
     running: Dict[int, subprocess.Popen[bytes]] = {}
-    for local_rank in range(count):
-        own = {"RANK": first + local_rank, "LOCAL_RANK": local_rank, "WORLD_SIZE": world_size}
+    for local_rank in range(ranks.here):
+        own = {"RANK": ranks.first + local_rank, "LOCAL_RANK": local_rank, "WORLD_SIZE": ranks.world_size}
         environment = {**environ, **{name: str(value) for name, value in own.items()}}
-        behind = process_words(local_rank, each)
+        behind = process_words(local_rank, ranks.processes_per_slot)
         child = subprocess.Popen(
             (*agent_program.wrapper(folder.agent, "rank", folder.path), *command, *behind), env=environment
         )

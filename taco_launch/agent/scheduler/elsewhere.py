@@ -49,7 +49,7 @@ class ElsewhereStart:
         return (self._errors.last_line() or f"ssh: exit {code}") if code else ""
 
 
-def main(agent: str, folder: JobFolder) -> int:
+def main(folder: JobFolder, agent: str) -> int:
     """Start a job's supervisor in this container, and stay until it has placed the job, or has ended."""
     lock = records.try_lock(folder)
     child: Optional[agent_program.Process] = None

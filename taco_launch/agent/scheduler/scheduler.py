@@ -42,10 +42,10 @@ _BLIND_SECONDS = 60.0
 _MOST_FAILURES = 3
 
 
-def main(agent: str, arguments: Sequence[str]) -> int:
-    """Schedule until nothing is pending; `arguments` are the descriptor of the lock, where it was handed over."""
+def main(agent: str, lock: Optional[int] = None) -> int:
+    """Schedule until nothing is pending; `lock` is the descriptor of the lock, where it was handed over."""
     jobs = Jobs(state_folder(os.environ, os.geteuid()))
-    lock = int(arguments[0]) if arguments else scheduler_wakeup.try_lock(jobs)
+    lock = scheduler_wakeup.try_lock(jobs) if lock is None else lock
     if lock is None:
         return OK
     for number in (signal.SIGHUP, signal.SIGINT):

@@ -1,6 +1,6 @@
 """Snapshots that were not used for long are removed, where together they are larger than a limit, or somebody asks for it.
 
-`agent snapshot-prune STATE SECONDS [--dry-run]` does so on a host that is not the head.
+`agent snapshot-evict STATE SECONDS [--dry-run]` does so on a host that is not the head.
 """
 
 import contextlib
@@ -80,7 +80,7 @@ def _idle(store: SnapshotStore, every: Iterable[_Kept], since: float) -> List[_K
     return found
 
 
-def main(state: Path, since: float, *, dry_run: bool) -> int:
+def main(state: Path, since: float, dry_run: bool = False) -> int:
     """Do so on another host than the head, and say what was removed."""
     found = prune(SnapshotStore(state), since, dry_run=dry_run)
     sys.stdout.buffer.write(SnapshotsRemoved(snapshots=found.snapshots, freed=found.bytes).encode())

@@ -168,12 +168,8 @@ class SnapshotStore:
     def arriving(self, snapshot: str) -> Iterator[None]:
         """Have others know, while the block runs, that a snapshot is being brought here; one at a time does that."""
         make_private(self.manifests)
-        file = untrusted.open_regular(self.incoming(snapshot), os.O_RDWR | os.O_CREAT)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with untrusted.locked(self.incoming(snapshot)):
             yield
-        finally:
-            os.close(file)
 
     def is_arriving(self, snapshot: str) -> bool:
         """Return whether a process copies a snapshot to this host now."""

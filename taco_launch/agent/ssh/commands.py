@@ -10,6 +10,7 @@ from typing import IO, List, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.core.command import shell
+from taco_launch.core.errors import last_line
 from taco_launch.core.protocol.framing import LINE_BYTES, parsed
 from taco_launch.core.protocol.message import Message
 
@@ -119,12 +120,6 @@ def output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes
 def lacks_agent(said: str) -> bool:
     """Return, by the last output of an operation whether the host has not got this agent yet."""
     return any(word in said for word in _NO_AGENT)
-
-
-def last_line(said: bytes) -> str:
-    """Return the last output of a program."""
-    lines = said.decode("utf-8", "replace").strip().splitlines()
-    return lines[-1].strip() if lines else ""
 
 
 class ErrorOutput:

@@ -132,6 +132,15 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
+def at_short_path(socket_path: Path, use: Callable[[str], object]) -> None:
+    """Call `use` with a short path of a socket: by way of its folder, since unix(7) limits a path to 107 bytes."""
+    folder = os.open(socket_path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        use(f"/proc/self/fd/{folder}/{socket_path.name}")
+    finally:
+        os.close(folder)
+
+
 class JobFolder:
     """The files of one job on one host; the logs of its ranks and its launcher are those of one attempt."""
 
@@ -189,7 +198,7 @@ class JobFolder:
         """Open the guard's socket; an earlier guard's is replaced."""
         self._socket.unlink(missing_ok=True)
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._at_short_path(server.bind)
+        at_short_path(self._socket, server.bind)
         server.listen(512)
         return server
 
@@ -201,19 +210,11 @@ class JobFolder:
         """
         client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._at_short_path(client.connect)
+            at_short_path(self._socket, client.connect)
         except OSError:
             client.close()
             raise
         return client
-
-    def _at_short_path(self, use: Callable[[str], None]) -> None:
-        # The kernel takes 107 bytes for a socket's path; by way of an open folder any path is short.
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            use(f"/proc/self/fd/{folder}/{self._socket.name}")
-        finally:
-            os.close(folder)
 
 
 class Jobs:

@@ -9,6 +9,8 @@ import stat
 from pathlib import Path
 from typing import Iterator, Optional
 
+from taco_launch.core import errors
+
 _KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISDIR, "a directory"),
@@ -51,6 +53,17 @@ def try_lock(path: Path) -> Optional[int]:
         os.close(file)
         return None
     return file
+
+
+@contextlib.contextmanager
+def locked(path: Path, how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold a lock on a regular file, which is created, while the block runs; wait for it. Raises as `open_regular` does."""
+    file = open_regular(path, os.O_RDWR | os.O_CREAT)
+    try:
+        fcntl.flock(file, how)
+        yield
+    finally:
+        os.close(file)
 
 
 def is_locked(path: Path) -> bool:
@@ -129,8 +142,7 @@ def last_line(path: Path, most: int = 4096) -> str:
     """
     with opened(path) as file:
         size = os.fstat(file).st_size
-        text = os.pread(file, most, max(0, size - most)).decode("utf-8", "replace")
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+        return errors.last_line(os.pread(file, most, max(0, size - most)))
 
 
 def describe(path: Path) -> str:

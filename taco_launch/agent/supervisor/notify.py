@@ -1,7 +1,6 @@
 """`agent notify`: posts a job's end, hang or lost host to the URL of its --notify, beside what looks after the job."""
 
 import json
-from typing import List
 from urllib import request
 
 from taco_launch.agent.store import records
@@ -14,10 +13,10 @@ _ATTEMPTS = 2
 _SECONDS = 10.0
 
 
-def main(folder: JobFolder, arguments: List[str]) -> int:
-    """Post the event of that time; a delivery that fails twice is an event of the job, and nothing more."""
+def main(folder: JobFolder, event_time: str) -> int:
+    """Post the event of that time (seconds, as `repr` writes them); a delivery that fails twice is an event of the job, and nothing more."""
     events = records.read_events(folder)
-    place = next(i for i, event in enumerate(events) if repr(event.time) == arguments[0])
+    place = next(i for i, event in enumerate(events) if repr(event.time) == event_time)
     record = state.reduce(events[: place + 1])
     body = {
         "name": folder.name,

@@ -6,10 +6,9 @@ removal nor anybody who reads counts that job twice.
 
 import contextlib
 import fcntl
-import os
 from typing import Iterator, NamedTuple, Tuple
 
-from taco_launch.agent.store import records
+from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder, Jobs, make_private
 from taco_launch.agent.upkeep import job_index
 from taco_launch.core.errors import TacoLaunchError
@@ -58,12 +57,8 @@ def counted(jobs: Jobs) -> Tuple[job_index.IndexedJobs, JobCounts, str]:
 @contextlib.contextmanager
 def _locked(jobs: Jobs, how: int) -> Iterator[None]:
     make_private(jobs.path)
-    descriptor = os.open(jobs.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, how)
+    with untrusted.locked(jobs.path / _LOCK, how):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _read(jobs: Jobs) -> _Kept:

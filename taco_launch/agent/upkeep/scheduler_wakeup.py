@@ -5,13 +5,12 @@ import os
 import socket
 import subprocess
 import time
-from pathlib import Path
-from typing import Callable, Dict, Optional
+from typing import Dict, Optional
 
 from taco_launch.agent.host import containers
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records, untrusted
-from taco_launch.agent.store.folders import VARIANT_VARIABLE, JobFolder, Jobs, make_private, state_folder
+from taco_launch.agent.store.folders import VARIANT_VARIABLE, JobFolder, Jobs, at_short_path, make_private, state_folder
 from taco_launch.core.errors import OK, TacoLaunchError
 from taco_launch.core.launch.command_line.env import JOB_ID, JOB_NAME, SERVICE
 from taco_launch.core.lifecycle import queue
@@ -34,7 +33,7 @@ def listen(jobs: Jobs) -> socket.socket:
     with contextlib.suppress(FileNotFoundError):
         (jobs.queue / _SOCKET).unlink()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    _at_short_path(jobs.queue, server.bind)
+    at_short_path(jobs.queue / _SOCKET, server.bind)
     server.setblocking(False)
     return server
 
@@ -43,7 +42,7 @@ def notify(jobs: Jobs) -> None:
     """Have the scheduler look at once, where there is one."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
         client.setblocking(False)
-        _at_short_path(jobs.queue, lambda path: client.sendto(b"!", path))
+        at_short_path(jobs.queue / _SOCKET, lambda path: client.sendto(b"!", path))
 
 
 def wake(jobs: Jobs, agent: str) -> None:
@@ -132,12 +131,3 @@ def is_locked(folder: JobFolder) -> bool:
 def environment() -> Dict[str, str]:
     """Return what a process of ours is started with that outlives this one, which may be a job's."""
     return {**{name: value for name, value in os.environ.items() if name not in (JOB_ID, JOB_NAME)}, SERVICE: "1"}
-
-
-def _at_short_path(path: Path, use: Callable[[str], object]) -> None:
-    # The kernel takes 107 bytes for a socket's path; by way of an open folder any path is short.
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        use(f"/proc/self/fd/{folder}/{_SOCKET}")
-    finally:
-        os.close(folder)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 from taco_launch.core.command import Command, Result, login_line, ssh_line, start_line
-from taco_launch.core.errors import NOT_FOUND, HostError
+from taco_launch.core.errors import NOT_FOUND, HostError, last_line
 from taco_launch.hosts.remote.credentials import Credentials
-from taco_launch.hosts.remote.transport import CutShortError, last_words
+from taco_launch.hosts.remote.transport import CutShortError
 
 # What a login shell with its rc files may take; on hosts with a home on a slow file system they do take seconds.
 START_SECONDS = 60.0
@@ -183,7 +183,7 @@ class _Begin:
     def _last_words(self) -> str:
         said = (bytes(text.said).replace(text.prompt, b"\n") for text in (self._err, self._out))
         reasons = (text.partition(b"\nThis incident ")[0] for text in said)  # with which sudo ends, after its reason
-        return next(filter(None, map(last_words, reasons)), "")
+        return next(filter(None, map(last_line, reasons)), "")
 
     def late(self, seconds: float) -> HostError:
         """Return what was waited for."""
@@ -287,7 +287,7 @@ def too_much(host: str, command: Command, hint: str = "") -> HostError:
 
 
 def _seen(said: bytes) -> str:
-    words = last_words(said)
+    words = last_line(said)
     return f"; the last on its stderr: {words}" if words else ""
 
 

@@ -5,7 +5,7 @@ from pathlib import PurePosixPath
 from typing import IO, NamedTuple, NoReturn, Protocol
 
 from taco_launch.core.command import Command, Result
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, last_line
 
 # $1 is the path, $2 the mode, $3 the size. A cut connection looks like the end of the file: hence the size.
 _PUT = """set -eu
@@ -152,12 +152,6 @@ def put(transport: Transport, data: bytes, path: str, mode: int, *, sudo: bool) 
     result = transport.run(Command(argv, data, sudo=sudo, timeout=_PUT_SECONDS + len(data) / _SLOWEST))
     if result.exit_code:
         raise HostError(
-            f"{transport.name}: cannot write {path}: {last_words(result.stderr) or f'exit code {result.exit_code}'}",
+            f"{transport.name}: cannot write {path}: {last_line(result.stderr) or f'exit code {result.exit_code}'}",
             hint="is there space, and may this user write there? df, ls -ld",
         )
-
-
-def last_words(said: bytes) -> str:
-    """Return the last line of what a program said that holds more than blanks, made fit for a message."""
-    lines = [line.strip() for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    return "".join(char if char.isprintable() else "?" for char in lines[-1])[:300] if lines else ""

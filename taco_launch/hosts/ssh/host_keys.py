@@ -5,7 +5,6 @@
 
 import base64
 import binascii
-import fcntl
 import hashlib
 import hmac
 import os
@@ -13,12 +12,12 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from taco_launch.agent.store import untrusted
-from taco_launch.agent.store.folders import make_private, private, state_folder
+from taco_launch.agent.store.folders import make_private, state_folder
 from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
 
@@ -231,11 +230,8 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern.replace("[", "[[]"))  # brackets are only themselves here
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with open(path.with_name(f"{path.name}.lock"), "a", opener=private) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+def _locked(path: Path) -> AbstractContextManager[None]:
+    return untrusted.locked(path.with_name(f"{path.name}.lock"))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import paramiko
 
 from taco_launch.core.command import ssh_line
-from taco_launch.core.errors import HostError
-from taco_launch.hosts.remote.transport import last_words
+from taco_launch.core.errors import HostError, last_line
 from taco_launch.hosts.ssh.channel import bound_unread
 from taco_launch.hosts.ssh.config import Route
 
@@ -41,7 +40,7 @@ class SshSocket:
         if self._errors is None or self._errors.closed:
             return ""
         self._errors.seek(0)
-        return last_words(self._errors.read())
+        return last_line(self._errors.read())
 
     def close(self) -> None:
         """Close the socket, and end the ProxyCommand."""

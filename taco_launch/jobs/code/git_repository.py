@@ -1,7 +1,6 @@
 """A git repository by its URL -> the files of one commit, in the user's cache: fetched by this machine's git, and only here."""
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from taco_launch.agent.store.folders import make_private, private
+from taco_launch.agent.store import untrusted
+from taco_launch.agent.store.folders import make_private
 from taco_launch.core.digest import digest
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.jobs.code import git_program
@@ -77,8 +77,7 @@ class _Repository:
     def locked(self) -> Iterator[None]:
         """Keep other commands off the mirror while the block runs."""
         make_private(self._mirror.parent)
-        with open(self._mirror.with_suffix(".lock"), "a", opener=private) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with untrusted.locked(self._mirror.with_suffix(".lock")):
             yield
 
     def check_out(self, ref: str) -> Checkout:

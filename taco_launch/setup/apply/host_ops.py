@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Literal
 
 from taco_launch.agent.store.folders import make_private, private
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, last_line
 from taco_launch.core.frozen import dataclass
 from taco_launch.hosts.remote.reply_errors import lines, understood
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.model.ops import Op, Stage
 from taco_launch.setup.plan import batch
 
@@ -178,7 +178,7 @@ def _error(
             hint=f"see what hangs, on the host: fuser -v {batch.LOCK}; then run setup again; its output so far: {log}",
         )
     if outcome.begun is None:
-        return HostError(f"{host}: the operations did not start: {last_words(outcome.said) or 'no output'}")
+        return HostError(f"{host}: the operations did not start: {last_line(outcome.said) or 'no output'}")
     return HostError(
         f"{host}: the output ended during: {ops[outcome.begun].name}",
         hint=f"check the host and the network. If both are up, the host finishes this step by itself. Its output so far: {log}",

@@ -14,12 +14,11 @@ from typing import IO, Any
 from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import make_private, state_folder
 from taco_launch.core.command import shell
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, last_line
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model import codec
 from taco_launch.core.model.host.hosts import Container
 from taco_launch.core.model.host.image_reference import parse_reference
-from taco_launch.hosts.remote.transport import last_words
 from taco_launch.setup.model.ops import SourceImage
 
 _SECONDS = 20
@@ -149,7 +148,7 @@ def _docker(*words: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(f"this machine: {shell(argv)}: {getattr(error, 'strerror', None) or error}") from None
     if done.returncode:
-        raise HostError(f"this machine: {shell(argv)}: {last_words(done.stderr) or f'exit code {done.returncode}'}")
+        raise HostError(f"this machine: {shell(argv)}: {last_line(done.stderr) or f'exit code {done.returncode}'}")
     return done.stdout.decode("utf-8", "replace")
 
 
@@ -168,7 +167,7 @@ def _saved(image: str) -> Iterator[IO[bytes]]:
                 raise
         if process.returncode:
             said.seek(0)
-            raise HostError(f"this machine: {shell(argv)}: {last_words(said.read())}")
+            raise HostError(f"this machine: {shell(argv)}: {last_line(said.read())}")
 
 
 def _read(tar: tarfile.TarFile, image: str, where: str) -> SourceImage:

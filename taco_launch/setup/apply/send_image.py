@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from taco_launch.core.command import Command, Result
-from taco_launch.core.errors import HostError, TacoLaunchError
+from taco_launch.core.errors import HostError, TacoLaunchError, last_line
 from taco_launch.core.manifest import size_text
 from taco_launch.core.model import codec
 from taco_launch.core.model.host import paths
@@ -18,7 +18,7 @@ from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.reply_errors import lines as bounded_lines
 from taco_launch.hosts.remote.reply_errors import understood
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup import scripts
 from taco_launch.setup.apply import image_source
 from taco_launch.setup.apply.host_ops import SetupEvent
@@ -346,7 +346,7 @@ class _Copy:
         """Run image_copy.sh on a host; `there` says that the host has it by now."""
         result = transport.run(_command(words, stdin, seconds, there=there))
         if result.exit_code and result.exit_code not in fails:
-            said = last_words(result.stderr).removeprefix("error: ") or f"exit code {result.exit_code}"
+            said = last_line(result.stderr).removeprefix("error: ") or f"exit code {result.exit_code}"
             raise HostError(f"{transport.name}: copy {self._image}: {said}")
         return result
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from taco_launch.agent.store import untrusted
 from taco_launch.core.command import Command, shell
-from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError, last_line
 from taco_launch.core.model import codec
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.facts import SetupState
@@ -19,7 +19,7 @@ from taco_launch.core.model.host.image_reference import Reference
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.reply_errors import understood
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.plan import blockers
 from taco_launch.setup.plan.host_plan import HostPlan
 
@@ -164,7 +164,7 @@ def latest(
         told = codec.load(result.stdout)
         return str(told["Descriptor"]["digest"])
     except (ValueError, KeyError, TypeError):
-        said = last_words(result.stderr) or last_words(result.stdout) or f"curl ended with exit code {result.exit_code}"
+        said = last_line(result.stderr) or last_line(result.stdout) or f"curl ended with exit code {result.exit_code}"
     with suppress(ValueError, KeyError, TypeError):
         said = str(codec.load(result.stdout)["message"])
     raise HostError(
@@ -244,7 +244,7 @@ def fetch(transport: Transport, files: Sequence[str]) -> Mapping[str, bytes]:
     command = Command(("/bin/sh", "-c", _FETCH, "fetch", *files), sudo=True, timeout=_FETCH_SECONDS)
     result = transport.run(command)
     if result.exit_code:
-        raise HostError(f"{transport.name}: cannot read {' '.join(files)}: {last_words(result.stderr)}")
+        raise HostError(f"{transport.name}: cannot read {' '.join(files)}: {last_line(result.stderr)}")
     found, rest = {}, result.stdout
     with understood(transport.name, "files of set-up"):
         for path in files:

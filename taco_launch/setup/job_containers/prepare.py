@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from taco_launch.core.command import Command
-from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError, last_line
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
@@ -16,7 +16,7 @@ from taco_launch.core.model.launchers import launcher_of
 from taco_launch.hosts.fanout import Fanout, connect
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.credentials import Credentials
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup import scripts
 from taco_launch.setup.apply import image_source, sources
 from taco_launch.setup.apply.host_ops import SetupEvent
@@ -301,5 +301,5 @@ def _ask(
     result = host.run(Command(argv, sudo=True, timeout=_SECONDS))
     said = result.stdout.decode("ascii", "replace").split()
     if result.exit_code or said[:1] not in (["port"], ["taken"]):
-        raise HostError(f"{host.name}: a port cannot be leased: {last_words(result.stderr or result.stdout)}")
+        raise HostError(f"{host.name}: a port cannot be leased: {last_line(result.stderr or result.stdout)}")
     return int(said[1]) if said[0] == "port" and len(said) == 2 and said[1].isdigit() else None

@@ -4,13 +4,13 @@ import base64
 from collections.abc import Collection, Iterator, Sequence
 
 from taco_launch.core.command import Command
-from taco_launch.core.errors import HostError, TacoLaunchError
+from taco_launch.core.errors import HostError, TacoLaunchError, last_line
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.host.job_containers import VariantRecord
 from taco_launch.hosts.fanout import Fanout
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply.setup_run import SetupResult
 from taco_launch.setup.job_containers.prepare import Listener, make, set_up_of
 from taco_launch.setup.model import job_containers
@@ -44,7 +44,7 @@ def known(head: Transport, cluster: str) -> tuple[VariantRecord, ...]:
     folder = f"{paths.folder(cluster)}/variants"
     result = head.run(Command(("/bin/sh", "-c", _LIST, "list", folder), sudo=True, timeout=_SECONDS))
     if result.exit_code:
-        raise HostError(f"{head.name}: its containers cannot be listed: {last_words(result.stderr)}")
+        raise HostError(f"{head.name}: its containers cannot be listed: {last_line(result.stderr)}")
     found = []
     for line in result.stdout.decode("ascii", "replace").splitlines()[:_MOST]:
         key, _blank, text = line.partition(" ")

@@ -5,7 +5,7 @@ from importlib.resources import files
 from typing import Any
 
 from taco_launch.core.command import Command, Result, shell
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, last_line
 from taco_launch.core.model import codec
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Container, Inventory
@@ -13,7 +13,7 @@ from taco_launch.core.model.jobs import Profile
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.reply_errors import understood
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.proofs.mpirun_proof import train
 from taco_launch.setup.proofs.proof import LOOK_SECONDS, ContainerProbe, ProofFailure, ProofScope, silent
 from taco_launch.setup.stage_parts.firewall import active
@@ -212,4 +212,4 @@ def _short(image: str) -> str:
 
 
 def _said(result: Result) -> str:
-    return last_words(result.stderr) or last_words(result.stdout) or f"exit code {result.exit_code}"
+    return last_line(result.stderr) or last_line(result.stdout) or f"exit code {result.exit_code}"

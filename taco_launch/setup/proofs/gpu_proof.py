@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from taco_launch.core.command import Command
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, last_line
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.facts import HostFacts
@@ -11,7 +11,7 @@ from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.signatures.known.system import KEEPS_GPUS, words
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.inventory.ranges import fold
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.files import gpu_devices
 from taco_launch.setup.proofs.proof import ProofFailure
 
@@ -75,7 +75,7 @@ def _probe_both_sides(host: Transport, container: str) -> tuple[_Side, _Side] | 
     running, *lines = result.stdout.decode("utf-8", "replace").splitlines() or [""]
     ends = [number for number, line in enumerate(lines) if line.startswith(_END)]
     if result.exit_code or len(ends) != 2:
-        raise HostError(f"{host.name}: {last_words(result.stderr) or 'the answer is cut off'}")
+        raise HostError(f"{host.name}: {last_line(result.stderr) or 'the answer is cut off'}")
     sides = (lines[: ends[0]], lines[ends[0]]), (lines[ends[0] + 1 : ends[1]], lines[ends[1]])
     outside, inside = (
         _Side(tuple(line.strip() for line in said if line.strip()), end.removeprefix(_END)) for said, end in sides

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from taco_launch.core.command import Command, Result
-from taco_launch.core.errors import HostError, UsageError
+from taco_launch.core.errors import HostError, UsageError, last_line
 from taco_launch.core.launch.job_facts_from import job_facts_from
 from taco_launch.core.launch.launchers import open_mpi as mpirun
 from taco_launch.core.launch.spec_for_head import spec_for_head
@@ -21,7 +21,7 @@ from taco_launch.core.model.plans import LaunchPlan, Placement, Share
 from taco_launch.hosts.fanout import Answer
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.reply_errors import understood
-from taco_launch.hosts.remote.transport import Transport, last_words
+from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.proofs.proof import LOOK_SECONDS, ContainerProbe, ProofFailure, ProofScope, silent
 
 # What a session or a login has of its own, and not of the image.
@@ -141,7 +141,7 @@ def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Resul
     from taco_launch.core.signatures.log_scan import explain  # noqa: PLC0415 - 521 signatures, for a proof that failed
 
     known = explain(text.splitlines())
-    why = known[0].cause if known else last_words(result.stderr) or last_words(result.stdout)
+    why = known[0].cause if known else last_line(result.stderr) or last_line(result.stdout)
     silent = f", no rank on {fold(missing)}" if missing else ""
     return ProofFailure(
         (head,),

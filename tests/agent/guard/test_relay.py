@@ -145,6 +145,6 @@ def test_a_folder_that_cannot_be_made_in_full_is_removed(
 
     monkeypatch.setattr(f"taco_launch.agent.{full}", fails)
     monkeypatch.setattr(relay, "_say", said.append)
-    relay.main("guard-start", "/agent.pyz", [str(folder.path), "ours", str(tmp_path / "leases")])
+    relay.start_guard(folder, "ours", "/agent.pyz", str(tmp_path / "leases"))
     assert said == [Refused(reason=f"{folder.path}: No space left on device")]
     assert not folder.path.exists()

@@ -38,7 +38,7 @@ def test_the_daemon_runs_while_ranks_do(folder: JobFolder, monkeypatch: pytest.M
     monkeypatch.setattr("taco_launch.agent.processes.agent_program.wrapper", lambda *_: ("sh", "-c", script))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr("taco_launch.agent.host.processes.become_subreaper", lambda: None)
-    assert spawner.main(folder, ("4", "2", "8", "2", "GPU-a,GPU-b"), ("x", "y")) == 0
+    assert spawner.main(folder, 4, 2, 8, 2, "GPU-a,GPU-b", ("x", "y")) == 0
     first, *ranks, quits, word = told(folder)
     assert first == f"-d GPU-a,GPU-b {folder.path}/mps"
     assert sorted(ranks) == [
@@ -52,7 +52,7 @@ def test_without_it_nothing_runs(
 ) -> None:
     monkeypatch.setenv("FAILS", "1")
     monkeypatch.setattr("taco_launch.agent.host.processes.become_subreaper", lambda: None)
-    assert spawner.main(folder, ("0", "1", "1", "2", "GPU-a"), ("false",)) == 126
+    assert spawner.main(folder, 0, 1, 1, 2, "GPU-a", ("false",)) == 126
     assert "--mps: nvidia-cuda-mps-control -d exited with 1: Cannot find MPS" in capfd.readouterr().err
     monkeypatch.setenv("PATH", "/nowhere")
     own = spawner.environment(folder, "GPU-a", os.environ)

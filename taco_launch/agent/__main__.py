@@ -32,8 +32,10 @@ def main(agent: str, arguments: List[str]) -> int:  # noqa: C901, PLR0911, PLR09
     if op in ("pack", "unpack"):
         return _of_files(op, rest)
     os.umask(0o077)  # a rank keeps its caller's
-    if op in ("tunnel", "tensorboard"):
-        return _of_a_board(op, rest)
+    if op == "tensorboard":
+        from taco_launch.agent.tensorboard import keeper
+
+        return keeper.main(JobFolder(Path(rest[0])))
     if op == "guard":
         from taco_launch.agent.guard import guard
 
@@ -102,13 +104,3 @@ def _of_files(op: str, rest: List[str]) -> int:
     from taco_launch.agent.rank import tree_unpack
 
     return tree_unpack.main(int(rest[0]), rest[1])
-
-
-def _of_a_board(op: str, rest: List[str]) -> int:
-    """Run a process of a job's TensorBoard."""
-    from taco_launch.agent.tensorboard import keeper
-
-    if op == "tunnel":
-        return keeper.tunnel_main(JobFolder(Path(rest[0])), int(rest[1]))
-
-    return keeper.main(JobFolder(Path(rest[0])))

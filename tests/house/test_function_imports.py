@@ -17,11 +17,11 @@ LIMITS = {
     "cli": 105,
     "api": 24,
     "bench": 8,
-    "jobs": 36,
+    "jobs": 33,
     "setup": 3,
     "hosts": 15,
     "lab": 1,
-    "agent": 75,
+    "agent": 74,
     "core": 11,
 }
 

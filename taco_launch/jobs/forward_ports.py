@@ -102,7 +102,7 @@ class Listener(socketserver.ThreadingTCPServer):
         return int(self.server_address[1])
 
     def report(self, error: TacoLaunchError) -> None:
-        """Say a failure, unless it is the same as the last."""
+        """Report a failure, unless it is the same as the last."""
         if error.message != self._said:
             self._said = error.message
             self._say(error.message + (f"\nhint: {error.hint}" if error.hint else ""))

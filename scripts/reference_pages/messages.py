@@ -37,7 +37,6 @@ _SECTIONS = (
     ("calls.exec_command", "Calls about commands beside a rank"),
     ("calls.stacks", "Calls about what the ranks do"),
     ("calls.copy_files", "Calls about files of a rank's host"),
-    ("calls.forwarding", "Calls about ports of a rank's host"),
     ("calls.caller_input", "What follows the request of a call beside a rank"),
     ("calls.facts", "Calls about the facts of the head"),
     ("calls.hosts", "Calls about the slots of hosts"),

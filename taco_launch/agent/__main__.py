@@ -49,7 +49,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "enter": Operation("rank.exec_process", {"folder": job, "rank": int, "how": str, COMMAND: str}, keeps_umask=True),
     "pack": Operation("rank.tree_pack", {"most": int, "path": str}, keeps_umask=True),
     "unpack": Operation("rank.tree_unpack", {"most": int, "path": str}, keeps_umask=True),
-    "tunnel": Operation("tensorboard.keeper", {"folder": job, "port": int}, "tunnel_main"),
     "tensorboard": Operation("tensorboard.keeper", _JOB),
     "run": Operation("supervisor.process", {"folder": job, "lock": int}),
     "guard": Operation("guard.guard", _ON_HOST),

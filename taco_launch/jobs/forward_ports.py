@@ -1,305 +1,280 @@
-"""A port of a rank's host on this machine's loopback: many connections over one call, which is made again when it is lost."""
+"""A port of a job's host on this machine's loopback: it follows the rank to another host, until the job is over."""
 
 import contextlib
 import errno
-import selectors
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple, Protocol
 
-from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
+from taco_launch.core.errors import HostError, NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
-from taco_launch.core.protocol.calls.exec_command import Exited, Output
-from taco_launch.core.protocol.calls.forwarding import (
-    MOST_STREAMS,
-    STREAM_CHUNK,
-    STREAM_WINDOW,
-    DropStream,
-    ForwardReady,
-    OpenStream,
-    SendCredit,
-    SendData,
-    SendEnd,
-    StreamClosed,
-    StreamCredit,
-    StreamData,
-    StreamEnd,
-)
-
-if TYPE_CHECKING:
-    from taco_launch.core.protocol.calls import Reply
-    from taco_launch.jobs.backend.dialogue import Dialogue
+from taco_launch.core.model.jobs import JobState
+from taco_launch.hosts.remote.credentials import Credentials
 
 LOOPBACK = "127.0.0.1"
-_PAUSE_SECONDS = (0.5, 15.0)
-_MOST_SAID = 1 << 12
+MOST_CONNECTIONS = 256
+_LOOK_SECONDS = 5.0
+_CHUNK = 1 << 16
 
 
-def listen(port: int) -> socket.socket:
-    """Return a socket that listens on this machine's loopback; port 0 takes any that is free.
+class Place(NamedTuple):
+    """A port of a host by its name; the head is named ""."""
+
+    host: str
+    port: int
+
+
+class FarPort(Protocol):
+    """A port that connections lead to."""
+
+    name: str
+
+    def open(self) -> object:
+        """Prepare for connections; raise HostError where its host cannot be reached."""
+
+    def connect(self) -> Any:
+        """Return a new connection, a socket or what acts as one; raise HostError where that is refused."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class LocalPort:
+    """A port of this machine."""
+
+    def __init__(self, name: str, port: int) -> None:
+        """Open nothing."""
+        self.name, self._port = name, port
+
+    def open(self) -> None:
+        """Do nothing: this machine is here."""
+
+    def connect(self) -> socket.socket:
+        """Connect to the port.
+
+        Raises:
+            HostError: nothing accepts connections there.
+        """
+        try:
+            return socket.create_connection(("localhost", self._port))
+        except OSError as error:
+            raise HostError(
+                f"{self.name}: nothing accepts connections on port {self._port} of its loopback: {error.strerror}",
+                hint="does the program listen there yet?",
+            ) from None
+
+    def close(self) -> None:
+        """Do nothing: each connection is closed by its thread."""
+
+
+class Listener(socketserver.ThreadingTCPServer):
+    """A port of this machine's loopback, whose connections lead to another port."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+    far: FarPort
+
+    def __init__(self, port: int, say: Callable[[str], None]) -> None:
+        """Listen; port 0 takes any that is free. `say` is given each failure once.
+
+        Raises:
+            UsageError: the port is in use, or is not for this user.
+        """
+        self._say = say
+        self._said = ""
+        self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        try:
+            super().__init__((LOOPBACK, port), _Connection)
+        except OSError as error:
+            hint = "give another local port after a colon: PORT:LOCAL, or PORT:0 for any free port"
+            if error.errno == errno.EADDRINUSE:
+                raise UsageError(f"port {port} of this machine is in use", hint) from None
+            raise UsageError(f"port {port} of this machine: {error.strerror}", hint) from None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.server_address[1])
+
+    def report(self, error: TacoLaunchError) -> None:
+        """Report a failure, unless it is the same as the last."""
+        if error.message != self._said:
+            self._said = error.message
+            self._say(error.message + (f"\nhint: {error.hint}" if error.hint else ""))
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection by a thread of its own, unless there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.report(TacoLaunchError(f"the limit of {MOST_CONNECTIONS} connections is reached"))
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+
+class _Connection(socketserver.BaseRequestHandler):
+    server: Listener
+
+    def handle(self) -> None:
+        try:
+            far = self.server.far.connect()
+        except HostError as error:
+            self.server.report(error)
+            return
+        with contextlib.closing(far):
+            _relay(self.request, far)
+
+
+def _relay(near: socket.socket, far: Any) -> None:
+    """Copy what either side sends to the other, until both have ended or one is lost."""
+
+    def copy(source: Any, target: Any) -> None:
+        try:
+            while data := source.recv(_CHUNK):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except (OSError, EOFError):
+            for end in (near, far):
+                with contextlib.suppress(OSError, EOFError):  # it is closed already
+                    end.shutdown(socket.SHUT_RDWR)
+
+    back = threading.Thread(target=copy, args=(far, near), daemon=True)
+    back.start()
+    copy(near, far)
+    back.join()
+
+
+def rank_place(job: JobView, rank: int, port: int) -> Place:
+    """Return where a port of a rank is.
 
     Raises:
-        UsageError: the port is in use, or is not for this user.
+        UsageError: the job has no such rank.
+        TacoLaunchError: the job does not run.
     """
-    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((LOOPBACK, port))
-        found.listen(64)
-    except OSError as error:
-        found.close()
-        hint = "give another local port after a colon: PORT:LOCAL, or PORT:0 for any free port"
-        if error.errno == errno.EADDRINUSE:
-            raise UsageError(f"port {port} of this machine is in use", hint) from None
-        raise UsageError(f"port {port} of this machine: {error.strerror}", hint) from None
-    return found
+    name, state = job.spec.name, job.record.state
+    if state is not JobState.RUNNING:
+        raise TacoLaunchError(f"job {name}: it is {state.value}: forwarding a port requires a RUNNING job")
+    hosts = [share.host for share in job.record.shares for _rank in range(share.ranks)]
+    if rank >= len(hosts):
+        raise UsageError(f"job {name}: it has no rank {rank}", hint=f"its ranks are 0 to {len(hosts) - 1}")
+    return Place(hosts[rank], port)
 
 
-class Forwarder:
-    """Connections to a listening socket, each a stream of a call that leads to the port."""
+def board_place(job: JobView) -> Place:
+    """Return where the TensorBoard of a job answers.
+
+    Raises:
+        UsageError: it does not run.
+    """
+    board = job.tensorboard
+    if board is None or board.port is None:
+        why = "it has no TensorBoard" if board is None else board.problem
+        if board is None and job.spec.tensorboard is not None:
+            why = "its TensorBoard is not running yet, or has ended"
+        raise UsageError(f"job {job.spec.name}: {why}", hint="to have TensorBoard, start a job with --tensorboard")
+    return Place("", board.port)
+
+
+def reach(inventory: Inventory | None, access: Credentials, place: Place) -> FarPort:
+    """Return the port at a place, with the login that the inventory has for its host; None is this machine alone.
+
+    Raises:
+        HostError: the host is not in the inventory, or as HostPort.
+    """
+    if inventory is None:
+        return LocalPort(place.host, place.port)
+    # Without a container jobs run on the head alone, which a job of the head's own command line calls localhost.
+    names = (place.host, "" if inventory.container is not None else inventory.head) if place.host else (inventory.head,)
+    host = next((host for name in names for host in inventory.hosts if host.name == name), None)
+    if host is None:
+        raise HostError(
+            f"{place.host}: the job runs there, but the inventory {inventory.source} does not contain this host",
+            hint="add the host to the inventory",
+        )
+    if host.connection == "local":
+        return LocalPort(host.name, place.port)
+    from taco_launch.hosts.ssh.host_port import HostPort  # noqa: PLC0415 - a job of this machine needs no SSH
+
+    return HostPort(inventory, host, place.port, access)
+
+
+class Forwarding:
+    """A port of a job, forwarded from this machine's loopback."""
 
     def __init__(
         self,
-        server: socket.socket,
-        call: "Callable[[], AbstractContextManager[Dialogue]]",
-        job: Callable[[], JobView],
+        look: Callable[[], JobView],
+        find: Callable[[JobView], Place],
+        reach: Callable[[Place], FarPort],
+        is_over: Callable[[JobView], bool],
         say: Callable[[str], None],
-        ready: Callable[[str], None],
-        is_over: Callable[[JobView], bool] = lambda job: job.record.state.is_terminal,
     ) -> None:
-        """Take connections to `server`; `call` makes the call, `job` asks for the job, of which `is_over` tells the end.
+        """Forward to the place that `find` returns of the job that `look` returns, until that is over."""
+        self._look, self._find, self._reach, self._is_over, self._say = look, find, reach, is_over, say
+        self._place: Place | None = None
 
-        `ready` is called with the name of the port's host when connections can be made for the first time.
-        """
-        self._server = server
-        self._call = call
-        self._job = job
-        self._say = say
-        self._ready = ready
-        self._is_over = is_over
-        self._was_ready = False
-        self._told = ""
-        self._lost_at: float | None = None
+    def run(self, ports: tuple[int, ...], ready: Callable[[int, str], None]) -> JobView:
+        """Serve until the job is over; return the job then.
 
-    def run(self) -> JobView:
-        """Serve until the job has ended; return it then. A call that is lost is made again for as long as it takes.
+        Listens on the first of `ports` that is free; `ready` is called with it and with the name of the port's host.
 
         Raises:
-            TacoLaunchError: the first call failed, or a later one for another reason than a lost connection.
+            TacoLaunchError: there is no place yet, its host cannot be reached, no port is free, or the job was deleted.
         """
-        pause = _PAUSE_SECONDS[0]
-        while True:
-            begun = time.monotonic()
+        place = self._find(self._look())
+        far = self._reach(place)
+        self._check_loop(far, place, ports[-1])
+        with self._listen(ports) as listener:
+            far.open()
+            self._place, listener.far = place, far
+            threading.Thread(target=listener.serve_forever, daemon=True).start()
+            ready(listener.port, far.name)
             try:
-                job = self._once()
-            except HostError as error:
-                if not self._was_ready:
-                    raise
-                if self._lost_at is None:
-                    self._say(f"{error.message}\nconnecting again; open connections were closed")
-                self._lost_at = self._lost_at or time.monotonic()
-            else:
+                return self._keep(listener)
+            finally:
+                listener.shutdown()
+                listener.far.close()
+
+    def _listen(self, ports: tuple[int, ...]) -> Listener:
+        for port in ports[:-1]:
+            with contextlib.suppress(UsageError):
+                return Listener(port, self._say)
+        return Listener(ports[-1], self._say)
+
+    def _keep(self, listener: Listener) -> JobView:
+        """Look at the job from time to time; where its place has changed, new connections lead there."""
+        while True:
+            time.sleep(_LOOK_SECONDS)
+            try:
+                job = self._look()
                 if self._is_over(job):
                     return job
-            pause = _PAUSE_SECONDS[0] if time.monotonic() - begun > _PAUSE_SECONDS[1] else pause
-            time.sleep(pause)
-            pause = min(2 * pause, _PAUSE_SECONDS[1])
-
-    def _once(self) -> JobView:
-        """Serve one call to its end; return the job as it stands then."""
-        said = b""
-        try:
-            with self._call() as talk, _Pump(self._server, talk) as pump:
-                for reply in talk.replies:
-                    if isinstance(reply, ForwardReady):
-                        self._begins(reply.host)
-                        pump.start()
-                    elif isinstance(reply, Output):
-                        said = (said + reply.data)[-_MOST_SAID:]
-                    elif not isinstance(reply, Exited):
-                        self._tell(reply)
-                        pump.take(reply)
-        except TacoLaunchError as error:
-            if isinstance(error, HostError) or not self._was_ready:
+                place = self._find(job)
+                if place != self._place:
+                    far = self._reach(place)
+                    self._check_loop(far, place, listener.port)
+                    listener.far.close()
+                    self._place, listener.far = place, far
+            except NoJobError:
                 raise
-        job = self._job()
-        if not self._was_ready:
-            why = said.decode("utf-8", "replace").strip().removeprefix("taco-launch: ") or "the tunnel ended"
-            raise HostError(f"job {job.spec.name}: {why}")
-        return job
-
-    def _tell(self, reply: "Reply") -> None:
-        """Report why the far side refuses connections, once."""
-        if isinstance(reply, StreamClosed) and reply.why and reply.why != self._told:
-            self._told = reply.why
-            self._say(f"the port: {reply.why}")
-
-    def _begins(self, host: str) -> None:
-        if not self._was_ready:
-            self._ready(host)
-        elif self._lost_at is not None:
-            self._say("connected again")
-        self._was_ready, self._lost_at = True, None
-
-
-class _Local:
-    """One connection to this machine's port."""
-
-    def __init__(self, connection: socket.socket, number: int) -> None:
-        self.socket = connection
-        self.number = number
-        self.waiting = bytearray()
-        self.credit = STREAM_WINDOW
-        self.ends = self.ended = False  # whether the far side has ended, and this one
-
-
-class _Pump(contextlib.AbstractContextManager["_Pump"]):
-    """A thread that moves what connections say; all else comes by `take`, from the thread that reads the replies."""
-
-    def __init__(self, server: socket.socket, talk: "Dialogue") -> None:
-        self._server = server
-        self._talk = talk
-        self._lock = threading.Lock()
-        self._locals: dict[int, _Local] = {}
-        self._next = 0
-        self._woken, self._wake = socket.socketpair()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-
-    def __exit__(self, *_words: object) -> None:
-        """Close all connections; the listening socket stays."""
-        self._over.set()
-        self._nudge()
-        if self._thread.is_alive():
-            self._thread.join(1.0)
-        with self._lock:
-            for local in self._locals.values():
-                local.socket.close()
-        self._woken.close()
-        self._wake.close()
-
-    def start(self) -> None:
-        """Begin to take connections."""
-        self._server.setblocking(False)
-        for each in (self._woken, self._wake):
-            each.setblocking(False)
-        self._thread.start()
-
-    def take(self, reply: "Reply") -> None:
-        """Do what the far side says."""
-        with self._lock:
-            local = self._locals.get(getattr(reply, "stream", -1))
-            if local is None:
-                return
-            if isinstance(reply, StreamData):
-                local.waiting += reply.data
-                if len(local.waiting) > STREAM_WINDOW:  # more than was credited
-                    self._forget(local)
-            elif isinstance(reply, StreamCredit):
-                local.credit += reply.count
-            elif isinstance(reply, StreamEnd):
-                local.ends = True
-            elif isinstance(reply, StreamClosed):
-                if reply.why or not local.waiting:
-                    self._forget(local)
-                else:
-                    local.ends = local.ended = True
-        self._nudge()
-
-    def _nudge(self) -> None:
-        with contextlib.suppress(OSError):
-            self._wake.send(b"x")
-
-    def _work(self) -> None:
-        while not self._over.is_set():
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._woken, selectors.EVENT_READ)
-                with self._lock:
-                    if len(self._locals) < MOST_STREAMS:
-                        selector.register(self._server, selectors.EVENT_READ)
-                    for local in self._locals.values():
-                        events = self._wanted(local)
-                        if events:
-                            selector.register(local.socket, events, local)
-                ready = selector.select()
-            for key, mask in ready:
-                if self._over.is_set():
-                    return
-                if key.fileobj is self._woken:
-                    with contextlib.suppress(OSError):
-                        self._woken.recv(4096)
-                elif key.fileobj is self._server:
-                    self._accept()
-                else:
-                    self._move(key.data, mask)
+            except TacoLaunchError as error:  # the head is away for a moment, or the job waits for its next attempt
+                listener.report(error)
 
     @staticmethod
-    def _wanted(local: _Local) -> int:
-        reads = not local.ended and local.credit > 0
-        writes = bool(local.waiting) or (local.ends and not local.ended)
-        return (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if writes else 0)
-
-    def _accept(self) -> None:
-        try:
-            connection, _address = self._server.accept()
-        except OSError:  # it has gone already
-            return
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._lock:
-            self._next += 1
-            self._locals[self._next] = _Local(connection, self._next)
-        self._talk.send(OpenStream(stream=self._next))
-
-    def _move(self, local: _Local, mask: int) -> None:
-        if mask & selectors.EVENT_WRITE:
-            self._write(local)
-        if mask & selectors.EVENT_READ and local.number in self._locals:
-            self._read(local)
-
-    def _read(self, local: _Local) -> None:
-        try:
-            data = local.socket.recv(min(STREAM_CHUNK, local.credit))
-        except BlockingIOError:
-            return
-        except OSError:
-            self._drop(local)
-            return
-        if data:
-            with self._lock:
-                local.credit -= len(data)
-            self._talk.send(SendData(stream=local.number, data=data))
-        else:
-            local.ended = True
-            self._talk.send(SendEnd(stream=local.number))
-
-    def _write(self, local: _Local) -> None:
-        try:
-            with self._lock:
-                count = local.socket.send(local.waiting[:STREAM_CHUNK]) if local.waiting else 0
-                del local.waiting[:count]
-                over = local.ends and not local.waiting
-                if over:
-                    local.socket.shutdown(socket.SHUT_WR)
-                    local.ends = False
-                    if local.ended:
-                        self._forget(local)
-        except BlockingIOError:
-            return
-        except OSError:
-            self._drop(local)
-            return
-        if count:
-            self._talk.send(SendCredit(stream=local.number, count=count))
-
-    def _drop(self, local: _Local) -> None:
-        with self._lock:
-            self._forget(local)
-        self._talk.send(DropStream(stream=local.number))
-
-    def _forget(self, local: _Local) -> None:
-        local.socket.close()
-        self._locals.pop(local.number, None)
+    def _check_loop(far: FarPort, place: Place, port: int) -> None:
+        if isinstance(far, LocalPort) and place.port == port:
+            raise UsageError(
+                f"port {port} of the job is on this machine already: connect to {LOOPBACK}:{port}",
+                hint="to use another port for it, give that after a colon: PORT:LOCAL",
+            )

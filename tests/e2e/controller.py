@@ -15,6 +15,7 @@ cluster: c
 ssh: {{user: root, identity_file: {folder}/login, host_keys: accept-new}}
 hosts:
   n1: {{address: 10.77.0.1, port: {port}, slots: 2}}
+  n2: {{address: 10.77.0.2, slots: 2}}
 """
 
 

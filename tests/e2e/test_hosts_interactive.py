@@ -3,7 +3,9 @@
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -111,13 +113,29 @@ def test_a_copy_that_is_cut_off_leaves_nothing(
     cluster.sh("rm -rf /run/part /run/big", on=1)
 
 
+@pytest.fixture(params=["direct", "through-head"])
+def way(request: pytest.FixtureRequest, controller: Controller) -> Iterator[None]:
+    """The controller reaches the second host, or only the head does."""
+    route = (*controller.network, "ip", "route")
+    if request.param == "through-head":
+        subprocess.run([*route, "add", "unreachable", "10.77.0.2/32"], check=True)
+    yield
+    if request.param == "through-head":
+        subprocess.run([*route, "del", "unreachable", "10.77.0.2/32"], check=True)
+
+
+@pytest.mark.usefixtures("way")
 def test_a_port_of_another_host(cluster: Cluster, controller: Controller, job: str) -> None:
-    """On its loopback, by way of the head; again after the connection to that was lost; until the job ends."""
+    """On its loopback; again after the connection to the head was lost; until the job ends."""
     cluster.sh("mkdir -p /run/www && head -c 2000000 /dev/urandom >/run/www/data", on=1)
     server = f"cd /run/www && exec {cluster.python} -m http.server 8123 --bind 127.0.0.1"
     cluster.sh(f"({server}) >/dev/null 2>&1 &", on=1)
     argv = controller.argv("forward", job, "8123:9123", "--rank", "2")
-    with subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with (
+        subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+        ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
         assert process.stdout is not None
         assert process.stderr is not None
         assert process.stdout.readline() == b"127.0.0.1:9123 -> n2:8123\n"
@@ -137,7 +155,11 @@ def test_a_port_of_another_host(cluster: Cluster, controller: Controller, job: s
         assert (again.returncode, again.stderr.splitlines()[0]) == (2, "error: port 9123 of this machine is in use")
         controller.cut()
         eventually(lambda: fetched() == data)
+        cluster.sh("pkill -f '[h]ttp.server 8123'", on=1)
+        assert fetched() == b""
+        assert process.poll() is None
         cluster.call("stop", name=job, by="the test", signal=15, grace=0)
         assert process.wait(patience(30)) == 0
-        assert f"job {job}: CANCELLED after " in process.stderr.read().decode()
-    assert not cluster.alive("pyz enter")
+        said = process.stderr.read().decode()
+    assert "n2: nothing accepts connections on port 8123 of its loopback" in said
+    assert f"job {job}: CANCELLED after " in said

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 11_450,
     "api": 560,
     "bench": 7_300,
-    "jobs": 8_050,
+    "jobs": 7_960,
     "setup": 8_000,
-    "hosts": 6_800,
+    "hosts": 6_850,
     "lab": 3_600,
-    "agent": 16_550,
-    "core": 26_800,
+    "agent": 16_150,
+    "core": 26_650,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -17,7 +17,7 @@ LIMITS = {
     "cli": 105,
     "api": 24,
     "bench": 6,
-    "jobs": 36,
+    "jobs": 33,
     "setup": 3,
     "hosts": 15,
     "lab": 1,

@@ -72,12 +72,6 @@ class FakeBackend:
     def write_files(self, name: str, *_more: Any) -> int:
         raise AssertionError(f"write_files {name}")
 
-    def forward(self, name: str, *_more: Any) -> Any:
-        raise AssertionError(f"forward {name}")
-
-    def forward_board(self, name: str) -> Any:
-        raise AssertionError(f"forward_board {name}")
-
     def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")
 

@@ -21,14 +21,12 @@ from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, HostError, TacoLaunchError, UsageError
+from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, TacoLaunchError, UsageError
 from taco_launch.core.model.jobs import CleanUp, JobRecord, JobSpec, JobState
-from taco_launch.core.protocol.calls import Reply, Request, reply_of
+from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.caller_input import WINDOW
 from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
 from taco_launch.core.protocol.calls.exec_command import Exec, Exited, Output
-from taco_launch.core.protocol.calls.forwarding import STREAM_CHUNK, Forward, ForwardBoard, StreamReply
-from taco_launch.core.protocol.frames import FrameReader
 
 _CHUNK = 1 << 16
 _TICK_MS = 5000
@@ -116,50 +114,6 @@ def _hinted(replies: Iterator[Reply], hint: str) -> Iterator[Reply]:
 def _write_files(jobs: Jobs, _agent: str, request: WriteFiles, caller: CallerStream) -> Iterator[Reply]:
     how = f"{exec_process.UNPACK}:{request.most}"
     return _enter(_argv(jobs.get(request.name), request.rank, how, [request.path]), caller)
-
-
-def _forward(jobs: Jobs, _agent: str, request: Forward, caller: CallerStream) -> Iterator[Reply]:
-    """Connect streams to a port; yield what comes of them, why it ended, and an exit code."""
-    with started(_argv(jobs.get(request.name), request.rank, f"{exec_process.TUNNEL}:{request.port}", ())) as process:
-        yield from streams(process, caller)
-
-
-def _forward_board(jobs: Jobs, agent: str, request: ForwardBoard, caller: CallerStream) -> Iterator[Reply]:
-    """Connect streams to a job's TensorBoard, which runs on this host and belongs to no rank."""
-    from taco_launch.agent.tensorboard import board  # noqa: PLC0415 - few calls are about one
-
-    folder = jobs.get(request.name)
-    found = board.view(folder)
-    if found is None or found.port is None:
-        why = "it has no TensorBoard" if found is None else found.problem
-        if found is None and records.read_spec(folder).tensorboard is not None:
-            why = "its TensorBoard is not running yet, or has ended"
-        raise UsageError(f"job {folder.name}: {why}", hint="to have TensorBoard, start a job with --tensorboard")
-    with started(agent_program.argv(agent, "tunnel", str(folder.path), str(found.port))) as process:
-        yield from streams(process, caller)
-
-
-def streams(process: "subprocess.Popen[bytes]", caller: CallerStream) -> Iterator[Reply]:
-    """Yield what a tunnel says, which another host may do, and its exit code.
-
-    Raises:
-        HostError: it says what no tunnel does.
-    """
-    reader = FrameReader(reply_of, STREAM_CHUNK)
-    for stream, data in converse(process, caller):
-        if stream == "err":
-            yield Output(stream=stream, data=data)
-            continue
-        try:
-            found = reader.feed(data)
-        except UsageError as error:
-            raise HostError(f"bad answer from the rank's host: {error.message}") from None
-        for reply in found:
-            if not isinstance(reply, StreamReply):
-                raise HostError(f"the rank's host: not a taco-launch message: {reply.op}")
-            yield reply
-    code = process.wait()
-    yield Exited(code=SIGNAL_BASE - code if code < 0 else code)
 
 
 def _enter(argv: Sequence[str], caller: CallerStream) -> Iterator[Reply]:
@@ -295,6 +249,4 @@ OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     Exec: _exec,
     ReadFiles: _read_files,
     WriteFiles: _write_files,
-    Forward: _forward,
-    ForwardBoard: _forward_board,
 }

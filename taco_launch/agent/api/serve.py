@@ -116,5 +116,5 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("snapshot-prune",): ("api.snapshot_upload",),
     ("list", "get", "metrics", "top", "prune"): ("api.queries",),
     ("stacks",): ("api.stacks",),
-    ("exec", "read-files", "write-files", "forward", "forward-board"): ("api.rank_access",),
+    ("exec", "read-files", "write-files"): ("api.rank_access",),
 }

@@ -14,7 +14,6 @@ from typing import Dict, NamedTuple, Optional, Sequence
 
 from taco_launch.agent.host import processes
 from taco_launch.agent.processes import agent_program
-from taco_launch.agent.rank import tunnel
 from taco_launch.agent.rank.caller_stream import CallerStream, told_to_end
 from taco_launch.agent.rank.exec_command import VisitorCommand
 from taco_launch.agent.store.folders import JobFolder
@@ -31,9 +30,9 @@ _TICK_MS = 5000
 # With these an MPI program would take the rank's own place at mpirun's daemon, which ends the job.
 _OF_THE_RANK_ALONE = "PMIX_"
 # How a command is run: on pipes, or on a terminal of its own: `terminal:KIND:ROWS:COLUMNS`.
-# Or what of ours is run there instead, `pack:BYTES` and `unpack:BYTES`, with a path, and `tunnel:PORT`.
-PIPES, TERMINAL, PACK, UNPACK, TUNNEL = "pipes", "terminal", "pack", "unpack", "tunnel"
-_KINDS = frozenset((PIPES, TERMINAL, PACK, UNPACK, TUNNEL))
+# Or what of ours is run there instead, `pack:BYTES` and `unpack:BYTES`, with a path.
+PIPES, TERMINAL, PACK, UNPACK = "pipes", "terminal", "pack", "unpack"
+_KINDS = frozenset((PIPES, TERMINAL, PACK, UNPACK))
 
 
 class RankPlace(NamedTuple):
@@ -61,8 +60,6 @@ def main(folder: JobFolder, rank: int, how: str, command: Sequence[str], agent: 
     answer = _answer(guard)
     if answer is None or not answer.roots:
         return _refuse(NO_JOB, f"rank {rank} is no longer running")
-    if kind == TUNNEL:
-        return tunnel.serve(CallerStream(sys.stdin.buffer), guard, int(settings[0]))
     processes.become_subreaper()
     try:
         place = _place(answer.roots[0][0], answer)

@@ -18,8 +18,6 @@ from typing import Optional, Sequence
 
 from taco_launch.agent.host import containers, leases, ports
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.rank import tunnel
-from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, lease_folder
 from taco_launch.agent.tensorboard import board
@@ -183,8 +181,3 @@ def _ranks_folder(spec: JobSpec, folder: JobFolder) -> str:
     """Return where the job's ranks start on the head: in its copy of the code, in `workdir`, or in its caller's folder."""
     base = str(folder.code) if spec.code is not None and spec.code.source else spec.cwd
     return os.path.normpath(os.path.join(base, spec.workdir))  # noqa: PTH118 - an absolute one stays as it is
-
-
-def tunnel_main(folder: JobFolder, port: int) -> int:
-    """Serve them."""
-    return tunnel.serve(CallerStream(sys.stdin.buffer), None, port, lives=lambda: board.lives(folder))

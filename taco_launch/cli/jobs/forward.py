@@ -2,17 +2,22 @@
 
 import re
 import signal
-import socket
+from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import access_of, add_option, backend_options, settings_of
+from taco_launch.cli.options.common import Settings, access_of, add_option, backend_options, settings_of
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.core.errors import SIGNAL_BASE, UsageError
+from taco_launch.core.errors import SIGNAL_BASE
+
+if TYPE_CHECKING:
+    from taco_launch.core.model.job_view import JobView
+    from taco_launch.hosts.remote.credentials import Credentials
+    from taco_launch.jobs.forward_ports import Forwarding, Place
 
 _PORTS = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
 _MOST = 65535
@@ -47,8 +52,8 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
     """Forward a port of a rank's host to this machine.
 
     Connections to 127.0.0.1:LOCAL, by default the same number, lead to PORT on the loopback of the rank's host. PORT:0
-    takes any free port here. The address is printed when connections can be made. Only this machine can connect. A lost
-    connection to the head is made again; Ctrl-C or the end of the job ends the command.
+    takes any free port here. The address is printed when connections can be made. Only this machine can connect. They go by
+    SSH to the host, or through the head; a lost connection is made again. Ctrl-C or the end of the job ends the command.
 
     \b
     Examples:
@@ -58,28 +63,42 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
     from taco_launch.core.model.jobs import JobState
     from taco_launch.jobs import forward_ports as flow
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
-    settings = settings_of(ctx)
+    settings, access = settings_of(ctx), access_of(options)
     port, local = ports
-    with flow.listen(local) as server:
-        backend = settings.backend(access_of(options))
-        named_jobs.agree(backend, name, "connect to", "entered", lambda state: state is JobState.RUNNING, yes=yes)
-        rank = named_jobs.rank_of(backend, name, options)
-        here = f"{flow.LOOPBACK}:{server.getsockname()[1]}"
-
-        def ready(host: str) -> None:
-            click.echo(render.printable(f"{here} -> {host}:{port}"))
-
-        job = flow.Forwarder(
-            server,
-            lambda: backend.forward(name, rank, port),
-            lambda: backend.get(name),
-            settings.talk,
-            ready,
-        ).run()
+    backend = settings.backend(access)
+    named_jobs.agree(backend, name, "connect to", "entered", lambda state: state is JobState.RUNNING, yes=yes)
+    rank = named_jobs.rank_of(backend, name, options)
+    job = _forward(
+        settings,
+        access,
+        lambda: backend.get(name),
+        lambda job: flow.rank_place(job, rank, port),
+        lambda job: job.record.state.is_terminal,
+    ).run((local,), lambda here, host: click.echo(render.printable(f"{flow.LOOPBACK}:{here} -> {host}:{port}")))
     render.ending(settings, job)
     return 0
+
+
+def _forward(
+    settings: Settings,
+    access: "Credentials",
+    look: "Callable[[], JobView]",
+    find: "Callable[[JobView], Place]",
+    is_over: "Callable[[JobView], bool]",
+) -> "Forwarding":
+    """Prepare to forward a port of a job; signals that end a session end the command."""
+    from taco_launch.jobs import forward_ports as flow
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    inventory = None if settings.source is None else settings.load()
+    return flow.Forwarding(
+        look,
+        find,
+        lambda place: flow.reach(inventory, access, place),
+        is_over,
+        settings.talk,
+    )
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
@@ -111,31 +130,17 @@ def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool
     """
     from taco_launch.jobs import forward_ports as flow
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
-    settings = settings_of(ctx)
-    with _listen(port) as server:
-        backend = settings.backend(access_of(access))
-        named_jobs.agree(backend, name, "look at", "looked at", yes=yes)
-        address = f"http://{flow.LOOPBACK}:{server.getsockname()[1]}/"
-        flow.Forwarder(
-            server,
-            lambda: backend.forward_board(name),
-            lambda: backend.get(name),
-            settings.talk,
-            lambda _host: click.echo(address),
-            lambda job: job.tensorboard is None or job.tensorboard.port is None,
-        ).run()
+    settings, credentials = settings_of(ctx), access_of(access)
+    backend = settings.backend(credentials)
+    named_jobs.agree(backend, name, "look at", "looked at", yes=yes)
+    _forward(
+        settings,
+        credentials,
+        lambda: backend.get(name),
+        flow.board_place,
+        lambda job: job.tensorboard is None or job.tensorboard.port is None,
+    ).run(
+        (_BOARD_PORT, 0) if port is None else (port,), lambda here, _host: click.echo(f"http://{flow.LOOPBACK}:{here}/")
+    )
     settings.talk(f"job {name}: its TensorBoard has ended")
     return 0
-
-
-def _listen(port: int | None) -> socket.socket:
-    from taco_launch.jobs import forward_ports as flow
-
-    if port is not None:
-        return flow.listen(port)
-    try:
-        return flow.listen(_BOARD_PORT)
-    except UsageError:
-        return flow.listen(0)

@@ -51,6 +51,18 @@ class ConnectionFactory:
         except HostError as error:
             return Unreachable(host.name, error)
 
+    def ssh_through(self, host: Host, head: Host | None = None) -> SshTransport:
+        """Return the connection to a host, through the head of the inventory instead of by its own route if that is given.
+
+        Raises:
+            HostError: the settings of either are wrong.
+        """
+        route = self._config.route(host)
+        if head is None:
+            return self._made(route, hops=0)
+        gateway = self._gateways[("", head.name)] = self._made(self._config.route(head), hops=1)
+        return SshTransport(route, self._keyring.offers(route), self.verifier, self._access, gateway=gateway)
+
     def _made(self, route: Route, *, hops: int, login: bool = True) -> SshTransport:
         if hops > _MAX_HOPS:
             raise HostError(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from taco_launch.core.model.slots import Occupancy
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.exec_command import Terminal
-    from taco_launch.jobs.backend.dialogue import Dialogue
     from taco_launch.jobs.code.snapshot import Snapshot
 
 # Takes a piece of a job's log.
@@ -226,12 +225,6 @@ class Backend(Protocol):
 
         Returns 0 where it is there, whole; otherwise nothing of it is.
         """
-
-    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
-        """Return a call whose streams (core/protocol/calls/forwarding.py) are connections to a port of a rank's host."""
-
-    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
-        """Return a call whose streams are connections to a job's TensorBoard."""
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

@@ -5,7 +5,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, TypeVar
 
 from taco_launch.core.command import without_git_secrets
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.exec_command import Terminal
-    from taco_launch.jobs.backend.dialogue import Dialogue
     from taco_launch.jobs.code.snapshot import Snapshot
 
 # How long `run` tries to find its head again before it leaves the job to itself.
@@ -295,20 +293,6 @@ class AgentBackend:
         from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - few calls go on like this
 
         return converse(self._head, request, given, out, err)
-
-    def forward(self, name: str, rank: int, port: int) -> "AbstractContextManager[Dialogue]":
-        """Return a call whose streams are connections to a port of a rank's host."""
-        from taco_launch.core.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
-        from taco_launch.core.protocol.calls.forwarding import Forward  # noqa: PLC0415 - no other call needs it
-
-        return self._head.converse(Forward(name=name, rank=rank, port=port))
-
-    def forward_board(self, name: str) -> "AbstractContextManager[Dialogue]":
-        """Return a call whose streams are connections to a job's TensorBoard."""
-        from taco_launch.core.protocol.calls import exec_command  # noqa: F401, PLC0415 - its replies have Exited
-        from taco_launch.core.protocol.calls.forwarding import ForwardBoard  # noqa: PLC0415 - no other call needs it
-
-        return self._head.converse(ForwardBoard(name=name))
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""

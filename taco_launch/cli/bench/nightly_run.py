@@ -192,7 +192,7 @@ def _exclusive_lock(place: Path, run_name: str) -> Iterator[None]:
 def _who(place: Path) -> str:
     """Name the process that runs a nightly run and its start, "" where it has not written them yet."""
     with contextlib.suppress(TacoLaunchError):
-        last = record.read(place)
+        last = record.read(place, LastRun)
         if last is not None and last.ended is None:
             began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(last.started))
             return f": process {last.pid}, since {began}"

@@ -1,5 +1,9 @@
 from taco_launch.api.cluster import Cluster as Cluster
 from taco_launch.api.job import Job as Job
+from taco_launch.api.nightly import NightlyListener as NightlyListener
+from taco_launch.api.nightly import NightlyOptions as NightlyOptions
+from taco_launch.api.nightly import run_nightly as run_nightly
+from taco_launch.bench.nightly.recorded_run import NightlyResult as NightlyResult
 from taco_launch.core.errors import HostError as HostError
 from taco_launch.core.errors import NoJobError as NoJobError
 from taco_launch.core.errors import PlacementError as PlacementError

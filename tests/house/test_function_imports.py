@@ -14,9 +14,9 @@ from tests.house.rooms import PACKAGE, ROOMS
 
 # Room -> how many imports within functions it may have; a number only falls.
 LIMITS = {
-    "cli": 105,
+    "cli": 104,
     "api": 24,
-    "bench": 8,
+    "bench": 6,
     "jobs": 36,
     "setup": 3,
     "hosts": 15,

@@ -21,10 +21,15 @@ from taco_launch.api import (
     NightlyResult,
     NoJobError,
     PlacementError,
+    SetupEnd,
+    SetupListener,
+    SetupOptions,
+    SetupPlan,
     SpecError,
     TacoLaunchError,
     UsageError,
     run_nightly,
+    set_up_hosts,
 )
 
 _INTRODUCTION = """\
@@ -55,9 +60,13 @@ _CALLS = {
         *("stop", "suspend", "resume", "delete"),
     ),
 }
-_FUNCTIONS = (run_nightly,)
+_FUNCTIONS = (set_up_hosts, run_nightly)
 _OF_COMMAND_LINE = ("line_np", "source", "written")
-_FIELDS = (JobRequest, LogQuery, FollowListener, NightlyOptions, NightlyListener, NightlyResult)
+_FIELDS = (
+    *(JobRequest, LogQuery, FollowListener),
+    *(SetupOptions, SetupListener, SetupPlan, SetupEnd),
+    *(NightlyOptions, NightlyListener, NightlyResult),
+)
 _ERRORS = (TacoLaunchError, UsageError, SpecError, PlacementError, HostError, NoJobError)
 
 

@@ -19,10 +19,15 @@ _MODULES = {
     "NoJobError": "taco_launch.core.errors",
     "PlacementError": "taco_launch.core.errors",
     "Restart": "taco_launch.core.model.jobs",
+    "SetupEnd": "taco_launch.setup.cluster_setup",
+    "SetupListener": "taco_launch.setup.job_containers.prepare",
+    "SetupOptions": "taco_launch.api.setup",
+    "SetupPlan": "taco_launch.setup.cluster_setup",
     "SpecError": "taco_launch.core.errors",
     "TacoLaunchError": "taco_launch.core.errors",
     "UsageError": "taco_launch.core.errors",
     "run_nightly": "taco_launch.api.nightly",
+    "set_up_hosts": "taco_launch.api.setup",
 }
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from taco_launch.jobs.code.job_code import JobCode
     from taco_launch.jobs.dry_run import Planned
     from taco_launch.setup.apply.host_ops import SetupEvent
-    from taco_launch.setup.job_containers.prepare import Listener
+    from taco_launch.setup.job_containers.prepare import SetupListener
     from taco_launch.setup.plan.host_plan import HostPlan
 
 _LAB = "lab"
@@ -156,10 +156,10 @@ class Cluster:
             return spec
         return prepare(spec, self.inventory, self.access, agent.find_variant, self._listener(), agent.variants)
 
-    def _listener(self) -> "Listener":
-        from taco_launch.setup.job_containers.prepare import Listener  # noqa: PLC0415 - see above
+    def _listener(self) -> "SetupListener":
+        from taco_launch.setup.job_containers.prepare import SetupListener  # noqa: PLC0415 - see above
 
-        return Listener(self._told, self.say, self.say)
+        return SetupListener(self._told, self.say, self.say)
 
     def _told(self, step: "SetupEvent") -> None:
         if step.kind != "begins":

@@ -1,7 +1,6 @@
 """The Python of docs/guides/python.md, with real mpirun."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Taco
+from tests.support.python_examples import example
 
 pytestmark = pytest.mark.e2e
-_PAGE = Path(__file__).parents[2] / "docs" / "guides" / "python.md"
 
 
 _MATRIX = """name: night
@@ -22,16 +21,16 @@ repeats: 1
 """
 
 
-def run_example(number: int, taco: Taco, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run an example of the page, counted from 0, in `folder`."""
-    script = re.findall(r"```python\n(.*?)```", _PAGE.read_text("utf-8"), re.DOTALL)[number]
+def run_example(word: str, taco: Taco, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the example of the page that has this word, in `folder`."""
+    script = example(word)
     argv = (sys.executable, "-c", script)
     return subprocess.run(argv, env=taco.env, cwd=folder, capture_output=True, text=True, check=False)
 
 
 def test_the_guides_nightly_run(taco: Taco, tmp_path: Path) -> None:
     (tmp_path / "night.yaml").write_text(_MATRIX)
-    done = run_example(1, taco, tmp_path)
+    done = run_example("run_nightly", taco, tmp_path)
     assert done.stderr == ""
     advice, outcome, line = done.stdout.splitlines()
     assert advice == "1 repeat gives no intervals, so only large differences will show (repeats: 5 in the matrix)"
@@ -42,7 +41,7 @@ def test_the_guides_nightly_run(taco: Taco, tmp_path: Path) -> None:
 
 
 def test_the_guides_python(taco: Taco, tmp_path: Path) -> None:
-    done = run_example(0, taco, tmp_path)
+    done = run_example("cluster.submit", taco, tmp_path)
     assert done.stderr == ""
     line, ended, *logs, names = done.stdout.splitlines()
     assert line.startswith("('mpirun', ")

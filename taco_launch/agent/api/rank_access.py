@@ -21,7 +21,7 @@ from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, HostError, TacoLaunchError, UsageError
+from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, HostError, TacoLaunchError, UsageError, code_of_process
 from taco_launch.core.model.jobs import CleanUp, JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.calls import Reply, Request, reply_of
 from taco_launch.core.protocol.calls.caller_input import WINDOW
@@ -158,16 +158,14 @@ def streams(process: "subprocess.Popen[bytes]", caller: CallerStream) -> Iterato
             if not isinstance(reply, StreamReply):
                 raise HostError(f"the rank's host: not a taco-launch message: {reply.op}")
             yield reply
-    code = process.wait()
-    yield Exited(code=SIGNAL_BASE - code if code < 0 else code)
+    yield Exited(code=code_of_process(process.wait()))
 
 
 def _enter(argv: Sequence[str], caller: CallerStream) -> Iterator[Reply]:
     with started(argv) as process:
         for stream, data in converse(process, caller):
             yield Output(stream=stream, data=data)
-        code = process.wait()
-        yield Exited(code=SIGNAL_BASE - code if code < 0 else code)
+        yield Exited(code=code_of_process(process.wait()))
 
 
 @contextlib.contextmanager

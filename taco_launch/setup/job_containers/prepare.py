@@ -48,7 +48,7 @@ class NoSpaceError(HostError):
 class SetupListener:
     """Functions that a set-up of hosts calls, one call at a time."""
 
-    # A step on a host begins, waits, tells how far it is, or has ended.
+    # A step on a host starts, waits, reports how far it is, or has ended.
     step: Callable[[SetupEvent], None] = lambda _step: None
     # What is proved or read now.
     proof: Callable[[str], None] = lambda _what: None

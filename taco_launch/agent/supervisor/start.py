@@ -18,7 +18,7 @@ from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GuardPool, Note
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.core.errors import JobEnd, PlacementError, UnusableError, code_of_process
+from taco_launch.core.errors import JobEnd, PlacementError, TacoLaunchError, UnusableError, code_of_process
 from taco_launch.core.launch.command_line.env import (
     OF_MPI,
     attempt_env,
@@ -290,6 +290,11 @@ def start(
     for root in roots:
         gang.here.order(Launched(root=root))
     return mpirun, f"{spec.launcher} is process {mpirun.pid}", roots
+
+
+def outcome_of(error: TacoLaunchError) -> JobOutcome:
+    """Return how a job ends that this error ends."""
+    return JobOutcome(JobState.FAILED, error.job_exit_code, error.message, error.hint or "")
 
 
 def waits_after(error: Union[PlacementError, UnusableError], policy: Policy, *, is_new: bool) -> bool:

@@ -61,11 +61,6 @@ def main(folder: JobFolder, agent: str, guard_process: agent_program.Process, lo
     return 0
 
 
-def _outcome_of(error: TacoLaunchError) -> JobOutcome:
-    """Return how a job ends that this error ends."""
-    return JobOutcome(JobState.FAILED, error.job_exit_code, error.message, error.hint or "")
-
-
 class _Supervisor:
     def __init__(self, folder: JobFolder, agent: str, guard_process: agent_program.Process) -> None:
         events = records.read_events(folder)
@@ -115,9 +110,9 @@ class _Supervisor:
             if start.waits_after(error, self._spec.policy, is_new=self._is_new):
                 self._no_place = error
             else:
-                self._cut_short = _outcome_of(error)
+                self._cut_short = start.outcome_of(error)
         except TacoLaunchError as error:
-            self._cut_short = self._cut_short or _outcome_of(error)
+            self._cut_short = self._cut_short or start.outcome_of(error)
         self._finish()
 
     def on_term(self, _number: int, _frame: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from reference_pages.markdown import code, prose, table
 from reference_pages.messages import field_comments
@@ -16,11 +16,20 @@ from taco_launch.api import (
     Job,
     JobRequest,
     LogQuery,
+    NightlyListener,
+    NightlyOptions,
+    NightlyResult,
     NoJobError,
     PlacementError,
+    SetupEnd,
+    SetupListener,
+    SetupOptions,
+    SetupPlan,
     SpecError,
     TacoLaunchError,
     UsageError,
+    run_nightly,
+    set_up_hosts,
 )
 
 _INTRODUCTION = """\
@@ -51,8 +60,13 @@ _CALLS = {
         *("stop", "suspend", "resume", "delete"),
     ),
 }
+_FUNCTIONS = (set_up_hosts, run_nightly)
 _OF_COMMAND_LINE = ("line_np", "source", "written")
-_FIELDS = (JobRequest, LogQuery, FollowListener)
+_FIELDS = (
+    *(JobRequest, LogQuery, FollowListener),
+    *(SetupOptions, SetupListener, SetupPlan, SetupEnd),
+    *(NightlyOptions, NightlyListener, NightlyResult),
+)
 _ERRORS = (TacoLaunchError, UsageError, SpecError, PlacementError, HostError, NoJobError)
 
 
@@ -62,6 +76,7 @@ def page() -> str:
     for kind, names in _CALLS.items():
         lines += [f"## {kind.__name__}\n", f"{inspect.getdoc(kind)}\n"]
         lines += [line for name in names for line in _call(kind, name)]
+    lines += ["## Functions\n", *(line for function in _FUNCTIONS for line in _signature(function.__name__, function))]
     for kind in _FIELDS:
         comments = field_comments(importlib.import_module(kind.__module__))[kind.__name__]
         rows = [
@@ -82,13 +97,17 @@ def page() -> str:
 def _call(kind: type, name: str) -> Iterator[str]:
     member = inspect.getattr_static(kind, name)
     shown = kind.__name__ if name == "__init__" else f"{kind.__name__}.{name}"
-    words = _markdown(inspect.getdoc(member) or "")
-    if not callable(member):
-        yield f"### `{shown}`\n\n{words}\n"
-        return
-    signature = inspect.signature(member)
+    if callable(member):
+        yield from _signature(shown, member)
+    else:
+        yield f"### `{shown}`\n\n{_markdown(inspect.getdoc(member) or '')}\n"
+
+
+def _signature(shown: str, function: Callable[..., object]) -> Iterator[str]:
+    words = _markdown(inspect.getdoc(function) or "")
+    signature = inspect.signature(function)
     given = ", ".join(_arguments(one for one in signature.parameters.values() if one.name != "self"))
-    returned = "" if name == "__init__" else f" -> {_type(signature.return_annotation)}"
+    returned = "" if function.__name__ == "__init__" else f" -> {_type(signature.return_annotation)}"
     yield f"### `{shown}`\n\n```text\n{shown}({given}){returned}\n```\n\n{words}\n"
 
 

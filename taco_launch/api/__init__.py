@@ -13,12 +13,21 @@ _MODULES = {
     "JobRequest": "taco_launch.core.model.job_request",
     "JobState": "taco_launch.core.model.jobs",
     "LogQuery": "taco_launch.jobs.backend",
+    "NightlyListener": "taco_launch.api.nightly",
+    "NightlyOptions": "taco_launch.api.nightly",
+    "NightlyResult": "taco_launch.bench.nightly.recorded_run",
     "NoJobError": "taco_launch.core.errors",
     "PlacementError": "taco_launch.core.errors",
     "Restart": "taco_launch.core.model.jobs",
+    "SetupEnd": "taco_launch.setup.cluster_setup",
+    "SetupListener": "taco_launch.setup.job_containers.prepare",
+    "SetupOptions": "taco_launch.api.setup",
+    "SetupPlan": "taco_launch.setup.cluster_setup",
     "SpecError": "taco_launch.core.errors",
     "TacoLaunchError": "taco_launch.core.errors",
     "UsageError": "taco_launch.core.errors",
+    "run_nightly": "taco_launch.api.nightly",
+    "set_up_hosts": "taco_launch.api.setup",
 }
 
 

@@ -1,5 +1,11 @@
 from taco_launch.api.cluster import Cluster as Cluster
 from taco_launch.api.job import Job as Job
+from taco_launch.api.nightly import NightlyListener as NightlyListener
+from taco_launch.api.nightly import NightlyOptions as NightlyOptions
+from taco_launch.api.nightly import run_nightly as run_nightly
+from taco_launch.api.setup import SetupOptions as SetupOptions
+from taco_launch.api.setup import set_up_hosts as set_up_hosts
+from taco_launch.bench.nightly.recorded_run import NightlyResult as NightlyResult
 from taco_launch.core.errors import HostError as HostError
 from taco_launch.core.errors import NoJobError as NoJobError
 from taco_launch.core.errors import PlacementError as PlacementError
@@ -12,3 +18,6 @@ from taco_launch.core.model.jobs import JobState as JobState
 from taco_launch.core.model.jobs import Restart as Restart
 from taco_launch.jobs.backend import FollowListener as FollowListener
 from taco_launch.jobs.backend import LogQuery as LogQuery
+from taco_launch.setup.cluster_setup import SetupEnd as SetupEnd
+from taco_launch.setup.cluster_setup import SetupPlan as SetupPlan
+from taco_launch.setup.job_containers.prepare import SetupListener as SetupListener

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from taco_launch.jobs.code.job_code import JobCode
     from taco_launch.jobs.dry_run import Planned
     from taco_launch.setup.apply.host_ops import SetupEvent
-    from taco_launch.setup.job_containers.prepare import Listener
+    from taco_launch.setup.job_containers.prepare import SetupListener
     from taco_launch.setup.plan.host_plan import HostPlan
 
 _LAB = "lab"
@@ -83,9 +83,9 @@ class Cluster:
         inventory names.
         """
         self._given = inventory
-        self._access = access
-        self._environ = os.environ if environ is None else environ
-        self._typed = typed
+        self._access = access or Credentials()
+        self.environ = os.environ if environ is None else environ
+        self.typed = typed
         self._left_here: set[str] = set()  # files that the user was warned of
         self.say = say
         self._kept_by = backend
@@ -126,9 +126,9 @@ class Cluster:
             require_lab()
             from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
 
-            found = load_lab(source, self._environ)
+            found = load_lab(source, self.environ)
         else:
-            found = load(None if self._given is None else source, self._environ, local_names)
+            found = load(None if self._given is None else source, self.environ, local_names)
         trace.decision("inventory: %s: hosts: %s, head: %s", source or "this machine", len(found.hosts), found.head)
         return found
 
@@ -138,8 +138,8 @@ class Cluster:
         if self._kept_by is not None:
             return self._kept_by
         if self._source is None:
-            return self._open.enter_context(connect(None, None, self._environ, self._typed))
-        found = self._open.enter_context(connect(self.inventory, self._need_access(), self._environ, self._typed))
+            return self._open.enter_context(connect(None, None, self.environ, self.typed))
+        found = self._open.enter_context(connect(self.inventory, self.access, self.environ, self.typed))
         agent = _agent(found)
         if agent is not None:
             agent.prepare = self._prepared
@@ -154,12 +154,12 @@ class Cluster:
         agent = _agent(self.backend)
         if agent is None:
             return spec
-        return prepare(spec, self.inventory, self._need_access(), agent.find_variant, self._listener(), agent.variants)
+        return prepare(spec, self.inventory, self.access, agent.find_variant, self._listener(), agent.variants)
 
-    def _listener(self) -> "Listener":
-        from taco_launch.setup.job_containers.prepare import Listener  # noqa: PLC0415 - see above
+    def _listener(self) -> "SetupListener":
+        from taco_launch.setup.job_containers.prepare import SetupListener  # noqa: PLC0415 - see above
 
-        return Listener(self._told, self.say, self.say)
+        return SetupListener(self._told, self.say, self.say)
 
     def _told(self, step: "SetupEvent") -> None:
         if step.kind != "begins":
@@ -170,11 +170,13 @@ class Cluster:
     def _source(self) -> str | None:
         """Which inventory was named; None for this machine."""
         if self._given is None:
-            return self._environ.get(VARIABLE) or None
+            return self.environ.get(VARIABLE) or None
         return str(self._given) if isinstance(self._given, (str, os.PathLike)) else self._given.source
 
-    def _need_access(self) -> Credentials:
-        return Credentials() if self._access is None else self._access
+    @property
+    def access(self) -> Credentials:
+        """What hosts may ask for."""
+        return self._access
 
     # --- jobs
 
@@ -192,7 +194,7 @@ class Cluster:
         from taco_launch.jobs.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
         from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415
 
-        return resolve(request, self.inventory, here(self._environ))
+        return resolve(request, self.inventory, here(self.environ))
 
     def with_code(self, spec: JobSpec, request: JobRequest, *, same: bool = False) -> JobSpec:
         """Return a job with the code of its request: as its files are now, or the `same` as an earlier job's."""
@@ -203,7 +205,7 @@ class Cluster:
         from taco_launch.jobs.code.job_code import JobCode  # noqa: PLC0415 - few jobs have code of their own
 
         if self._code is None or not same:
-            self._code = JobCode({**self._environ, **self.git_secrets}, self.say, self.backend.provide_code)
+            self._code = JobCode({**self.environ, **self.git_secrets}, self.say, self.backend.provide_code)
         return self._code.attach(spec, request)
 
     def _warn_of_files_left_here(self, spec: JobSpec, option: str) -> None:
@@ -225,7 +227,7 @@ class Cluster:
         with _fields_in_hints():
             request = _typed(request)
             spec = self.with_code(self._resolved(request), request)
-            found = self.backend.submit(spec, self._environ)
+            found = self.backend.submit(spec, self.environ)
             require_started(found)
         return self._begun(found)
 
@@ -239,7 +241,7 @@ class Cluster:
         with _fields_in_hints():
             request = _typed(request)
             spec = self.with_code(self._resolved(request), request)
-            found = self.backend.run(spec, self._environ, output, watch or FollowListener())
+            found = self.backend.run(spec, self.environ, output, watch or FollowListener())
             if not found.record.attempt:  # of one whose ranks failed at once there is a log to read
                 require_started(found)
         return self._begun(found)
@@ -296,7 +298,7 @@ class Cluster:
 
         def ask(missing: Sequence[str]) -> HeadFacts:
             self.say(f"asking the head for: {', '.join(missing)}")
-            path = self._environ.get("PATH", os.defpath)
+            path = self.environ.get("PATH", os.defpath)
             count_slots = any(host.slots is None for host in spec.hosts)
             return self.backend.facts(mpirun=spec.mpirun, path=path, count_slots=count_slots, topology=explain)
 
@@ -308,9 +310,9 @@ class Cluster:
             count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
             self.say(f"asking {count} for: {', '.join(missing)}")
             topology = explain or plan.may_choose(spec)
-            return job_hosts(inside, spec.hosts, self._need_access(), topology=topology)
+            return job_hosts(inside, spec.hosts, self.access, topology=topology)
 
-        return plan.dry_run(spec, self._environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
+        return plan.dry_run(spec, self.environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
 
     def planned_container(self, spec: JobSpec) -> "tuple[JobSpec, tuple[HostPlan, ...]]":
         """Return a job as it would run, and what would be prepared for its container; nothing is changed.
@@ -323,7 +325,7 @@ class Cluster:
         agent = _agent(self.backend)
         if agent is None:
             return spec, ()
-        return plan(spec, self.inventory, self._need_access(), agent.find_variant, self._listener())
+        return plan(spec, self.inventory, self.access, agent.find_variant, self._listener())
 
     # --- hosts
 
@@ -342,7 +344,7 @@ class Cluster:
 
         hosts = choose(self.inventory, ",".join(names)) if names else self.inventory.hosts
         container = paths.container(self.inventory.cluster) if self.inventory.container else None
-        access = self._need_access()
+        access = self.access
         with connect(self.inventory, tuple(hosts), access) as fanout:
             answers = gather(fanout, SUBJECTS, sudo=access.sudo_password is not None, container=container)
         found = []

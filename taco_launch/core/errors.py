@@ -1,4 +1,7 @@
-"""The exception tree, the exit codes that go with it, and hints that are given in several places.
+"""Define the exception tree, all exit codes, and hints that are given in several places.
+
+The exit codes are decided here: of a command by the class of its error, of a job by how it ended, of `run` and `wait` by
+both. The command line and the agent apply them.
 
 TacoLaunchError (1)         what failed, where, the evidence; `hint` says what to type next
 ├── UsageError (2)          the command line is wrong
@@ -25,6 +28,40 @@ NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIGNAL_BASE = 128
 INTERRUPTED = SIGNAL_BASE + 2
+
+
+class JobEnd:
+    """The exit code of a job by how it ended, where that is not the exit code of a rank or of its launcher."""
+
+    SUCCEEDED = OK
+    NEVER_RAN = NO_JOB  # no rank ever ran
+    NOT_AS_PLANNED = NO_JOB  # --strict
+    INCOMPLETE = FAILED  # some ranks never started, or its supervisor was lost while they ran
+    NO_SLOTS_IN_TIME = CANNOT_PLACE  # --queue-timeout, --no-wait
+    OUT_OF_TIME = DEADLINE  # --timeout, --stall-timeout, --silence-timeout
+    HOST_NOT_READY = HOST_FAILED  # a host could not be prepared for it
+
+
+# A program may exit with these codes, too: `run` and `wait` have another for what is not a program's. Usage (2) stays: nothing
+# was started, and the caller can fix it.
+_HOSTS = (CANNOT_PLACE, HOST_FAILED)
+_LAUNCHER = (FAILED, *_HOSTS)
+
+
+def code_of_launcher(code: int) -> int:
+    """Return the exit code of `run` and `wait` for an error with this exit code, as docker-run(1) does."""
+    return NO_JOB if code in _LAUNCHER else code
+
+
+def code_of_ended(code: int, *, started: bool, ran: bool) -> int:
+    """Return the exit code of `run` and `wait` for a job that ended with `code`; `ran` says whether a rank ran."""
+    refused = code in _HOSTS and not ran if started else code in _LAUNCHER
+    return NO_JOB if refused else code
+
+
+def code_of_process(return_code: int) -> int:
+    """Return the exit code that a shell would report for a process: 128 + n for one that signal n ended (-n)."""
+    return SIGNAL_BASE - return_code if return_code < 0 else return_code
 
 
 def quoted(program: str) -> str:
@@ -56,6 +93,8 @@ class TacoLaunchError(Exception):
     """
 
     exit_code = FAILED
+    # That of a job which it ends.
+    job_exit_code = JobEnd.NEVER_RAN
     # What programs tell errors apart by: `error.kind` of --json.
     kind = "failed"
 
@@ -116,6 +155,7 @@ class PlacementError(TacoLaunchError):
     """
 
     exit_code = CANNOT_PLACE
+    job_exit_code = CANNOT_PLACE
     kind = "does-not-fit"
 
     def __init__(
@@ -140,6 +180,7 @@ class UnusableError(HostError):
     They cannot be used, with (host, why) in `reasons`; or they lack what it asks for, without any.
     """
 
+    job_exit_code = HOST_FAILED
     kind = "hosts-unusable"
 
     def __init__(self, message: str, hint: Optional[str] = None, reasons: Sequence[Tuple[str, str]] = ()) -> None:

@@ -53,3 +53,54 @@ def test_a_placement_error_shows_every_host() -> None:
     error = PlacementError("3 ranks do not fit", (("gpu1", "1 slot"), ("gpu2", "in use")))
     assert error.message == "3 ranks do not fit\n  gpu1: 1 slot\n  gpu2: in use"
     assert error.reasons == (("gpu1", "1 slot"), ("gpu2", "in use"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (errors.TacoLaunchError, 125),
+        (errors.UsageError, 125),
+        (errors.HostError, 125),
+        (errors.PlacementError, 4),
+        (errors.UnusableError, 5),
+    ],
+)
+def test_exit_codes_of_jobs_that_an_error_ends(kind: type[TacoLaunchError], code: int) -> None:
+    assert kind.job_exit_code == code
+
+
+def test_exit_codes_of_jobs_that_no_rank_decides() -> None:
+    ends = {name: code for name, code in vars(errors.JobEnd).items() if not name.startswith("_")}
+    assert ends == {
+        "SUCCEEDED": 0,
+        "NEVER_RAN": 125,
+        "NOT_AS_PLANNED": 125,
+        "INCOMPLETE": 1,
+        "NO_SLOTS_IN_TIME": 4,
+        "OUT_OF_TIME": 124,
+        "HOST_NOT_READY": 5,
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "started", "ran", "expected"),
+    [
+        (0, True, True, 0),
+        (1, True, True, 1),  # a program's own
+        (4, True, True, 4),
+        (5, True, False, 125),  # a host failed before a rank ran
+        (1, True, False, 1),
+        (1, False, False, 125),
+        (4, False, False, 125),
+        (2, False, False, 2),
+        (124, False, False, 124),
+        (4, False, True, 125),
+    ],
+)
+def test_exit_codes_of_run_and_wait(code: int, started: bool, ran: bool, expected: int) -> None:
+    assert errors.code_of_ended(code, started=started, ran=ran) == expected
+
+
+def test_exit_codes_of_launcher_errors_and_processes() -> None:
+    assert [errors.code_of_launcher(code) for code in (0, 1, 2, 4, 5, 124, 126)] == [0, 125, 2, 125, 125, 124, 126]
+    assert [errors.code_of_process(code) for code in (0, 3, -9)] == [0, 3, 137]

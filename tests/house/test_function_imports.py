@@ -14,14 +14,14 @@ from tests.house.rooms import PACKAGE, ROOMS
 
 # Room -> how many imports within functions it may have; a number only falls.
 LIMITS = {
-    "cli": 105,
+    "cli": 104,
     "api": 24,
     "bench": 6,
     "jobs": 33,
     "setup": 3,
     "hosts": 15,
     "lab": 1,
-    "agent": 58,
+    "agent": 57,
     "core": 11,
 }
 

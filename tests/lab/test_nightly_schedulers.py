@@ -64,7 +64,8 @@ def install(scheduler: NightlyScheduler, entry: ScheduledRun) -> None:
     scheduler.apply(scheduler.installing(entry))
     assert scheduler.installing(entry).empty, "a second time there is nothing to do"
     (kept,) = scheduler.kept()
-    assert (kept.scheduled, kept.problem) == (entry, "")
+    assert (kept.name, kept.problem) == (entry.name, "")
+    assert "/tmp/night.sh" in kept.text
 
 
 @pytest.mark.nightly

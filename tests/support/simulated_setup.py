@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from taco_launch.cli.hosts import setup as cli_setup
+from taco_launch.api import setup as api_setup
 from taco_launch.cli.hosts import teardown as cli_teardown
 from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import Settings
@@ -125,9 +125,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(flow, "same_gpus", lambda *_args: ())
     monkeypatch.setattr(agent_bundle, "build", lambda _sources: b"packed")  # for real it takes 0.2 s
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for verb in (cli_setup, cli_teardown):
+    for caller in (api_setup, cli_teardown):
         monkeypatch.setattr(
-            verb, "connect", lambda _inventory, hosts, _access: Fanout(tuple(Simulated(host.name) for host in hosts))
+            caller, "connect", lambda _inventory, hosts, _access: Fanout(tuple(Simulated(host.name) for host in hosts))
         )
     head = batch._HEAD.replace("exec 9>/run/taco-launch/", f'exec 9>{tmp_path}/"$1"')
     monkeypatch.setattr(batch, "_HEAD", head.replace(paths.RUN, f"{tmp_path}/run").replace("setup.out", "$1.out"))

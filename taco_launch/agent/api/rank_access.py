@@ -21,7 +21,7 @@ from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, TacoLaunchError, UsageError
+from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, TacoLaunchError, UsageError, code_of_process
 from taco_launch.core.model.jobs import CleanUp, JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.caller_input import WINDOW
@@ -120,8 +120,7 @@ def _enter(argv: Sequence[str], caller: CallerStream) -> Iterator[Reply]:
     with started(argv) as process:
         for stream, data in converse(process, caller):
             yield Output(stream=stream, data=data)
-        code = process.wait()
-        yield Exited(code=SIGNAL_BASE - code if code < 0 else code)
+        yield Exited(code=code_of_process(process.wait()))
 
 
 @contextlib.contextmanager

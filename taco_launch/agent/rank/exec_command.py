@@ -8,7 +8,7 @@ import subprocess
 import termios
 from typing import Dict, Mapping, Optional, Sequence
 
-from taco_launch.core.errors import SIGNAL_BASE
+from taco_launch.core.errors import code_of_process
 
 _CHUNK = 1 << 16
 
@@ -75,7 +75,7 @@ class VisitorCommand:
     def code(self) -> Optional[int]:
         """Return its exit code, as a shell would report it; None as long as it runs."""
         returned = self._process.poll()
-        return SIGNAL_BASE - returned if returned is not None and returned < 0 else returned
+        return None if returned is None else code_of_process(returned)
 
     def resize(self, rows: int, columns: int) -> None:
         """Set the size of the terminal; what runs there in front gets SIGWINCH."""

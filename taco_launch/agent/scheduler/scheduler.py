@@ -21,7 +21,7 @@ from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.agent.supervisor.placement_errors import held_up
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
-from taco_launch.core.errors import NO_JOB, OK, TacoLaunchError
+from taco_launch.core.errors import OK, JobEnd, TacoLaunchError
 from taco_launch.core.lifecycle import queue, state
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.model.jobs import JobState
@@ -292,7 +292,7 @@ class Scheduler:
         words = untrusted.last_line(folder.debug)
         told = f": {words}" if words else ""
         reason = f"its supervisor ended {_MOST_FAILURES} times without giving a reason{told}; see {folder.debug}"
-        records.ended(records.Events(folder), JobState.LOST, NO_JOB, reason)
+        records.ended(records.Events(folder), JobState.LOST, JobEnd.NEVER_RAN, reason)
         folder.caller.unlink(missing_ok=True)
 
     def _end_of_time(self, entry: PendingJob, now: float) -> None:

@@ -18,7 +18,7 @@ from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.guard_pool import GuardPool, Note
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.core.errors import HOST_FAILED, SIGNAL_BASE, PlacementError, UnusableError
+from taco_launch.core.errors import JobEnd, PlacementError, TacoLaunchError, UnusableError, code_of_process
 from taco_launch.core.launch.command_line.env import (
     OF_MPI,
     attempt_env,
@@ -110,7 +110,7 @@ def _orders(gang: GuardPool, spec: JobSpec, agent: str, links: Sequence[GuardCon
 def _failed(gang: GuardPool, link: GuardConnection) -> Tuple[JobOutcome, str]:
     answer = link.answers.fetched or CodeFetched()
     where = link.name or "this host"
-    outcome = JobOutcome(JobState.FAILED, HOST_FAILED, f"{where}: {answer.error}", answer.hint)
+    outcome = JobOutcome(JobState.FAILED, JobEnd.HOST_NOT_READY, f"{where}: {answer.error}", answer.hint)
     return outcome, "" if link is gang.here else link.name
 
 
@@ -167,8 +167,7 @@ class HostCommands:
             return f"rank {first.rank} on {first.host} {first.reason or state.ending(first.exit_code)}", None
         if not self.failed_on:
             return "", None
-        code = self._codes[self.failed_on]
-        code = SIGNAL_BASE - code if code < 0 else code
+        code = code_of_process(self._codes[self.failed_on])
         why = f"{self._spec.launcher} on {self.failed_on} {state.ending(code)}"
         return why, state.JobOutcome(
             JobState.FAILED, code, f"{why} while its ranks ran"
@@ -291,6 +290,11 @@ def start(
     for root in roots:
         gang.here.order(Launched(root=root))
     return mpirun, f"{spec.launcher} is process {mpirun.pid}", roots
+
+
+def outcome_of(error: TacoLaunchError) -> JobOutcome:
+    """Return how a job ends that this error ends."""
+    return JobOutcome(JobState.FAILED, error.job_exit_code, error.message, error.hint or "")
 
 
 def waits_after(error: Union[PlacementError, UnusableError], policy: Policy, *, is_new: bool) -> bool:

@@ -28,7 +28,7 @@ from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
 from taco_launch.agent.upkeep import recovery, scheduler_wakeup
 from taco_launch.core import errors
-from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
+from taco_launch.core.errors import SIGNAL_BASE, JobEnd, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.core.launch import plan
 from taco_launch.core.launch.command_line.env import relevant
 from taco_launch.core.launch.launchers import open_mpi as mpirun
@@ -110,9 +110,9 @@ class _Supervisor:
             if start.waits_after(error, self._spec.policy, is_new=self._is_new):
                 self._no_place = error
             else:
-                self._cut_short = JobOutcome(JobState.FAILED, error.exit_code, error.message, error.hint or "")
+                self._cut_short = start.outcome_of(error)
         except TacoLaunchError as error:
-            self._cut_short = self._cut_short or JobOutcome(JobState.FAILED, NO_JOB, error.message, error.hint or "")
+            self._cut_short = self._cut_short or start.outcome_of(error)
         self._finish()
 
     def on_term(self, _number: int, _frame: object) -> None:
@@ -244,7 +244,7 @@ class _Supervisor:
         self._events.flush()
         self._check_requests()
         why = "" if self._cut_short is not None else self._limits.exceeded(now - begin)
-        self._end_early(JobOutcome(JobState.FAILED, errors.DEADLINE, why) if why else None)
+        self._end_early(JobOutcome(JobState.FAILED, JobEnd.OUT_OF_TIME, why) if why else None)
         self._early.step(now - begin)
         self._end_early(self._verification.step())
         if self._kill_at is None and self._early.is_over(now):

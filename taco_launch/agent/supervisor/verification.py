@@ -11,7 +11,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
-from taco_launch.core.errors import NO_JOB
+from taco_launch.core.errors import JobEnd
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS, has_nccl_file
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import to_json
@@ -137,4 +137,6 @@ class Verification:
             self._events.add(state.VERIFIED, f"{words}: {told.why}", **to_json(told))
         if wrong is None or not self._spec.policy.strict:
             return None
-        return state.JobOutcome(JobState.FAILED, NO_JOB, f"it does not run as planned (--strict): {why}", to_do)
+        return state.JobOutcome(
+            JobState.FAILED, JobEnd.NOT_AS_PLANNED, f"it does not run as planned (--strict): {why}", to_do
+        )

@@ -12,7 +12,7 @@ from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import scheduler_wakeup
-from taco_launch.core.errors import FAILED, NO_JOB, SIGNAL_BASE, NoJobError, TacoLaunchError
+from taco_launch.core.errors import SIGNAL_BASE, JobEnd, NoJobError, TacoLaunchError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import Event, JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.guard_messages import Cleared
@@ -94,7 +94,7 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
         if words := untrusted.last_line(folder.debug):
             reason += f" (its last output: {words}; see {folder.debug})"
     reason = "; ".join(filter(None, (reason, *notes)))
-    code = FAILED if found.started else NO_JOB
+    code = JobEnd.INCOMPLETE if found.started else JobEnd.NEVER_RAN
     again = None if is_asked(folder) else _again(folder, found, code)
     if again is not None:
         events.add(state.RESTARTING, reason, delay=again.delay, left_out=again.left_out, exit_code=code)

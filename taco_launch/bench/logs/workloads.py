@@ -1,12 +1,13 @@
 """Reads what a workload measured out of its log: the readings of one run, or why there are none."""
 
 import re
+from collections.abc import Callable
 
 from taco_launch.bench.logs import nccl_tests, patterns
 from taco_launch.bench.logs.lines import shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import UNKNOWN_FORM, NoSample, parse
-from taco_launch.bench.model.matrix import LogFormat, Workload
-from taco_launch.bench.model.runs import Measurement, Metric, is_reading
+from taco_launch.bench.model.matrix import LogFormat, Matrix, Workload
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, is_reading
 
 RATE = Metric("img/sec", "img/sec")
 _NUMBER = re.compile(r"\+?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -23,6 +24,11 @@ def read(workload: Workload, text: str, ranks: int | None) -> tuple[Measurement,
     if workload.kind is LogFormat.REGEX:
         return _matched(workload, text)
     return _rate(workload.kind, text, ranks)
+
+
+def reader(matrix: Matrix) -> Callable[[Cell, str], tuple[Measurement, ...] | NoSample]:
+    """Return what reads the logs of a matrix's runs."""
+    return lambda cell, text: read(matrix.workload(cell.workload), text, cell.ranks)
 
 
 def recognised(text: str) -> Workload | None:

@@ -4,7 +4,7 @@ import re
 import shlex
 
 from taco_launch.bench.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done, said
-from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun, scheduled_run
+from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.core.command import Command
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.hosts.remote.transport import Transport
@@ -28,9 +28,7 @@ class Cron:
     def kept(self) -> tuple[InstalledRun, ...]:
         """Return all nightly runs: see `NightlyScheduler.kept`."""
         problem = "" if self._machine.cron_runs else f"cron is not running here: {START}"
-        return tuple(
-            InstalledRun(name, self.word, read(name, text), text, problem) for name, text in blocks(self._read() or "")
-        )
+        return tuple(InstalledRun(name, self.word, text, problem) for name, text in blocks(self._read() or "").items())
 
     def installing(self, scheduled: ScheduledRun) -> InstallPlan:
         """Return what is to be done: see `NightlyScheduler.installing`."""
@@ -87,11 +85,11 @@ class Cron:
 # environment in its own line.
 # Vixie's cron, Debian's and cronie's: MAX_COMMAND 1000, with the zero at its end.
 _LONGEST = 998
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")  # what cron takes for lines, whatever else str.splitlines does
-_MARK = re.compile(r"# taco-launch nightly ([A-Za-z0-9][A-Za-z0-9._-]*) (begin|end)\n?")
-_ENTRY = re.compile(r"(\d+) (\d+) \* \* ([\d,*-]+) : night \S+; (.*)")
-_MAIL = re.compile(r"MAILTO=(.*)")
-_EVERY = "*"
+_MARK = r"^# taco-launch nightly ([A-Za-z0-9][A-Za-z0-9._-]*) "
+_ANY_MARK = re.compile(rf"{_MARK}(?:begin|end)$", re.MULTILINE)
+_BLOCK = re.compile(
+    rf"{_MARK}begin\n(?:(?!# taco-launch nightly ).*\n)*# taco-launch nightly \1 end(?:\n|\Z)", re.MULTILINE
+)
 
 
 def command(scheduled: ScheduledRun) -> str:
@@ -125,33 +123,27 @@ def block(scheduled: ScheduledRun, owner: str) -> str:
     at = scheduled.schedule
     every = len(at.days) == len(Schedule(0, 0).days)
     # cron counts from Sunday, which is 0
-    days = _EVERY if every else ",".join(str((day + 1) % 7) for day in at.days)
+    days = "*" if every else ",".join(str((day + 1) % 7) for day in at.days)
     lines = [f"{at.minute} {at.hour} * * {days} {line}"]
     if scheduled.mail is not None:
         lines = [f"MAILTO={scheduled.mail}", *lines, f"MAILTO={owner}"]
     return "".join(f"{each}\n" for each in (_mark(scheduled.name, "begin"), *lines, _mark(scheduled.name, "end")))
 
 
-def blocks(crontab: str) -> tuple[tuple[str, str], ...]:
-    """Return name and text of every night in a crontab.
+def blocks(crontab: str) -> dict[str, str]:
+    """Return the texts of all nightly runs in a crontab, by name.
 
     Raises:
         TacoLaunchError: the marks do not pair, or two nightly runs have the same name.
     """
-    found: dict[str, str] = {}
-    name, lines = "", ""
-    for line in _LINE.findall(crontab):
-        mark = _MARK.fullmatch(line)
-        if mark and (mark[1] in found or name != ("" if mark[2] == "begin" else mark[1])):
-            raise _broken(mark[1])
-        lines = lines + line if name or mark else ""
-        if mark and mark[2] == "begin":
-            name = mark[1]
-        elif mark:
-            found[name], name, lines = lines, "", ""
-    if name:
-        raise _broken(name)
-    return tuple(found.items())
+    texts: dict[str, str] = {}
+    for block in _BLOCK.finditer(crontab):
+        if block[1] in texts:
+            raise _broken(block[1])
+        texts[block[1]] = block[0]
+    if torn := _ANY_MARK.search(_BLOCK.sub("", crontab)):
+        raise _broken(torn[1])
+    return texts
 
 
 def with_block(crontab: str, name: str, text: str) -> str:
@@ -160,7 +152,7 @@ def with_block(crontab: str, name: str, text: str) -> str:
     Raises:
         TacoLaunchError: as `blocks`.
     """
-    old = dict(blocks(crontab)).get(name)
+    old = blocks(crontab).get(name)
     return text + crontab if old is None else crontab.replace(old, text, 1)
 
 
@@ -170,24 +162,7 @@ def without(crontab: str, name: str) -> str:
     Raises:
         TacoLaunchError: as `blocks`.
     """
-    return crontab.replace(dict(blocks(crontab)).get(name, ""), "", 1)
-
-
-def read(name: str, text: str) -> ScheduledRun | None:
-    """Return the nightly run of a block; None where it was changed by hand into what is not ours."""
-    _begin, *lines, _end = (line.rstrip("\n") for line in _LINE.findall(text))
-    mail = next((found[1] for line in lines if (found := _MAIL.fullmatch(line))), None)
-    entry = next((found for line in lines if (found := _ENTRY.fullmatch(line))), None)
-    if entry is None:
-        return None
-    try:
-        days = (
-            tuple(range(7)) if entry[3] == _EVERY else tuple(sorted((int(day) - 1) % 7 for day in entry[3].split(",")))
-        )
-        words = shlex.split(entry[4].replace(r"\%", "%"))
-    except ValueError:
-        return None
-    return scheduled_run(name, Schedule(int(entry[2]), int(entry[1]), days), words, mail)
+    return crontab.replace(blocks(crontab).get(name, ""), "", 1)
 
 
 def _mark(name: str, which: str) -> str:

@@ -1,17 +1,21 @@
 """nightly install, uninstall: who keeps a nightly run, what its entry is, and the proof that it can start without a person."""
 
+import json
 import re
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
 from pathlib import Path
+from typing import Any
 
 from taco_launch.bench.history.history import open_history
-from taco_launch.bench.nightly import crontab, schedule
+from taco_launch.bench.nightly import crontab, record, schedule
 from taco_launch.bench.nightly.crontab import START, Cron
 from taco_launch.bench.nightly.install_plan import ControllerState, InstalledRun, NightlyScheduler
+from taco_launch.bench.nightly.record import Installation
 from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.bench.nightly.systemd_timer import Systemd
 from taco_launch.core.command import Command
@@ -155,17 +159,30 @@ def prove(remote: Transport, machine: ControllerState, scheduler: str, entry: Sc
     result = remote.run(
         Command(("/bin/sh", "-c", script, "bare", machine.home, machine.user, *started), timeout=_PROVE_SECONDS)
     )
-    said = result.stderr.decode("utf-8", "replace").strip()
-    if result.exit_code == 0:
-        return result.stdout.decode("utf-8", "replace").strip()
-    words, _, hint = said.partition("hint: ")
-    told = "\n".join(f"  {line}" for line in words.removeprefix("error: ").splitlines() if line.strip())
+    answer = _parsed(result.stdout)
+    if result.exit_code == 0 and "message" in answer:
+        return str(answer["message"])
+    # A program that never came to its own errors, such as an interpreter without the package, has them on stderr only.
+    reason = answer.get("error") or {"message": result.stderr.decode("utf-8", "replace"), "hint": None}
+    lines = "\n".join(f"  {line}" for line in reason["message"].splitlines() if line.strip())
     error = TacoLaunchError(
-        f"a test start of the nightly run, done as {scheduler} would do it, failed (exit code {result.exit_code}):\n{told}",
-        hint=hint.strip() or None,
+        f"a test start of the nightly run, done as {scheduler} would do it, failed (exit code {result.exit_code}):\n{lines}",
+        hint=reason["hint"],
     )
     error.exit_code = HOST_FAILED if result.exit_code == HOST_FAILED else error.exit_code
     raise error
+
+
+def record_installation(scheduler: NightlyScheduler, entry: ScheduledRun, run_folder: Path) -> None:
+    """Record the entry that a scheduler has now, and its settings, unless that record exists.
+
+    Raises:
+        TacoLaunchError: the entry or the record cannot be read, or the record cannot be written.
+    """
+    current = next(each for each in scheduler.kept() if each.name == entry.name)
+    recorded = record.read(run_folder, Installation)
+    if recorded is None or not recorded.matches(current) or recorded.scheduled != entry:
+        record.write(run_folder, Installation(scheduler.word, current.text, entry, time.time()))
 
 
 def runs(asked: InstallRequest, argv: Sequence[str], inventory: str | None, entry: ScheduledRun) -> tuple[Path, ...]:
@@ -182,7 +199,7 @@ def runs(asked: InstallRequest, argv: Sequence[str], inventory: str | None, entr
 
 def check_argv(asked: InstallRequest, argv: Sequence[str], inventory: str | None) -> tuple[str, ...]:
     """Return the argv of the check of a nightly run: see `scheduled`."""
-    return _line(asked, argv, inventory, "check")
+    return (*_line(asked, argv, inventory, "check"), "--json")
 
 
 def remarks(
@@ -223,6 +240,15 @@ def local_zone() -> tuple[tzinfo, str]:
             return ZoneInfo.from_file(file, name), name
     except (OSError, ValueError):  # a machine without it keeps UTC (tzset(3))
         return timezone.utc, "UTC"
+
+
+def _parsed(stdout: bytes) -> dict[str, Any]:
+    """Return the JSON document of the check; an empty one where it printed none."""
+    try:
+        answer = json.loads(stdout)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _line(asked: InstallRequest, argv: Sequence[str], inventory: str | None, verb: str) -> tuple[str, ...]:

@@ -69,11 +69,10 @@ class InstallPlan:
 
 @dataclass(frozen=True)
 class InstalledRun:
-    """A nightly run that is installed: `scheduled` is None where it was changed by hand, `problem` says why it will not run."""
+    """A nightly run that a scheduler has, with the text of its entry; `problem` says why it will not run, "" if it will."""
 
     name: str
     scheduler: str
-    scheduled: ScheduledRun | None
     text: str
     problem: str = ""
 

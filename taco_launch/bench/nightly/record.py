@@ -1,20 +1,23 @@
-"""What the controller keeps of a nightly run by its name: how it last went, when it was installed, and whether it runs now."""
+"""Record each nightly run by its name: how it last went, what was installed and when, and whether it runs now."""
 
 import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 from taco_launch.agent.host import file_locks
 from taco_launch.agent.store.folders import make_private, state_folder, write_private
+from taco_launch.bench.nightly.install_plan import InstalledRun
+from taco_launch.bench.nightly.schedule import ScheduledRun
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.codec import from_json, to_json
 
 # `nightly run` holds a flock on it for as long as it runs.
 LOCK = "lock"
-_LAST, _INSTALLED = "last.json", "installed"
+_T = TypeVar("_T", "LastRun", "Installation")
 
 
 @dataclass(frozen=True)
@@ -40,78 +43,73 @@ class LastRun:
         return None if self.ended is None else self.ended - self.started
 
 
+@dataclass(frozen=True)
+class Installation:
+    """A nightly run as `nightly install` installed it: the text of its entry, its settings, and when, in seconds since 1970."""
+
+    scheduler: str
+    text: str
+    scheduled: ScheduledRun
+    installed: float
+
+    def matches(self, current: InstalledRun) -> bool:
+        """Return whether the entry that a scheduler has now is the one that was installed."""
+        return (self.scheduler, self.text) == (current.scheduler, current.text)
+
+
+_FILES: Mapping[type, str] = {LastRun: "last.json", Installation: "installed.json"}
+
+
 def folder(environ: Mapping[str, str], uid: int, name: str) -> Path:
     """Return the folder of the nightly run `name` in the controller's state folder."""
     return state_folder(environ, uid) / "nights" / name
 
 
-def write(run_folder: Path, last: LastRun) -> None:
-    """Keep how a nightly run goes, whole or not at all.
+def write(run_folder: Path, value: LastRun | Installation) -> None:
+    """Write a record of a nightly run, completely or not at all.
 
     Raises:
         TacoLaunchError: it cannot be written.
     """
+    path = run_folder / _FILES[type(value)]
     try:
         make_private(run_folder)
-        part = run_folder / f".{_LAST}.{os.getpid()}"
-        write_private(part, json.dumps(asdict(last), indent=2) + "\n")
-        part.replace(run_folder / _LAST)
+        part = run_folder / f".{path.name}.{os.getpid()}"
+        write_private(part, json.dumps(to_json(value), indent=2) + "\n")
+        part.replace(path)
     except OSError as error:
-        raise TacoLaunchError(
-            f"{run_folder / _LAST}: cannot be written: {error.strerror}", hint=f"df {run_folder}"
-        ) from None
+        raise TacoLaunchError(f"{path}: cannot be written: {error.strerror}", hint=f"df {run_folder}") from None
 
 
-def read(run_folder: Path) -> LastRun | None:
-    """Return how a nightly run last went, None where it never ran.
+def read(run_folder: Path, kind: type[_T]) -> _T | None:
+    """Return the record of this kind, None where there is none: it never ran, or was not installed.
 
     Raises:
         TacoLaunchError: it cannot be read.
     """
-    path = run_folder / _LAST
+    path = run_folder / _FILES[kind]
     try:
-        return LastRun(**json.loads(path.read_bytes()))
+        return from_json(kind, json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise TacoLaunchError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, TypeError):
+    except ValueError:
         raise TacoLaunchError(f"{path}: is not in the format of this version", hint=f"rm {path}") from None
 
 
 def usual_seconds(run_folder: Path) -> float | None:
     """Return how long the last nightly run took, or the one before; None where that is not known."""
     with contextlib.suppress(TacoLaunchError):
-        last = read(run_folder)
+        last = read(run_folder, LastRun)
         return None if last is None else last.seconds or last.before
     return None
 
 
-def mark_installed(run_folder: Path) -> None:
-    """Keep that a nightly run was installed just now.
-
-    Raises:
-        TacoLaunchError: it cannot be written.
-    """
-    try:
-        make_private(run_folder)
-        write_private(run_folder / _INSTALLED, "")
-    except OSError as error:
-        raise TacoLaunchError(f"{run_folder}: cannot be written: {error.strerror}") from None
-
-
 def forget_installed(run_folder: Path) -> None:
-    """Keep no longer that it is installed; what it has measured stays."""
+    """Remove the record of what was installed; what the runs measured stays."""
     with contextlib.suppress(OSError):
-        (run_folder / _INSTALLED).unlink()
-
-
-def installed(run_folder: Path) -> float | None:
-    """Return when it was installed, None where that is not known."""
-    try:
-        return (run_folder / _INSTALLED).stat().st_mtime
-    except OSError:
-        return None
+        (run_folder / _FILES[Installation]).unlink()
 
 
 def runs(run_folder: Path, last: LastRun) -> bool:

@@ -1,7 +1,7 @@
 """Describe a nightly run that is installed: its name and command, the time of the day and days of the week, their moments."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta, timezone, tzinfo
 
 from taco_launch.core.frozen import dataclass
@@ -13,7 +13,6 @@ _YEAR = 366
 _MINUTE = timedelta(minutes=1)
 # By its path: systemd looks for no other way, and cron's PATH has it too.
 _ENV = ("/usr/bin/env", "-C")
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -163,15 +162,3 @@ class ScheduledRun:
     def argv_with_env(self) -> tuple[str, ...]:
         """The argv that brings folder and environment along."""
         return (*_ENV, self.folder, *(f"{name}={value}" for name, value in self.env), *self.argv)
-
-
-def scheduled_run(name: str, schedule: Schedule, words: Sequence[str], mail: str | None = None) -> ScheduledRun | None:
-    """Return the nightly run whose `words` these are; None where they are no nightly run's."""
-    if tuple(words[:2]) != _ENV or len(words) < 4:
-        return None
-    folder, rest = words[2], list(words[3:])
-    env = []
-    while rest and (assigned := _ASSIGNED.fullmatch(rest[0])):
-        env.append((assigned[1], assigned[2]))
-        rest = rest[1:]
-    return ScheduledRun(name, schedule, folder, tuple(rest), tuple(env), mail)

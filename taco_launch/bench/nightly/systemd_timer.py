@@ -1,9 +1,7 @@
 """Nights as timers of systemd: root's are the machine's own, another user's are kept by the systemd of that user."""
 
-import re
-
 from taco_launch.bench.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan, done
-from taco_launch.bench.nightly.schedule import DAYS, Schedule, ScheduledRun, parse_days, runs, scheduled_run
+from taco_launch.bench.nightly.schedule import DAYS, Schedule, ScheduledRun, runs
 from taco_launch.core.command import Command, shell
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.hosts.remote.transport import Transport
@@ -90,7 +88,7 @@ class Systemd:
             if self._is("active", self._unit(name))
             else f"its timer is not active: systemctl status {self._unit(name)}"
         )
-        return InstalledRun(name, self.word, read(name, when, service), text, problem)
+        return InstalledRun(name, self.word, text, problem)
 
     def _is(self, what: str, unit: str) -> bool:
         command = Command((*self._systemctl, f"is-{what}", "--quiet", unit), env=tuple(self._env.items()), timeout=60)
@@ -116,9 +114,6 @@ class Systemd:
 
 
 PREFIX = "taco-launch-nightly-"
-_CALENDAR = re.compile(r"OnCalendar=(?:([A-Za-z.,]+) )?\*-\*-\* (\d\d):(\d\d):00")
-_PLAIN = re.compile(r'\\["\\]|%%|\$\$')
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 # systemd.service(5): `%` starts a specifier, `$` a variable
 _ESCAPED = {'"': '\\"', "\\": "\\\\", "%": "%%", "$": "$$"}
 
@@ -158,20 +153,6 @@ def timer(scheduled: ScheduledRun) -> str:
         "WantedBy=timers.target",
     ]
     return "".join(f"{line}\n" for line in lines)
-
-
-def read(name: str, timer_text: str, service_text: str) -> ScheduledRun | None:
-    """Return the nightly run of two units; None where they were changed by hand into what is not ours."""
-    found = _CALENDAR.search(timer_text)
-    started = re.search(r"^ExecStart=(.*)$", service_text, re.MULTILINE)
-    if found is None or started is None:
-        return None
-    try:
-        days = tuple(range(len(DAYS))) if found[1] is None else parse_days(found[1].replace("..", "-"))
-    except ValueError:
-        return None
-    words = tuple(_PLAIN.sub(lambda each: each[0][1], word) for word in _QUOTED.findall(started[1]))
-    return scheduled_run(name, Schedule(int(found[2]), int(found[3]), days), words)
 
 
 def _calendar(schedule: Schedule) -> str:

@@ -1,5 +1,6 @@
 """bench: measure a workload at several sizes, or read what somebody else measured."""
 
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -21,6 +22,7 @@ from taco_launch.bench.model.ladder import order
 from taco_launch.bench.model.matrix import LogFormat, Workload
 from taco_launch.bench.model.runs import Cell, Measurement, Run
 from taco_launch.bench.run import run_ladder as flow
+from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.run.run_environment import EnvironmentProbe
 from taco_launch.bench.run.run_ladder import LadderPlan, LadderResult, Reader
 from taco_launch.bench.stats.estimates import require
@@ -137,7 +139,8 @@ def run(
     spec = spec_of(settings, request, sized=False)
     if repeats > 1:
         require()
-    ladder_output.warn_of_few_repeats(settings, repeats)
+    if advice := describe_few_repeats(repeats):
+        render.warning(settings, advice)
     name = job_names.stem(command) if options["name"] is None else spec.name
     access = access_of(options)
     cluster = settings.cluster(access)
@@ -152,8 +155,8 @@ def run(
         ways += [f"-H localhost:{max(sizes)} for more ranks than slots"] if settings.source is None else []
         problem = f"{max(sizes)} ranks do not fit: the hosts have {render.counted(room, 'slot')}"
         raise UsageError(problem, hint=", or ".join(ways) or None)
-    seed = ladder_output.new_seed() if repeats > 1 else 0
-    one = ladder_output.new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
+    seed = new_seed() if repeats > 1 else 0
+    one = new_ladder(name, LadderKind.RUN, "", seed, settings.load().cluster)
     with open_history(ladder_output.history_path(db)) as history:
         history.begin(one)
         steps = order(tuple(specs), repeats, 0, seed)
@@ -162,7 +165,7 @@ def run(
             steps,
             specs,
             _reader(pattern, unit or UNNAMED),
-            ladder_output.ladders_folder() / one.id,
+            ladders_folder(os.environ) / one.id,
             ends_unread=True,
         )
         return ladder_output.measure(settings, plan, history, around, cluster.backend, "", partial(_show, chart=chart))

@@ -3,19 +3,23 @@
 import os
 import time
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import click
 
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.logs.workloads import reader
 from taco_launch.bench.model.ladder import LadderStep, order
 from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.run import run_ladder as flow
+from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.stats.estimates import require
-from taco_launch.cli.bench import ladder_output, matrix_jobs
+from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_host_list
+from taco_launch.cli.options.job_options import spec_of
 from taco_launch.cli.output import plan_tables, render
 from taco_launch.core.command import shell
 from taco_launch.core.model.jobs import JobSpec
@@ -91,31 +95,40 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
-    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
+    from taco_launch.api.matrix_jobs import prepare_jobs  # noqa: PLC0415 - pydantic takes long to import
+    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - see above
 
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:
         require()
-    ladder_output.warn_of_few_repeats(settings, matrix.repeats)
+    if advice := describe_few_repeats(matrix.repeats):
+        render.warning(settings, advice)
     access = access_of(options)
-    made = matrix_jobs.prepared(settings, matrix, options["hosts"], access, look=not dry_run)
-    specs = made.specs
+    cluster = settings.cluster(access)
+    jobs = prepare_jobs(
+        cluster,
+        matrix,
+        options["hosts"],
+        resolve=partial(spec_of, settings, sized=False),
+        warn=partial(render.warning, settings),
+        say=settings.talk,
+        look=not dry_run,
+    )
+    specs = jobs.specs
     if dry_run:
         _print_dry_run(settings, matrix, specs, access)
         return 0
     digest = flow.digest(LadderKind.LADDER, matrix, specs)
     with (
-        flow.exclusive_lock(ladder_output.ladders_folder(), digest),
+        flow.exclusive_lock(ladders_folder(os.environ), digest),
         open_history(ladder_output.history_path(options["db"])) as history,
     ):
         one = _begun(settings, history, matrix, digest, len(specs), fresh=options["fresh"])
         steps = _steps(matrix, tuple(specs), one.seed)
-        logs = ladder_output.ladders_folder() / one.id
-        plan = flow.LadderPlan(one, steps, specs, matrix_jobs.reader(matrix), logs, matrix.time_budget)
+        logs = ladders_folder(os.environ) / one.id
+        plan = flow.LadderPlan(one, steps, specs, reader(matrix), logs, matrix.time_budget)
         again = shell(("bench", "ladder", name, *_typed(options)))
-        return ladder_output.measure(
-            settings, plan, history, made.around, made.cluster.backend, f"{settings.typed} {again}"
-        )
+        return ladder_output.measure(settings, plan, history, jobs.around, cluster.backend, f"{settings.typed} {again}")
 
 
 def _with(matrix: Matrix, options: dict[str, Any]) -> Matrix:
@@ -148,8 +161,8 @@ def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, ce
             settings.talk(f"continuing sweep {earlier.id} of {at}: {done} of {of} runs done (--fresh starts over)")
             return earlier
         history.end(earlier.id, flow.GIVEN_UP)
-    seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
-    one = ladder_output.new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster)
+    seed = new_seed() if matrix.seed is None else matrix.seed
+    one = new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster)
     history.begin(one)
     runs = cells * (matrix.repeats + matrix.warm_ups)
     settings.talk(f"sweep {one.id}: {render.counted(cells, 'cell')}, {render.counted(runs, 'run')}, seed {seed}")
@@ -158,7 +171,7 @@ def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, ce
 
 def _print_dry_run(settings: Settings, matrix: Matrix, specs: dict[Cell, JobSpec], access: Credentials) -> None:
     """Show the runs in their order, and the line of each workload and variant at its largest size."""
-    seed = ladder_output.new_seed() if matrix.seed is None else matrix.seed
+    seed = new_seed() if matrix.seed is None else matrix.seed
     steps = _steps(matrix, tuple(specs), seed)
     largest = {(cell.workload, cell.variant): cell for cell in sorted(specs, key=lambda cell: cell.ranks)}
     shown = ladder_output.ProgressDisplay(settings, tuple(specs))

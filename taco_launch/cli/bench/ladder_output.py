@@ -1,9 +1,7 @@
 """What `bench ladder` and `bench run` have in common: what is shown while they measure, and the tables at the end."""
 
 import os
-import secrets
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,25 +9,20 @@ from typing import Any, TypeVar
 
 import click
 
-from taco_launch.agent.store.folders import state_folder
 from taco_launch.bench.compare import chart, tables
 from taco_launch.bench.compare.tables import Table, number
-from taco_launch.bench.history.history import History, Ladder, LadderKind, default_path
+from taco_launch.bench.history.history import History, default_path
 from taco_launch.bench.model.ladder import LadderStep
 from taco_launch.bench.model.runs import Cell, Run
 from taco_launch.bench.run import run_ladder as flow
 from taco_launch.bench.run.run_environment import EnvironmentProbe
-from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderProgress, LadderResult, ladder_id
-from taco_launch.bench.stats.estimates import spread
+from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderProgress, LadderResult
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
 from taco_launch.jobs.backend import Backend
 
 F = TypeVar("F", bound="Callable[..., Any]")
-_SEED_BITS = 31
-# As many repeats as the shipped matrices have.
-_ENOUGH = 5
 
 
 def db_option(function: F) -> F:
@@ -45,21 +38,6 @@ def db_option(function: F) -> F:
 def history_path(db: Path | None) -> Path:
     """Return where the history lies."""
     return default_path(os.environ) if db is None else db
-
-
-def ladders_folder() -> Path:
-    """Return the folder in which each ladder has one for the logs of its jobs."""
-    return state_folder(os.environ, os.geteuid()) / "ladders"
-
-
-def new_seed() -> int:
-    """Draw a seed; 0 would leave the order as it is."""
-    return 1 + secrets.randbits(_SEED_BITS)
-
-
-def new_ladder(name: str, kind: LadderKind, digest: str, seed: int, cluster: str) -> Ladder:
-    """Make a ladder that starts now; `name` is the matrix's."""
-    return Ladder(ladder_id(name, secrets.token_hex(3)), name, kind, digest, seed, cluster, time.time())
 
 
 @contextmanager
@@ -86,12 +64,16 @@ class ProgressDisplay:
     def __init__(self, settings: Settings, cells: Sequence[Cell]) -> None:
         """Show runs of these cells."""
         self._settings = settings
-        self._workloads = len({cell.workload for cell in cells}) > 1
-        self._variants = len({cell.variant for cell in cells}) > 1
+        self.show_cells(cells)
         self._line = ""
         self._live = False
         self._said: set[str] = set()
         self._failed: set[Cell] = set()
+
+    def show_cells(self, cells: Sequence[Cell]) -> None:
+        """Show runs of these cells from now on."""
+        self._workloads = len({cell.workload for cell in cells}) > 1
+        self._variants = len({cell.variant for cell in cells}) > 1
 
     @contextmanager
     def teller(self) -> Iterator[LadderListener]:
@@ -145,20 +127,6 @@ def describe_run(run: Run) -> str:
     first = run.readings[0]
     name = f"{first.metric.name}: " if len(run.readings) > 1 else ""
     return f"{name}{number(first.value)} {first.metric.unit}"
-
-
-def warn_of_few_repeats(settings: Settings, repeats: int, *, nightly: bool = False) -> None:
-    """Warn before a measurement that will show little: of a nightly run, which is held against others, large changes."""
-    if repeats >= _ENOUGH:
-        return
-    few = f"1 repeat gives no intervals, so {'only large differences' if nightly else 'no difference'} will show"
-    if repeats > 1:
-        few = (
-            f"{repeats} repeats give intervals of ±{spread(repeats):.1f} standard deviations, "
-            f"{_ENOUGH} give ±{spread(_ENOUGH):.1f}: only large differences will show"
-        )
-    option = f"repeats: {_ENOUGH} in the matrix" if nightly else f"--repeats {_ENOUGH}"
-    render.warning(settings, f"{few} ({option})")
 
 
 def measure(

@@ -109,7 +109,10 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     scheduler = flow.choose(there, machine, word, mail, kept)
     entry = flow.scheduled(asked, argv, inventory, os.environ, Path.cwd())
     plan = scheduler.installing(entry)
+    run_folder = record.folder(os.environ, os.geteuid(), asked.name)
     if plan.empty:
+        if not dry_run:
+            flow.record_installation(scheduler, entry, run_folder)
         settings.talk(f"the nightly run {asked.name} is installed already with these settings: nothing was changed")
         return 0
     click.echo(_shown(plan.text()), nl=False)
@@ -126,7 +129,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
         settings.talk("nothing was changed")
         return FAILED
     scheduler.apply(plan)
-    record.mark_installed(record.folder(os.environ, os.geteuid(), asked.name))
+    flow.record_installation(scheduler, entry, run_folder)
     settings.talk(f"installed; its status: taco-launch nightly status {asked.name}")
     return 0
 
@@ -172,8 +175,7 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
     for scheduler, nightly_run in kept:
         if nightly_run.name in wanted:
             scheduler.apply(scheduler.removing(nightly_run.name))
-            environ = dict(nightly_run.scheduled.env) if nightly_run.scheduled else os.environ
-            record.forget_installed(record.folder(environ, os.geteuid(), nightly_run.name))
+            record.forget_installed(record.folder(os.environ, os.geteuid(), nightly_run.name))
             settings.talk(f"{nightly_run.name}: removed from {nightly_run.scheduler}; its results stay")
     return 0
 
@@ -223,6 +225,7 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
 
 @nightly.command("check", hidden=True)
 @inventory_option
+@output_options
 @talk_options
 @click.argument("matrix")
 @ladder_output.db_option
@@ -246,9 +249,8 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     history = ladder_output.history_path(db)
     flow.open_once(history)
     host = flow.reach(settings.backend(access_of({})))
-    click.echo(
-        f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no errors, the history is {history}"
-    )
+    words = f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no errors, the history is {history}"
+    render.data({"message": words}, settings.output)
     return 0
 
 
@@ -312,7 +314,7 @@ def _row(nightly_run: NightlyStatus, zone: tzinfo) -> Sequence[str]:
         took = f"{render.age(time.time() - last.started)}{of}"
     return (
         kept.name,
-        str(kept.scheduled.schedule) if kept.scheduled else "changed by hand",
+        str(nightly_run.scheduled.schedule) if nightly_run.scheduled else nightly_status.DIFFERS,
         kept.scheduler,
         f"{datetime.fromtimestamp(last.started, zone):%Y-%m-%d %H:%M}" if last else "-",
         took,
@@ -322,15 +324,15 @@ def _row(nightly_run: NightlyStatus, zone: tzinfo) -> Sequence[str]:
 
 
 def _document(nightly_run: NightlyStatus, zone: str) -> dict[str, Any]:
-    kept = nightly_run.kept
+    kept, entry = nightly_run.kept, nightly_run.scheduled
     return {
         "name": kept.name,
         "by": kept.scheduler,
-        "at": str(kept.scheduled.schedule) if kept.scheduled else None,
+        "at": str(entry.schedule) if entry else None,
         "zone": zone,
-        "argv": list(kept.scheduled.argv) if kept.scheduled else None,
-        "environment": dict(kept.scheduled.env) if kept.scheduled else None,
-        "mail": kept.scheduled.mail if kept.scheduled else None,
+        "argv": list(entry.argv) if entry else None,
+        "environment": dict(entry.env) if entry else None,
+        "mail": entry.mail if entry else None,
         "entry": kept.text,
         "state": nightly_run.state,
         "why": nightly_run.why,

@@ -1,27 +1,21 @@
 """setup: hosts as the inventory says; the plan first, then stage by stage, then the proof."""
 
-import os
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
+from taco_launch.api.setup import SetupOptions, open_setup
 from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
 from taco_launch.cli.options.completion import complete_host_list, complete_list
 from taco_launch.cli.output import job_wait, render, setup_output
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
-from taco_launch.core.model.host.hosts import Host, Inventory
-from taco_launch.hosts.fanout import connect
-from taco_launch.hosts.inventory.select import named
-from taco_launch.jobs.request.resolve import profile_of
-from taco_launch.setup.apply.setup_run import Setup, SetupRequest
-from taco_launch.setup.job_containers import upkeep
-from taco_launch.setup.job_containers.prepare import Listener
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.setup.cluster_setup import ClusterSetup, SetupPlan
+from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.stages import STAGES, Stage
-from taco_launch.setup.plan.host_plan import HostPlan
-from taco_launch.setup.proofs.proof import ProofFailure
 
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
@@ -115,56 +109,39 @@ def setup(
         raise UsageError(
             "--check and --dry-run cannot be combined", hint="--check sets the exit code; --dry-run shows the plan"
         )
-    inventory = settings.load()
-    chosen, asked = _chosen(inventory, hosts, exclude)
-    if exclude:  # for what is to be typed after Ctrl-C
-        ctx.params["hosts"] = setup_output.names([host.name for host in chosen])
-    progress = setup_output.SetupProgress(settings, stages)
-    ask = SetupRequest(
-        profile_of(inventory, None, os.environ),
-        stages,
-        more.pop("disrupt") or "nothing",
-        more.pop("pull"),
-        settings.registry_password,
+    access = access_of(more)
+    options = SetupOptions(
+        hosts, exclude, stages, more["disrupt"] or "nothing", more["pull"], registry_password=settings.registry_password
     )
-    with connect(inventory, asked, access_of(more)) as fanout:
-        work = Setup(inventory, chosen, fanout, ask, progress.step, progress.proof)
-        with render.progress(settings, "facts", len(asked)) as answered:
+    progress = setup_output.SetupProgress(settings, stages)
+    listener = SetupListener(progress.step, progress.proof, settings.talk)
+    with open_setup(settings.cluster(access), options, listener) as work:
+        chosen, inventory = [host.name for host in work.chosen], settings.load()
+        if exclude:  # for what is to be typed after Ctrl-C
+            ctx.params["hosts"] = setup_output.names(chosen)
+        with render.progress(settings, "facts", len(work.contacted)) as answered:
             work.refresh(lambda _answer: answered())
-        patience = 0 if check or dry_run else more["patience"]
-        plans = job_wait.without_jobs(settings, work.plan(), work.plan, work.replan, patience)
-        if work.moved:
-            settings.talk(work.moved)
-        flaws = work.proved(plans) if check else ()
-        besides = upkeep.Variants(
-            inventory, chosen, fanout, stages, Listener(progress.step, progress.proof, settings.talk)
-        )
-        plans = (*plans, *besides.look(plans))
-        errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
-        found = setup_output.findings(work.facts, inventory, errors)
-        looking = check or dry_run or any(plan.stops("cluster") for plan in plans)
-        code = _show(settings, work, plans, inventory, found, flaws, show_diff=show_diff, looking=looking)
-        if looking or (not plans and settings.output not in ("json", "yaml")):
-            drift = any(not plan.empty for plan in plans) or found.faults or found.unlike
-            ctx.exit(code or (DRIFT if check and drift else OK))
-        if any(plan.ops for plan in plans) and not setup_output.agreed(plans, yes=yes):
+        plan = work.plan(patience=0 if check or dry_run else more["patience"], prove=check)
+        looking = check or dry_run or plan.is_blocked
+        code = _show(settings, work, plan, inventory, show_diff=show_diff, looking=looking)
+        if looking or (not plan.plans and settings.output not in ("json", "yaml")):
+            ctx.exit(code or (DRIFT if check and plan.has_drifted else OK))
+        if plan.has_work and not setup_output.agreed(plan.plans, yes=yes):
             settings.talk("nothing was done")
             ctx.exit(code or FAILED)
         begun = time.monotonic()
-        told = {plan.host for plan in plans if plan.problems} | work.failed.keys()
+        shown = {each.host for each in plan.plans if each.problems} | plan.failed.keys()
         try:
-            with progress.live([host.name for host in chosen], plans):
-                done = work.apply()
-                wrong = besides.apply(done)
+            with progress.live(chosen, plan.plans):
+                end = work.apply()
         except KeyboardInterrupt:
             ctx.exit(setup_output.interrupted(settings, inventory))
     seconds = time.monotonic() - begun
-    found = setup_output.findings(work.facts, inventory, {host: error.message for host, error in work.failed.items()})
-    code = setup_output.show_done(settings, done, inventory, seconds, ("ready", "failed"), found, told)
-    _show_left(settings, [host.name for host in inventory.hosts if host not in chosen])
-    for error in wrong:
+    code = setup_output.show_done(settings, end.result, inventory, seconds, ("ready", "failed"), end.findings, shown)
+    _show_left(settings, [host.name for host in inventory.hosts if host.name not in chosen])
+    for error in end.errors:
         render.error(error.message, error.hint)
-    ctx.exit(HOST_FAILED if wrong else code)
+    ctx.exit(HOST_FAILED if end.errors else code)
 
 
 def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
@@ -177,34 +154,11 @@ def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
         )
 
 
-def _chosen(
-    inventory: Inventory, hosts: str | None, exclude: Sequence[str]
-) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
-    """Return the hosts that are set up, and those that are asked for their facts: each host has to know of the others.
-
-    Raises:
-        UsageError: none is left.
-    """
-    without = named(inventory, exclude) if exclude else ()
-    asked = tuple(host for host in inventory.hosts if host not in without)
-    chosen = tuple(host for host in named(inventory, () if hosts is None else (hosts,)) if host in asked)
-    if not chosen:
-        raise UsageError(f"--exclude {','.join(exclude)} leaves no host", hint="exclude fewer hosts")
-    return chosen, asked
-
-
 def _show(
-    settings: Settings,
-    work: Setup,
-    plans: Sequence[HostPlan],
-    inventory: Inventory,
-    found: setup_output.Findings,
-    flaws: Sequence[ProofFailure],
-    *,
-    show_diff: bool,
-    looking: bool,
+    settings: Settings, work: ClusterSetup, plan: SetupPlan, inventory: Inventory, *, show_diff: bool, looking: bool
 ) -> int:
     """Show the plan, folded over equal hosts, and what is wrong; the exit code says whether a host cannot be set up."""
+    plans, findings = plan.plans, plan.findings
     told = work.diffs(plans) if show_diff else ()
     rows = setup_output.folded(plans)
     if settings.output not in ("json", "yaml"):
@@ -216,50 +170,49 @@ def _show(
         for text, hosts in same.items():
             click.echo(f"\n{setup_output.names(hosts)}:")
             click.echo("\n".join(map(render.file_line, text.splitlines())))
-        found.show()
+        setup_output.show_findings(findings)
     elif looking:
-        proof = {"found": setup_output.flaws_document(flaws)}
-        render.data(_document(work, plans, rows, told) | found.document() | proof, settings.output)
-    setup_output.show_errors(work.failed, plans, inventory)
-    for flaw in flaws:
+        proof = {"found": setup_output.flaws_document(plan.flaws)}
+        render.data(_document(plan, rows, told) | findings.document() | proof, settings.output)
+    setup_output.show_errors(plan.failed, plans, inventory)
+    for flaw in plan.flaws:
         render.error(str(flaw), flaw.hint)
-    wrong = bool(flaws) or work.chosen_failed or any(plan.problems for plan in plans)
-    if found.faults and not wrong:
+    wrong = bool(plan.flaws) or work.chosen_failed or any(each.problems for each in plans)
+    if findings.faults and not wrong:
         besides = "in addition," if rows else "nothing to do for set-up, but"
         settings.talk(
-            f"{besides} a hardware fault was found that set-up cannot fix: {setup_output.names(found.faults)}, see above"
+            f"{besides} a hardware fault was found that set-up cannot fix: {setup_output.names(findings.faults)}, see above"
         )
-    elif found.unlike and not rows and not wrong:
-        settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(found.unlike)}, see above")
-    elif not rows and not flaws and (right := [plan.host for plan in plans if plan.empty]):
+    elif findings.unlike and not rows and not wrong:
+        settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(findings.unlike)}, see above")
+    elif not rows and not plan.flaws and (right := [each.host for each in plans if each.empty]):
         settings.talk(f"nothing to do: {setup_output.names(right)} already set up as in {inventory.source}")
-    if busy := [plan.host for plan in plans if plan.stops("cluster")]:
+    if busy := [each.host for each in plans if each.stops("cluster")]:
         settings.talk(
             f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "
             "none now"
         )
-    if work.failed and looking:
-        gone = setup_output.names(list(work.failed))
+    if plan.failed and looking:
+        gone = setup_output.names(list(plan.failed))
         settings.talk(f"to continue without {gone}: {shell(('--exclude', gone))}")
     return HOST_FAILED if wrong else OK
 
 
 def _document(
-    work: Setup,
-    plans: Sequence[HostPlan],
+    plan: SetupPlan,
     rows: Sequence[dict[str, Any]],
     told: Sequence[tuple[str, tuple[str, ...]]],
 ) -> dict[str, Any]:
     problems = [
         {
-            "host": plan.host,
+            "host": each.host,
             "stage": problem.stage,
             "message": problem.message,
             "hint": render.with_inventory_option(problem.hint),
         }
-        for plan in plans
-        for problem in plan.problems
+        for each in plan.plans
+        for problem in each.problems
     ]
-    failed = [{"host": host} | setup_output.error_document(error) for host, error in work.failed.items()]
+    failed = [{"host": host} | setup_output.error_document(error) for host, error in plan.failed.items()]
     document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
     return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

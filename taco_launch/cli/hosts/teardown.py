@@ -11,6 +11,7 @@ from taco_launch.core.errors import FAILED, HOST_FAILED, OK
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.inventory.select import named
 from taco_launch.setup.apply.teardown_run import Teardown
+from taco_launch.setup.apply.wait_for_jobs import wait_for_jobs
 from taco_launch.setup.model.stages import Stage
 
 _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
@@ -49,7 +50,7 @@ def teardown(
         work = Teardown(inventory, fanout, images=images, report=progress.step)
         with render.progress(settings, "facts", len(chosen)) as answered:
             plans = work.refresh(lambda _answer: answered())
-        plans = job_wait.without_jobs(settings, plans, work.refresh, work.refresh, 0 if dry_run else patience)
+        plans = wait_for_jobs(plans, work.refresh, work.refresh, 0 if dry_run else patience, settings.talk)
         rows = setup_output.folded(plans, _ORDER, "-")
         if settings.output not in ("json", "yaml"):
             setup_output.show_plan(rows)

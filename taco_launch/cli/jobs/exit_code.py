@@ -5,13 +5,9 @@ from contextlib import contextmanager
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
-from taco_launch.core.errors import CANNOT_PLACE, FAILED, HOST_FAILED, NO_JOB, TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError, code_of_ended, code_of_launcher
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobState
-
-# A program may exit with these codes too. Usage (2) stays: nothing was started, and the caller can fix it.
-_OF_HOSTS = (CANNOT_PLACE, HOST_FAILED)
-_LAUNCHER = (FAILED, *_OF_HOSTS)
 
 
 @contextmanager
@@ -24,18 +20,15 @@ def launcher_errors() -> Iterator[None]:
     try:
         yield
     except TacoLaunchError as error:
-        if error.exit_code in _LAUNCHER:
-            error.exit_code = NO_JOB
+        error.exit_code = code_of_launcher(error.exit_code)
         raise
 
 
 def code_of(job: JobView) -> int:
     """Return the exit code of an ended job; 125 if it ended before a rank ran."""
     record = job.record
-    code = record.exit_code or 0
     ran = record.first_failure is not None or any(each.state is JobState.RUNNING for each in record.transitions)
-    refused = code in _LAUNCHER if record.started is None else code in _OF_HOSTS and not ran
-    return NO_JOB if refused else code
+    return code_of_ended(record.exit_code or 0, started=record.started is not None, ran=ran)
 
 
 def print_job_data(settings: Settings, job: JobView) -> None:

@@ -1,6 +1,5 @@
 """Operations on hosts as setup and teardown show them: the plan, the question, the progress, how every host ended."""
 
-import re
 import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,28 +13,18 @@ from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.output import host_errors, render
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
-from taco_launch.core.facts.reports.compare import FoldedFact, outliers
-from taco_launch.core.facts.reports.compare import fold as fold_facts
-from taco_launch.core.facts.reports.health import FAULT, REMARK, HealthVerdict, judged
-from taco_launch.core.facts.reports.summary import SummaryRow, rows
-from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.facts import DockerFacts, HostFacts
 from taco_launch.core.model.host.hosts import Inventory
-from taco_launch.core.model.host.image_reference import parse_reference
 from taco_launch.hosts.fanout import Answer
 from taco_launch.hosts.inventory.ranges import fold
+from taco_launch.setup.apply.findings import Findings
 from taco_launch.setup.apply.host_ops import SetupEvent
 from taco_launch.setup.apply.setup_run import SetupResult
-from taco_launch.setup.model.host_images import image_on_host
 from taco_launch.setup.model.stages import STAGES, Stage
 from taco_launch.setup.plan.host_plan import HostPlan
 from taco_launch.setup.proofs.proof import ProofFailure
 
 # How a host stands to which all was done, and of which something is broken all the same.
 _FAULT = "fault"
-# What all hosts of a job should have the same of; they may differ in what they are made of.
-_SAME = ("driver", "driver on disk", "OFED", "container toolkit", "training image")
-_MTU = re.compile(r"\bMTU (\d+)")
 # Where there is no terminal, a step that tells how far it is gets a line no more often than this, on each host.
 _QUIET_SECONDS = 10
 _STOPS = {
@@ -110,75 +99,17 @@ def show_errors(
     host_errors.show(answers, {host.name: host.address for host in inventory.hosts})
 
 
-@dataclass(frozen=True)
-class Findings:
-    """What is to be seen of hosts, and is not set-up's to change: verdicts with hosts, and lines of who differs.
-
-    `unlike` names the software and the MTUs that hosts differ in, and should not.
-    """
-
-    verdicts: tuple[tuple[HealthVerdict, tuple[str, ...]], ...]
-    odd: tuple[str, ...]
-    unlike: tuple[str, ...] = ()
-
-    @property
-    def faults(self) -> tuple[str, ...]:
-        """The hosts of which something is broken, that set-up cannot fix."""
-        broken = (host for each, hosts in self.verdicts if each.level == FAULT for host in hosts)
-        return tuple(dict.fromkeys(broken))
-
-    def document(self) -> dict[str, Any]:
-        """Return both as JSON shows them."""
-        remarks = [
-            {"hosts": list(hosts), "name": each.name, "level": each.level, "text": each.text, "hint": each.hint}
-            for each, hosts in self.verdicts
-        ]
-        return {"remarks": remarks, "differences": list(self.odd)}
-
-    def show(self) -> None:
-        """Print them; nothing where there are none."""
-        if self.verdicts:
-            click.echo("Remarks on hardware, which set-up never changes:")
-        for each, hosts in self.verdicts:
-            hint = f" ({each.hint})" if each.hint else ""
-            click.echo(render.printable(f"  {names(hosts)}: {each.level}: {each.name}: {each.text}{hint}"))
-        if self.odd:
-            click.echo("Hosts that differ:")
-        for line in self.odd:
-            click.echo(render.printable(f"  {line}"))
-
-
-def findings(facts: Sequence[HostFacts], inventory: Inventory, told_of: Mapping[str, str]) -> Findings:
-    """Judge hosts' hardware, and name the odd host out over all that hosts of one cluster should agree on.
-
-    `told_of` is what errors say of hosts already: what stops set-up is not told as a remark besides.
-    """
-    told: list[tuple[str, Sequence[SummaryRow]]] = []
-    for each in facts:
-        own = list(rows(each))
-        if inventory.container is not None and isinstance(each.docker, DockerFacts):
-            image = image_on_host(parse_reference(inventory.container.image), each.docker)
-            own.append(SummaryRow("docker", "training image", image.id[: len("sha256:") + 12] if image else "none"))
-        told.append((each.host, own))
-    network = inventory.network
-    verdicts: list[tuple[HealthVerdict, tuple[str, ...]]] = []
-    for verdict, hosts in judged(facts, network.rdma, network.gdr):
-        left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
-        if left and verdict.level in (FAULT, REMARK):
-            verdicts.append((verdict, left))
-    folded = fold_facts(told)
-    return Findings(tuple(verdicts), tuple(outliers(folded, names)), tuple(_unlike(folded)))
-
-
-def _unlike(folded: Sequence[FoldedFact]) -> Iterator[str]:
-    """Name the software that hosts have, and not the same of; a host without GPUs has none of some. And interfaces' MTUs."""
-    for row in folded:
-        mtus = {found[1] for text, _ in row.values if row.subject == "network" and (found := _MTU.search(text))}
-        if row.differs and len(mtus) > 1:
-            yield f"the MTU of {row.name}"
-        versions = [text for text, _ in row.values if not text.startswith(("none", "unknown"))]
-        if row.differs and row.name in _SAME and len(versions) > 1:
-            yield row.name
+def show_findings(findings: Findings) -> None:
+    """Print remarks on hardware, and the hosts that differ; nothing where there are none."""
+    if findings.verdicts:
+        click.echo("Remarks on hardware, which set-up never changes:")
+    for each, hosts in findings.verdicts:
+        hint = f" ({each.hint})" if each.hint else ""
+        click.echo(render.printable(f"  {names(hosts)}: {each.level}: {each.name}: {each.text}{hint}"))
+    if findings.odd:
+        click.echo("Hosts that differ:")
+    for line in findings.odd:
+        click.echo(render.printable(f"  {line}"))
 
 
 def agreed(plans: Sequence[HostPlan], *, yes: bool) -> bool:

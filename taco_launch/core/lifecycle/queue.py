@@ -7,7 +7,7 @@ where it cannot delay it, in whatever order the jobs that run may end.
 from dataclasses import replace
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from taco_launch.core.errors import CANNOT_PLACE, DEADLINE, PlacementError
+from taco_launch.core.errors import JobEnd, PlacementError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import GpuConstraints
 from taco_launch.core.model.jobs import JobRecord, JobState, Policy
@@ -328,10 +328,10 @@ def limit(policy: Policy, record: JobRecord) -> Optional[WaitLimit]:
         given = f"got no slots within its --queue-timeout of {policy.queue_timeout:g} s"
         if not policy.queue_timeout:
             given = "got no slots at once (--no-wait)"
-        found.append(WaitLimit(since + policy.queue_timeout, CANNOT_PLACE, given))
+        found.append(WaitLimit(since + policy.queue_timeout, JobEnd.NO_SLOTS_IN_TIME, given))
     if policy.timeout is not None and record.started is not None:
         given = f"reached its --timeout of {policy.timeout:g} s for all attempts"
-        found.append(WaitLimit(record.started + policy.timeout, DEADLINE, given))
+        found.append(WaitLimit(record.started + policy.timeout, JobEnd.OUT_OF_TIME, given))
     return min(found, default=None)
 
 

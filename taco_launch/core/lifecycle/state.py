@@ -4,7 +4,7 @@ import signal
 from dataclasses import replace
 from typing import Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch.core.errors import DEADLINE, FAILED, NO_JOB, OK, SIGNAL_BASE
+from taco_launch.core.errors import DEADLINE, NO_JOB, SIGNAL_BASE, JobEnd, code_of_process
 from taco_launch.core.model.codec import from_json
 from taco_launch.core.model.jobs import (
     Event,
@@ -352,19 +352,20 @@ def verdict(
     """
     if cut_short is not None:
         return cut_short
+    code = code_of_process(launcher_code)
+    launcher = f"the launcher {ending(code)}"
     if started == 0:
-        return JobOutcome(JobState.FAILED, NO_JOB, f"the launcher {_ending(launcher_code)} before any rank started")
+        return JobOutcome(JobState.FAILED, JobEnd.NEVER_RAN, f"{launcher} before any rank started")
     if first_failure is not None:
         where = f"rank {numbered(first_failure.rank, processes)} on {first_failure.host}"
         how = first_failure.reason or ending(first_failure.exit_code)
         return JobOutcome(JobState.FAILED, first_failure.exit_code, f"{where} {how}")
     if launcher_code:
-        code = SIGNAL_BASE - launcher_code if launcher_code < 0 else launcher_code
-        return JobOutcome(JobState.FAILED, code, f"the launcher {_ending(launcher_code)} while its ranks ran")
+        return JobOutcome(JobState.FAILED, code, f"{launcher} while its ranks ran")
     if started < np:
         why = f"only {started} of {np} ranks started, though the launcher exited with 0"
-        return JobOutcome(JobState.FAILED, FAILED, why)
-    return JobOutcome(JobState.SUCCEEDED, OK, "every rank exited with 0")
+        return JobOutcome(JobState.FAILED, JobEnd.INCOMPLETE, why)
+    return JobOutcome(JobState.SUCCEEDED, JobEnd.SUCCEEDED, "every rank exited with 0")
 
 
 def explained(reason: str, started: int, findings: Sequence[Finding], last_words: str) -> str:
@@ -387,10 +388,6 @@ def ending(exit_code: int) -> str:
     if SIGNAL_BASE < exit_code <= SIGNAL_BASE + _LAST_SIGNAL:
         return f"was ended by {_signal(exit_code - SIGNAL_BASE)}"
     return f"exited with code {exit_code}"
-
-
-def _ending(return_code: int) -> str:
-    return ending(SIGNAL_BASE - return_code if return_code < 0 else return_code)
 
 
 def _signal(number: int) -> str:

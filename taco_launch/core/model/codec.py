@@ -3,10 +3,13 @@
 import enum
 import functools
 import json
+import types
 from dataclasses import fields, is_dataclass
 from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+# `Optional[str]`, and `str | None` of Python 3.10.
+_UNIONS = (Union, getattr(types, "UnionType", Union))
 _MOST_LEVELS = 100
 _TOO_DEEP = f"is nested in more than {_MOST_LEVELS} levels"
 
@@ -72,7 +75,7 @@ def _hints(kind: Type[Any]) -> Mapping[str, Any]:
 
 def _decode(hint: Any, data: Any, path: str) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Union:  # Optional[...] is the only union the model has
+    if origin in _UNIONS:  # Optional[...] is the only union that records have
         return None if data is None else _decode(arguments[0], data, path)
     if origin is tuple:
         if not isinstance(data, (list, tuple)):

@@ -14,7 +14,7 @@ from typing import IO
 
 from taco_launch.agent.store.folders import make_private, private
 from taco_launch.core.command import Command, Result, kill, start_line, without_git_secrets
-from taco_launch.core.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, HostError
+from taco_launch.core.errors import NOT_EXECUTABLE, NOT_FOUND, HostError, code_of_process
 from taco_launch.hosts.remote import session, transport
 from taco_launch.hosts.remote.credentials import Credentials
 
@@ -52,8 +52,8 @@ class LocalTransport:
             return _not_run(self.name, command, NOT_EXECUTABLE, error)
         except subprocess.TimeoutExpired:
             raise HostError(f"{self.name}: {command.argv[0]} did not end within {command.timeout:g} s") from None
-        code = process.returncode
-        return Result(self.name, command, SIGNAL_BASE - code if code < 0 else code, out, err, time.monotonic() - begun)
+        code = code_of_process(process.returncode)
+        return Result(self.name, command, code, out, err, time.monotonic() - begun)
 
     def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
         """Write a file, whole or not at all: see `Transport.put`."""

@@ -45,11 +45,14 @@ class NoSpaceError(HostError):
 
 
 @dataclass(frozen=True)
-class Listener:
-    """Who is told how it goes on: of a step on a host, of what is proved or read, of what a person should know."""
+class SetupListener:
+    """Functions that a set-up of hosts calls, one call at a time."""
 
+    # A step on a host starts, waits, reports how far it is, or has ended.
     step: Callable[[SetupEvent], None] = lambda _step: None
+    # What is proved or read now.
     proof: Callable[[str], None] = lambda _what: None
+    # What the user should know, such as a job that is in the way, in a sentence.
     say: Callable[[str], None] = lambda _what: None
 
 
@@ -75,7 +78,7 @@ def prepare(
     inventory: Inventory,
     access: Credentials,
     find: Callable[[str], str],
-    listener: Listener,
+    listener: SetupListener,
     uses: Callable[[], Iterable[VariantUse]] = tuple,
 ) -> JobSpec:
     """Return a job whose container is there on all of its hosts; one that is not is made first.
@@ -117,7 +120,7 @@ def make(
     variant: Variant,
     fanout: Fanout,
     known: VariantRecord | None,
-    listener: Listener,
+    listener: SetupListener,
     *,
     mpirun: str,
 ) -> tuple[VariantRecord, Mapping[str, TacoLaunchError]]:
@@ -166,7 +169,7 @@ def _made(
 
 
 def plan(
-    spec: JobSpec, inventory: Inventory, access: Credentials, find: Callable[[str], str], listener: Listener
+    spec: JobSpec, inventory: Inventory, access: Credentials, find: Callable[[str], str], listener: SetupListener
 ) -> tuple[JobSpec, tuple[HostPlan, ...]]:
     """Return a job as it would be, and what would be prepared for it; nothing is changed.
 
@@ -193,7 +196,7 @@ def _set_up(
     variant: Variant,
     fanout: Fanout,
     known: VariantRecord | None,
-    listener: Listener,
+    listener: SetupListener,
     mpirun: str,
 ) -> tuple[Setup, int]:
     assert inventory.container is not None
@@ -203,7 +206,7 @@ def _set_up(
 
 
 def set_up_of(
-    inventory: Inventory, variant: Variant, fanout: Fanout, port: int, listener: Listener, mpirun: str
+    inventory: Inventory, variant: Variant, fanout: Fanout, port: int, listener: SetupListener, mpirun: str
 ) -> Setup:
     """Return the set-up of a variant on the hosts of `fanout`; `mpirun` is what its image has to have."""
     names = {transport.name for transport in fanout.transports}
@@ -223,7 +226,7 @@ def _mpirun(spec: JobSpec, inventory: Inventory) -> str:
     return inventory.mpirun if launcher_of(spec).is_single else _NO_MPI
 
 
-def _identified(variant: Variant, inventory: Inventory, listener: Listener) -> Variant:
+def _identified(variant: Variant, inventory: Inventory, listener: SetupListener) -> Variant:
     """Return a variant with where its image comes from, which nobody may have said, and which build of it this machine has.
 
     Raises:

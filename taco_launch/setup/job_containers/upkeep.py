@@ -12,7 +12,7 @@ from taco_launch.core.model.host.job_containers import VariantRecord
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply.setup_run import SetupResult
-from taco_launch.setup.job_containers.prepare import Listener, make, set_up_of
+from taco_launch.setup.job_containers.prepare import SetupListener, make, set_up_of
 from taco_launch.setup.model import job_containers
 from taco_launch.setup.model.ops import Stage
 from taco_launch.setup.plan.host_plan import HostPlan
@@ -66,7 +66,7 @@ class Variants:
         chosen: Sequence[Host],
         fanout: Fanout,
         stages: Collection[Stage],
-        listener: Listener,
+        listener: SetupListener,
     ) -> None:
         """Look after those on the `chosen` hosts, where set-up is asked for containers at all."""
         self._inventory, self._chosen, self._fanout, self._listener = inventory, chosen, fanout, listener

@@ -21,7 +21,7 @@ BEFORE = datetime(2027, 3, 1, tzinfo=ZoneInfo("Europe/Berlin"))
 
 
 def who(machine: ControllerState, word: str | None = None, mail: str | None = None, by: str | None = None) -> str:
-    kept = () if by is None else (InstalledRun("n", by, None, ""),)
+    kept = () if by is None else (InstalledRun("n", by, ""),)
     return choose(schedulers(LocalTransport(), machine), machine, word, mail, kept).word
 
 

@@ -1,9 +1,11 @@
 """nightly install, uninstall, status: what is shown, written and left alone; a nightly run that cannot start is not installed."""
 
 import fcntl
+import json
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 
 from taco_launch.bench.nightly import record
 from taco_launch.bench.nightly.install import local_zone
-from taco_launch.bench.nightly.record import LastRun
+from taco_launch.bench.nightly.record import Installation, LastRun
 from tests.conftest import Taco
 from tests.support.crontabs import crontab, status
 
@@ -171,6 +173,41 @@ def test_what_is_wrong_or_little_is_told_before_anything_is_measured(taco: Taco,
     assert "only large differences will show (repeats: 5 in the matrix)" in few.stderr
 
 
+def test_an_entry_is_compared_with_what_was_installed(taco: Taco, kept: Path, install: Install) -> None:
+    assert install("lab", "--at", "02:30", "--yes").returncode == 0
+    entry, recorded = kept.read_text(), taco.state / "nights" / "lab" / "installed.json"
+    assert status(taco)[0]["entry"] == json.loads(recorded.read_text())["text"] == entry
+    kept.write_text(entry.replace("30 2 ", "31 2 "))
+    changed = status(taco)[0]
+    assert (changed["at"], changed["argv"], changed["next"]) == (None, None, None)
+    assert changed["why"] == "its entry differs from what was installed: its time is unknown"
+    assert "  differs from what was installed  " in taco("nightly", "status").stdout
+    assert install("lab", "--at", "02:30", "--yes").returncode == 0
+    assert (kept.read_text(), status(taco)[0]["at"]) == (entry, "02:30")
+
+
+def test_an_entry_of_an_earlier_version_has_no_record(taco: Taco, kept: Path, install: Install) -> None:
+    assert install("lab", "--at", "02:30", "--yes").returncode == 0
+    entry, recorded = kept.read_bytes(), taco.state / "nights" / "lab" / "installed.json"
+    recorded.unlink()
+    assert status(taco)[0]["at"] is None
+    assert install("lab", "--at", "02:30", "--dry-run").returncode == 0
+    assert not recorded.exists()
+    assert "nothing was changed" in install("lab", "--at", "02:30", "--yes").stderr
+    assert (kept.read_bytes(), status(taco)[0]["at"]) == (entry, "02:30"), "the record was written"
+    recorded.unlink()
+    by_hand = b"# taco-launch nightly lab begin\n@daily other\n# taco-launch nightly lab end\n"
+    kept.write_bytes(by_hand + OTHERS)
+    assert taco("nightly", "uninstall", "--yes").returncode == 0
+    assert kept.read_bytes() == OTHERS + b"\n"
+    assert install("lab", "--at", "02:30", "--yes").returncode == 0
+    recorded.write_text("{}")
+    unreadable = status(taco)[0]
+    assert (unreadable["state"], unreadable["why"]) == ("unknown", f"{recorded}: is not in the format of this version")
+    assert taco("nightly", "uninstall", "--yes").returncode == 0
+    assert not recorded.exists()
+
+
 def test_how_the_last_night_went(taco: Taco, kept: Path, install: Install) -> None:
     # an hour that was not a moment ago, and will not come while this runs
     hour = (datetime.now(local_zone()[0]).hour - 3) % 24
@@ -178,7 +215,9 @@ def test_how_the_last_night_went(taco: Taco, kept: Path, install: Install) -> No
     folder = taco.state / "nights" / "lab"
     assert status(taco)[0]["state"] == "never ran"
     began = time.time() - 86400
-    os.utime(folder / "installed", (began, began))
+    installation = record.read(folder, Installation)
+    assert installation is not None
+    record.write(folder, replace(installation, installed=began))
     assert status(taco)[0]["state"] == "missed", "it was due three hours ago"
     last = LastRun(time.time() - 3 * 3600, 1)
     record.write(folder, last)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from taco_launch.cli.output import job_wait
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply import setup_run as flow
 from taco_launch.setup.apply import teardown_run as back
+from taco_launch.setup.apply import wait_for_jobs
 from taco_launch.setup.model.ops import Op, Problem
 from taco_launch.setup.model.stages import STAGES
 from taco_launch.setup.plan.stage_rules import RULES
@@ -88,7 +88,7 @@ def test_jobs_that_are_in_the_way_are_waited_for(world: World, monkeypatch: pyte
         if len(pauses) == 3:
             answers.clear()
 
-    monkeypatch.setattr(job_wait, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=pause))
+    monkeypatch.setattr(wait_for_jobs, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=pause))
     answering(monkeypatch, answers)
     late = setup(world, "--yes", "--wait-for-jobs", "5s", command=command)
     assert (code(late), pauses) == (5, [5.0])
@@ -109,7 +109,7 @@ def test_jobs_that_are_in_the_way_are_waited_for(world: World, monkeypatch: pyte
 def test_what_does_not_pass_is_not_waited_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     recreating(world, monkeypatch)
     answering(monkeypatch, {"gpu2": b"error: whether a job runs cannot be found out\n"})
-    monkeypatch.setattr(job_wait, "time", SimpleNamespace(monotonic=time.monotonic))
+    monkeypatch.setattr(wait_for_jobs, "time", SimpleNamespace(monotonic=time.monotonic))
     assert code(setup(world, "--yes", "--wait-for-jobs")) == 5
 
 

@@ -85,7 +85,7 @@ def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.M
     def refuse(_settings: object) -> None:
         raise AssertionError("a connection was opened")
 
-    monkeypatch.setattr("taco_launch.api.cluster.Cluster._need_access", refuse)
+    monkeypatch.setattr("taco_launch.api.cluster.Cluster.access", property(refuse))
     result = succeeding("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.stderr.startswith("note: no host was contacted: the job looks for RDMA ports when it starts")
     assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""

@@ -18,6 +18,7 @@ from taco_launch.core.facts.reports.health import HealthVerdict
 from taco_launch.hosts.inventory.load import load
 from taco_launch.setup.apply import setup_run as setup_flow
 from taco_launch.setup.apply import teardown_run as flow
+from taco_launch.setup.apply.findings import Findings
 from taco_launch.setup.apply.host_ops import SetupEvent
 from taco_launch.setup.apply.setup_run import HostResult, SetupResult
 from taco_launch.setup.model.ops import Op
@@ -139,7 +140,7 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
     mended = "; hardware fault that set-up cannot fix: gpu2, see above"
     failed = HealthVerdict("fabric manager", "fault", "is failed", "NVIDIA")
-    broken = setup_output.Findings(((failed, ("gpu2",)),), ())
+    broken = Findings(((failed, ("gpu2",)),), ())
     done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (), "")
     assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed"), broken) == 3
     told = capsys.readouterr()

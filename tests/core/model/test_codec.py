@@ -3,8 +3,8 @@
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -177,3 +177,13 @@ def test_a_pair_is_two(data: list[int]) -> None:
 def test_a_state_that_is_none_names_its_field() -> None:
     with pytest.raises(ValueError, match=r"JobRecord\.state"):
         from_json(jobs.JobRecord, {"id": "a", "state": "BORED"})
+
+
+def test_a_union_may_be_written_either_way() -> None:
+    @dataclass(frozen=True)
+    class Either:
+        old: Optional[int]  # noqa: UP045 - what core itself has
+        new: int | None
+
+    for value in (Either(1, 2), Either(None, None)):
+        assert from_json(Either, to_json(value)) == value

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import Settings, access_of, settings_of, talk_options
+from taco_launch.cli.options.common import Settings, access_of, settings_of, verb
 from taco_launch.cli.output import arena_tables, render
 from taco_launch.core.command import shell
 from taco_launch.core.model.launchers import launcher_of
@@ -19,10 +19,8 @@ _DEFAULT = "default"
 _OF_CONTAINER = ("--image", "--worker-image", "--data", "--shm-size")
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@talk_options
+@verb(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-@click.pass_context
 def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
     """Run a command of Arena, as its guides type it.
 

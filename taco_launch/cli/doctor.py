@@ -8,15 +8,7 @@ import click
 
 from taco_launch.cli import verbs
 from taco_launch.cli.options import user_config
-from taco_launch.cli.options.common import (
-    Settings,
-    TacoOption,
-    config_path,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, TacoOption, config_path, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, TacoLaunchError
 from taco_launch.hosts.doctor import Check, CheckState, Named, checks, shown_value, versions
@@ -30,11 +22,7 @@ OTHERS = frozenset(
 _COLOURS = {"ok": "green", "note": "yellow", "error": "red"}
 
 
-@click.command()
-@inventory_option
-@output_options
-@talk_options
-@click.pass_context
+@verb(inventory=True, output=True)
 def doctor(ctx: click.Context) -> int:
     """Check this machine: Python, ssh, Docker, mpirun, inventory.
 
@@ -109,10 +97,7 @@ def _options(ctx: click.Context) -> Iterator[tuple[str, str]]:
                 yield from _options(click.Context(below, info_name=name, parent=ctx))
 
 
-@click.command()
-@output_options
-@talk_options
-@click.pass_context
+@verb(output=True)
 def version(ctx: click.Context) -> int:
     """Show the versions of taco-launch, its agent and libraries.
 

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli import verbs
-from taco_launch.cli.options.common import output_options, settings_of, talk_options
+from taco_launch.cli.options.common import settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema.names import did_you_mean
@@ -35,11 +35,8 @@ def _complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> l
     return [CompletionItem(word) for word in (*TOPICS, *commands) if word.startswith(incomplete)]
 
 
-@click.command("help")
-@output_options
-@talk_options
+@verb("help", output=True)
 @click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND]...", shell_complete=_complete)
-@click.pass_context
 def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Explain a topic, such as exit-codes, or a command.
 

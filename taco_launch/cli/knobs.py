@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import output_options, settings_of, talk_options
+from taco_launch.cli.options.common import settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.core.launch import knobs as table
@@ -30,11 +30,8 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
     return [CompletionItem(knob.name) for knob in table.matching(incomplete) if knob.name.lower().startswith(start)]
 
 
-@click.command()
-@output_options
-@talk_options
+@verb(output=True)
 @click.argument("names", nargs=-1, metavar="[NAME|PREFIX]...", shell_complete=_complete)
-@click.pass_context
 def knobs(ctx: click.Context, names: tuple[str, ...]) -> None:
     """List tuning variables of NCCL, Horovod, Open MPI and UCX.
 

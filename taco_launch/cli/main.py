@@ -131,7 +131,7 @@ class _Verbs(SuggestingGroup):
     cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}, epilog=_EPILOG
 )
 @click.version_option(taco_launch.__version__, prog_name="taco-launch")
-@inventory_option
+@inventory_option("-i", "--inventory")
 @output_options
 @talk_options
 def cli() -> None:

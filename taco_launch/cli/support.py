@@ -7,15 +7,14 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import access_of, add_option, backend_output_options, complete_file, settings_of
+from taco_launch.cli.options.common import access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import job_tables, render
 from taco_launch.core.manifest import size_text
 from taco_launch.jobs import support_archive
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @add_option(
     "--to",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -24,7 +23,6 @@ from taco_launch.jobs import support_archive
     help="File to write. Default: NAME-support.tar.gz in this folder.",
 )
 @click.argument("name", shell_complete=complete_job)
-@click.pass_context
 def support(ctx: click.Context, /, name: str, *, to: Path | None, **access: Any) -> None:
     """Pack what is known of a job into one archive.
 

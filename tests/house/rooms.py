@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_600,
+    "cli": 10_380,
     "api": 870,
     "bench": 7_400,
     "jobs": 7_960,

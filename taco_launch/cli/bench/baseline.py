@@ -11,13 +11,7 @@ from taco_launch.bench.history.history import History, Ladder, LadderKind, open_
 from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import named_ladder
-from taco_launch.cli.options.common import (
-    complete_file,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell
@@ -45,13 +39,9 @@ def baseline() -> None:
     """
 
 
-@baseline.command("show")
-@inventory_option
-@output_options
-@talk_options
+@verb("show", group=baseline, inventory=True, output=True)
 @click.argument("matrix", shell_complete=complete_file)
 @ladder_output.db_option
-@click.pass_context
 def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     """List the nightly runs of MATRIX, newest first.
 
@@ -98,11 +88,9 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     render.table(("RUN", "STARTED", "OUTCOME", "COUNTS", "OUTLIER"), rows)
 
 
-@baseline.command("accept")
-@talk_options
+@verb("accept", group=baseline)
 @click.argument("ladders", metavar="RUN...", nargs=-1, required=True)
 @ladder_output.db_option
-@click.pass_context
 def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
     """Add nightly runs to the baseline, whatever their verdict.
 
@@ -130,11 +118,9 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
         )
 
 
-@baseline.command("reject")
-@talk_options
+@verb("reject", group=baseline)
 @click.argument("ladders", metavar="RUN...", nargs=-1, required=True)
 @ladder_output.db_option
-@click.pass_context
 def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) -> None:
     """Remove nightly runs from the baseline.
 
@@ -169,11 +155,9 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
         settings.talk(f"{told}; to accept: {settings.typed} {shell(words)}")
 
 
-@baseline.command("reset")
-@talk_options
+@verb("reset", group=baseline)
 @click.argument("ladder", metavar="RUN")
 @ladder_output.db_option
-@click.pass_context
 def reset(ctx: click.Context, /, ladder: str, *, db: Path | None) -> None:
     """Start the baseline over at a nightly run.
 

@@ -30,15 +30,7 @@ from taco_launch.cli.bench import export_import, history, ladder_output
 from taco_launch.cli.bench.ladder import ladder
 from taco_launch.cli.bench.log_files import read_log
 from taco_launch.cli.bench.workload_option import workload_of, workload_option
-from taco_launch.cli.options.common import (
-    Settings,
-    access_of,
-    add_option,
-    backend_output_options,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
@@ -74,12 +66,11 @@ def bench() -> None:
     """Run benchmarks, compare variants, query the history."""
 
 
-for verb in (ladder, *history.VERBS, *export_import.VERBS):
-    bench.add_command(verb)
+for command in (ladder, *history.VERBS, *export_import.VERBS):
+    bench.add_command(command)
 
 
-@bench.command("run", cls=JobCommand)
-@backend_output_options
+@verb("run", cls=JobCommand, group=bench, access=True, output=True)
 @add_option("--np", "sizes", callback=_sizes, required=True, metavar="N,N...", help="Numbers of ranks to measure.")
 @add_option(
     "--repeats",
@@ -101,7 +92,6 @@ for verb in (ladder, *history.VERBS, *export_import.VERBS):
 @add_option("--chart", is_flag=True, help="Print the rates as bars as well. Default on a terminal.")
 @ladder_output.db_option
 @job_options
-@click.pass_context
 def run(
     ctx: click.Context,
     /,
@@ -192,15 +182,12 @@ def _read_rate(cell: Cell, text: str) -> tuple[Measurement, ...] | NoSample:
     return found
 
 
-@bench.command("parse")
-@output_options
-@talk_options
+@verb("parse", group=bench, output=True)
 @workload_option
 @add_option(
     "--np", "ranks", type=click.IntRange(min=1), metavar="N", help="How many ranks ran, for nccl-tests and --workload."
 )
 @click.argument("log", type=click.Path(allow_dash=True))
-@click.pass_context
 def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:
     """Read the benchmark result from a log.
 

@@ -22,7 +22,7 @@ from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import complete_ladder, named_ladder, opened
 from taco_launch.cli.bench.log_files import read_log
 from taco_launch.cli.bench.workload_option import FORM, workload_of, workload_option
-from taco_launch.cli.options.common import add_option, settings_of, talk_options
+from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
@@ -31,7 +31,7 @@ from taco_launch.hosts.inventory.ranges import expand
 _FORMATS = ("json", "csv")
 
 
-@click.command("export")
+@verb("export")
 @ladder_output.db_option
 @add_option(
     "-o",
@@ -46,9 +46,7 @@ _FORMATS = ("json", "csv")
 @add_option("--force", is_flag=True, help="Replace FILE if it exists.")
 @add_option("--matrix", metavar="NAME", help="Only sweeps of this matrix.")
 @add_option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N sweeps.")
-@talk_options
 @click.argument("ladders", metavar="[SWEEP]...", nargs=-1, shell_complete=complete_ladder)
-@click.pass_context
 def export(
     ctx: click.Context,
     /,
@@ -121,7 +119,7 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
             Path(part).unlink(missing_ok=True)
 
 
-@click.command("import")
+@verb("import")
 @ladder_output.db_option
 @workload_option
 @add_option(
@@ -135,9 +133,7 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
     is_flag=True,
     help="Imported nightly runs that counted in the other history's baseline count in the baseline here too.",
 )
-@talk_options
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
-@click.pass_context
 def import_(
     ctx: click.Context,
     /,

@@ -17,7 +17,7 @@ from taco_launch.bench.history.history import History, Ladder, open_history
 from taco_launch.bench.history.series import Point, SeriesQuery
 from taco_launch.bench.model.runs import Cell, Measurement, Run
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
+from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.codec import to_json
@@ -43,8 +43,7 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
     ]
 
 
-@click.command("history")
-@talk_options
+@verb("history", output=True)
 @ladder_output.db_option
 @add_option("--matrix", metavar="NAME", help="Only sweeps of this matrix.")
 @add_option("--workload", metavar="NAME", help="Only this workload.")
@@ -62,8 +61,6 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
     metavar="N",
     help="Show only the newest N sweeps.",
 )
-@output_options
-@click.pass_context
 def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
     """Show the results of cells over time, oldest first.
 
@@ -104,12 +101,9 @@ def _history_rows(points: Sequence[Point]) -> list[list[str]]:
     return rows
 
 
-@click.command("show")
-@talk_options
+@verb("show", output=True)
 @ladder_output.db_option
-@output_options
 @click.argument("ladder", metavar="[SWEEP]", default=_NEWEST, shell_complete=complete_ladder)
-@click.pass_context
 def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
     """Show the runs of SWEEP: results, hosts and logs.
 
@@ -170,13 +164,10 @@ def _run_rows(position: int, run: Run, *, wide: bool) -> list[list[str]]:
     return [[*front, _reading(run.readings[0]) + more, run.log]]
 
 
-@click.command("diff")
-@talk_options
+@verb("diff", output=True)
 @ladder_output.db_option
-@output_options
 @click.argument("before", metavar="A", shell_complete=complete_ladder)
 @click.argument("after", metavar="B", shell_complete=complete_ladder)
-@click.pass_context
 def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
     """Show what differs between A and B, and how results changed.
 

@@ -17,7 +17,7 @@ from taco_launch.bench.run import run_ladder as flow
 from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.options.job_options import spec_of
 from taco_launch.cli.output import plan_tables, render
@@ -26,8 +26,7 @@ from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.remote.credentials import Credentials
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @click.argument("name", metavar="MATRIX", required=False)
 @add_option(
     "-H",
@@ -62,7 +61,6 @@ from taco_launch.hosts.remote.credentials import Credentials
 )
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a matrix, for an editor's completion.")
 @ladder_output.db_option
-@click.pass_context
 def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bool, **options: Any) -> int:
     """Measure a benchmark matrix and compare its variants.
 

@@ -21,17 +21,7 @@ from taco_launch.bench.nightly.writable_by_others import writable_by_others
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import baseline, ladder_output
 from taco_launch.cli.bench import nightly_run as run
-from taco_launch.cli.options.common import (
-    Seconds,
-    Settings,
-    access_of,
-    add_option,
-    complete_file,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, UsageError
@@ -49,9 +39,7 @@ nightly.add_command(run.run)
 nightly.add_command(baseline.baseline)
 
 
-@nightly.command("install")
-@inventory_option
-@talk_options
+@verb("install", group=nightly, inventory=True)
 @click.argument("matrix", shell_complete=complete_file)
 @add_option("--at", required=True, metavar="HH:MM", help="Time of day, by this machine's clock, such as 02:30.")
 @add_option(
@@ -80,7 +68,6 @@ nightly.add_command(baseline.baseline)
 )
 @add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_context
 def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) -> int:
     """Schedule nightly runs of MATRIX with cron or systemd.
 
@@ -134,12 +121,10 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     return 0
 
 
-@nightly.command("uninstall")
-@talk_options
+@verb("uninstall", group=nightly)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
-@click.pass_context
 def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes: bool) -> int:
     """Remove nightly schedules (default: the only one).
 
@@ -180,11 +165,8 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
     return 0
 
 
-@nightly.command("status")
-@output_options
-@talk_options
+@verb("status", group=nightly, output=True)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.pass_context
 def status(ctx: click.Context, names: tuple[str, ...]) -> int:
     """Show the schedule and last result of nightly runs.
 
@@ -223,16 +205,12 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
     return 0
 
 
-@nightly.command("check", hidden=True)
-@inventory_option
-@output_options
-@talk_options
+@verb("check", hidden=True, group=nightly, inventory=True, output=True)
 @click.argument("matrix")
 @ladder_output.db_option
 @add_option("--name", expose_value=False, help="As in `nightly run`; it has no effect here.")
 @add_option("--deadline", type=Seconds(0), expose_value=False, help="As in `nightly run`; it has no effect here.")
 @add_option("--keep-logs", type=Seconds(1), expose_value=False, help="As in `nightly run`; it has no effect here.")
-@click.pass_context
 def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     """Check whether a nightly run could start: what `install` tries out as cron would start it, with the nightly run's own options.
 

@@ -10,21 +10,13 @@ import click
 from taco_launch.bench.nightly.summary import to_json
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.options.common import (
-    Seconds,
-    access_of,
-    add_option,
-    backend_output_options,
-    complete_file,
-    settings_of,
-)
+from taco_launch.cli.options.common import Seconds, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.job_options import spec_of
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell
 
 
-@click.command("run")
-@backend_output_options
+@verb("run", access=True, output=True)
 @click.argument("matrix", shell_complete=complete_file)
 @add_option("--name", help="Name of the nightly run. Default: the matrix's name.")
 @add_option(
@@ -48,7 +40,6 @@ from taco_launch.core.command import shell
 )
 @add_option("--strict", is_flag=True, help="Exit with 6 also if a cell is unsure or pending.")
 @ladder_output.db_option
-@click.pass_context
 def run(ctx: click.Context, /, matrix: str, *, db: Path | None, **options: Any) -> int:
     """Measure MATRIX once and look for regressions.
 

@@ -2,7 +2,7 @@
 
 import click
 
-from taco_launch.cli.options.common import inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.options.common import settings_of, verb
 from taco_launch.cli.output import render
 
 _UNKNOWN = "N/A"
@@ -16,11 +16,7 @@ def data() -> None:
     """
 
 
-@data.command("list")
-@inventory_option
-@output_options
-@talk_options
-@click.pass_context
+@verb("list", group=data, inventory=True, output=True)
 def list_(ctx: click.Context, /) -> None:
     """List the data sets of the inventory. No host is asked.
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
+from taco_launch.cli.options.common import access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 
 
@@ -20,8 +20,7 @@ def export() -> None:
     """
 
 
-@export.command("ssh-config")
-@backend_options
+@verb("ssh-config", group=export, access=True)
 @add_option(
     "--to",
     type=click.Path(dir_okay=False),
@@ -35,7 +34,6 @@ def export() -> None:
     shell_complete=complete_job,
     help="Print entries NAME-HOST for the containers of this job, such as a job with its own --image or --data.",
 )
-@click.pass_context
 def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more: Any) -> None:
     """Print an ssh configuration of the training containers.
 

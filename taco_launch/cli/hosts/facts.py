@@ -10,7 +10,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts, complete_list
 from taco_launch.cli.output import fact_changes, host_errors, render
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, OK, HostError, UsageError
@@ -46,8 +46,7 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     return words or SUBJECTS
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
 @add_option(
     "--from",
@@ -80,7 +79,6 @@ def _subjects(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]
     help="Show what has changed on each host since an earlier output of `facts --json` (a file, or a folder of .json files), such as after "
     "a reboot, an update or a repair. Values that always change (clocks, free memory, listening ports) are left out.",
 )
-@click.pass_context
 def facts(
     ctx: click.Context,
     /,

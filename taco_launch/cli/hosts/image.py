@@ -2,14 +2,7 @@
 
 import click
 
-from taco_launch.cli.options.common import (
-    access_of,
-    add_option,
-    backend_output_options,
-    inventory_option,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
 from taco_launch.cli.output import job_container_tables, render
 from taco_launch.setup.job_containers import build as flow
 
@@ -22,9 +15,7 @@ def image() -> None:
     """
 
 
-@image.command("build")
-@inventory_option
-@talk_options
+@verb("build", group=image, inventory=True)
 @add_option("--from", "base", metavar="IMAGE", help="Image that packages are added to, such as the inventory's.")
 @add_option("--requirements", metavar="FILE", help="Packages for pip, as `pip install -r` reads them.")
 @add_option("--apt", multiple=True, metavar="PACKAGE", help="Package of the distribution (apt-get). Repeatable.")
@@ -34,7 +25,6 @@ def image() -> None:
 )
 @add_option("-t", "--tag", required=True, metavar="NAME", help="Name of the image, such as train:2.")
 @click.argument("folder", required=False, metavar="[DIR]")
-@click.pass_context
 def build(
     ctx: click.Context,
     /,
@@ -66,9 +56,7 @@ def build(
     settings.talk(f"run a job in it: {settings.typed} run --image {tag} -- COMMAND")
 
 
-@image.command("list")
-@backend_output_options
-@click.pass_context
+@verb("list", group=image, access=True, output=True)
 def list_(ctx: click.Context, /, **access: object) -> None:
     """List the containers that jobs have besides the cluster's own.
 

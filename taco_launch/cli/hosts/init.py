@@ -10,7 +10,7 @@ import click
 
 from taco_launch.cli.hosts.examples import complete_example, copy_example
 from taco_launch.cli.hosts.trust import confirm_host_keys, show_keys, show_refused
-from taco_launch.cli.options.common import access_of, access_options, add_option, again, settings_of, talk_options
+from taco_launch.cli.options.common import access_of, add_option, again, settings_of, verb
 from taco_launch.cli.output import host_errors
 from taco_launch.core.command import shell
 from taco_launch.core.errors import FAILED, HostError, TacoLaunchError, UsageError
@@ -28,9 +28,7 @@ _SUBJECTS = ("network", "gpu", "rdma")
 _NO_ADDRESS = "no address for"
 
 
-@click.command()
-@talk_options
-@access_options
+@verb(access=True, inventory=False)
 @click.argument("hosts", nargs=-1, metavar="HOST...|[FOLDER]")
 @add_option(
     "--to",
@@ -59,7 +57,6 @@ _NO_ADDRESS = "no address for"
     shell_complete=complete_example,
     help="Copy a complete example to FOLDER instead, by default ./NAME; `--example list` shows the names.",
 )
-@click.pass_context
 def init(
     ctx: click.Context,
     /,

@@ -2,19 +2,15 @@
 
 import click
 
-from taco_launch.cli.options.common import add_option, inventory_option, output_options, settings_of, talk_options
+from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.hosts.inventory.to_document import document
 
 
-@click.command()
-@inventory_option
-@output_options
-@talk_options
+@verb(inventory=True, output=True)
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
-@click.pass_context
 def inventory(ctx: click.Context, *, schema: bool) -> None:
     """Check an inventory or a hostfile and show its hosts.
 

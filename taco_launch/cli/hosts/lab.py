@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.api.cluster import require_lab
-from taco_launch.cli.options.common import Settings, add_option, output_options, settings_of, talk_options
+from taco_launch.cli.options.common import Settings, add_option, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import lab_tables, render
 from taco_launch.core.errors import TacoLaunchError, UsageError
@@ -86,8 +86,7 @@ def lab() -> None:
     """
 
 
-@lab.command()
-@talk_options
+@verb(group=lab)
 @_name
 @add_option("--hosts", "size", type=int, metavar="N", help="Number of hosts, gpu1 to gpuN. Default: 2.")
 @add_option("--slots", type=int, metavar="N", help="Slots of each host. Default: its number of GPUs, else 2.")
@@ -110,7 +109,6 @@ def lab() -> None:
 @add_option("--image/--no-image", "train", default=True, help="Put the training image into the registry. Default: yes.")
 @add_option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 @add_option("--yes", is_flag=True, help="Install packages and start a Docker Engine without asking.")
-@click.pass_context
 def up(
     ctx: click.Context, /, *, lab: str, size: int | None, train: bool, dry_run: bool, yes: bool, **more: Any
 ) -> None:
@@ -181,12 +179,10 @@ def _agree(changes: Sequence[str]) -> None:
     click.confirm("Continue?", abort=True, err=True)
 
 
-@lab.command()
-@talk_options
+@verb(group=lab)
 @_name
 @add_option("--all", "all_labs", is_flag=True, help="Remove every lab on this machine.")
 @add_option("--images", is_flag=True, help="Remove the images as well: the next lab takes some minutes longer.")
-@click.pass_context
 def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
     """Remove a lab: its hosts, volumes, network and keys. Images stay for the next one, also those in the registry.
 
@@ -210,9 +206,7 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
         settings.talk(f"kept for the next lab: {sizes} (taco-launch lab down{which} --images removes them)")
 
 
-@lab.command()
-@output_options
-@talk_options
+@verb(group=lab, output=True)
 @add_option(
     "--name",
     "lab",
@@ -221,7 +215,6 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
     shell_complete=_labs,
     help="Name of the lab. Default: that of -i, else all.",
 )
-@click.pass_context
 def status(ctx: click.Context, *, lab: str | None) -> None:
     """Show hosts, their state, faults and login commands.
 
@@ -243,11 +236,9 @@ def status(ctx: click.Context, *, lab: str | None) -> None:
         lab_tables.show(each, first=index == 0)
 
 
-@lab.command()
-@talk_options
+@verb(group=lab)
 @_name
 @click.argument("image")
-@click.pass_context
 def push(ctx: click.Context, *, lab: str, image: str) -> None:
     """Push a local image to the lab's registry.
 
@@ -277,12 +268,10 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
         talk.say(f"the lab now uses this image for training; next: taco-launch -i {word} setup")
 
 
-@lab.command("exec", context_settings={"allow_interspersed_args": False})
-@talk_options
+@verb("exec", context_settings={"allow_interspersed_args": False}, group=lab)
 @_name
 @click.argument("host", shell_complete=_hosts)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND...")
-@click.pass_context
 def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]) -> int:
     """Run COMMAND in a lab host as root.
 
@@ -343,13 +332,11 @@ def _faults(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
     return [CompletionItem(fault.name, help=fault.about) for fault in FAULTS if fault.name.startswith(incomplete)]
 
 
-@lab.command(cls=_FaultCommand)
-@talk_options
+@verb(cls=_FaultCommand, group=lab)
 @_name
 @click.argument("host", shell_complete=_hosts)
 @click.argument("fault", metavar="FAULT", shell_complete=_faults)
 @click.argument("argument", required=False)
-@click.pass_context
 def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str | None) -> None:
     """Put a fault on a lab host, or undo one. A reboot undoes those of its network.
 

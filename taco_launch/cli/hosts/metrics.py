@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.cli.options.common import Settings, access_of, add_option, backend_options, complete_file, settings_of
+from taco_launch.cli.options.common import Settings, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 
@@ -28,8 +28,7 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     return found["six"] or found["address"] or _LOOPBACK, int(found["port"])
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @add_option(
     "--textfile",
     type=click.Path(path_type=Path),
@@ -51,7 +50,6 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     multiple=True,
     help="With --listen: a name that clients may use for this machine, besides its own name and its addresses.",
 )
-@click.pass_context
 def metrics(
     ctx: click.Context,
     /,

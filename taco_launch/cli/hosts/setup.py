@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from taco_launch.api.setup import SetupOptions, open_setup
-from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_host_list, complete_list
 from taco_launch.cli.output import job_wait, render, setup_output
 from taco_launch.core.command import shell
@@ -25,8 +25,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     return tuple(stage for stage in STAGES if stage in words) or STAGES
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @add_option(
     "--only",
     "stages",
@@ -64,7 +63,6 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     "host: a peer memory module may be replaced as well, where no job runs.",
 )
 @job_wait.wait_option
-@click.pass_context
 def setup(
     ctx: click.Context,
     /,

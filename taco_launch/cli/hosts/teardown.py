@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
 from taco_launch.cli.output import job_wait, render, setup_output
 from taco_launch.core.errors import FAILED, HOST_FAILED, OK
 from taco_launch.hosts.fanout import connect
@@ -17,14 +17,12 @@ from taco_launch.setup.model.stages import Stage
 _ORDER: tuple[Stage, ...] = ("container", "image", "peermem", "docker")
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @setup_output.hosts_option
 @add_option("--images", is_flag=True, help="Remove the training image from the hosts too.")
 @add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
 @job_wait.wait_option
-@click.pass_context
 def teardown(
     ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, patience: float, **access: Any
 ) -> None:

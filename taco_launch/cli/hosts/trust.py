@@ -5,15 +5,7 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from taco_launch.cli.options.common import (
-    Settings,
-    access_of,
-    add_option,
-    inventory_option,
-    output_options,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.output import host_errors, render
 from taco_launch.core.command import shell
@@ -23,14 +15,10 @@ from taco_launch.hosts.inventory.select import named
 from taco_launch.hosts.trust import ShownKey
 
 
-@click.command()
-@inventory_option
-@output_options
-@talk_options
+@verb(inventory=True, output=True)
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
 @add_option("--yes", is_flag=True, help="Do not ask: accept every new key.")
 @add_option("--replace", is_flag=True, help="Accept changed keys as well, such as those of reinstalled hosts.")
-@click.pass_context
 def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: bool) -> int:
     """Show and store the SSH host keys of hosts.
 

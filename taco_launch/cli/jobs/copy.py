@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import access_of, add_option, backend_options, complete_file, settings_of
+from taco_launch.cli.options.common import access_of, add_option, complete_file, settings_of, verb
 from taco_launch.core.errors import UsageError
 from taco_launch.core.manifest import size_text
 from taco_launch.core.model.jobs import JobState
@@ -33,8 +33,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it to
         return int(found[1]) << _UNITS[found[2].lower()]
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @named_jobs.rank_options
 @add_option(
     "--max", "most", type=Size(), default="10g", show_default=True, metavar="SIZE", help="Copy no more than this."
@@ -42,7 +41,6 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it to
 @named_jobs.yes_option
 @click.argument("source", shell_complete=complete_file)
 @click.argument("target", shell_complete=complete_file)
-@click.pass_context
 def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool, **options: Any) -> None:
     """Copy files between this machine and a job.
 

@@ -12,16 +12,7 @@ import click
 
 from taco_launch.cli.jobs import named_jobs, own_terminal
 from taco_launch.cli.jobs.own_terminal import piped
-from taco_launch.cli.options.common import (
-    Settings,
-    access_of,
-    access_options,
-    add_option,
-    backend_options,
-    long_inventory_option,
-    settings_of,
-    talk_options,
-)
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.option_groups import SeparatedCommand
 from taco_launch.core.errors import SIGNAL_BASE, NoJobError, TacoLaunchError, UsageError
@@ -40,17 +31,13 @@ class _ExecCommand(SeparatedCommand):
         return super().parse_args(ctx, args)
 
 
-@click.command("exec", cls=_ExecCommand)
-@long_inventory_option
-@talk_options
-@access_options
+@verb("exec", cls=_ExecCommand, access=True, inventory="--inventory")
 @add_option("-i", "--stdin", is_flag=True, help="Pass standard input on to the command.")
 @add_option("-t", "--tty", is_flag=True, help="Give the command a terminal of the same size as yours.")
 @named_jobs.rank_options
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@click.pass_context
 def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: bool, tty: bool, **options: Any) -> int:
     """Run a command next to a rank of a running job.
 
@@ -83,12 +70,10 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: 
         raise
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @named_jobs.rank_options
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
-@click.pass_context
 def shell(ctx: click.Context, /, name: str, **options: Any) -> int:
     """Open a shell next to a rank of a running job.
 

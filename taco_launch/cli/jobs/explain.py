@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import click
 
-from taco_launch.cli.options.common import complete_file, output_options, settings_of, talk_options
+from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.core.signatures.known import FailureText
@@ -21,11 +21,8 @@ _PACKED = {b"\x1f\x8b": "zcat", b"BZh": "bzcat", b"\xfd7zXZ\0": "xzcat", b"\x28\
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-@click.command()
-@output_options
-@talk_options
+@verb(output=True)
 @click.argument("log", shell_complete=complete_file)
-@click.pass_context
 def explain(ctx: click.Context, log: str) -> None:
     """Explain the failures in a log: cause and next step.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import Settings, access_of, add_option, backend_options, settings_of
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import SIGNAL_BASE
@@ -41,13 +41,11 @@ class Ports(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it t
         return port, local
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @named_jobs.rank_options
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
 @click.argument("ports", type=Ports(), metavar="PORT[:LOCAL]")
-@click.pass_context
 def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bool, **options: Any) -> int:
     """Forward a port of a rank's host to this machine.
 
@@ -106,8 +104,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(SIGNAL_BASE + number)
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @add_option(
     "--port",
     type=click.IntRange(0, _MOST),
@@ -116,7 +113,6 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 )
 @named_jobs.yes_option
 @click.argument("name", shell_complete=complete_job)
-@click.pass_context
 def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool, **access: Any) -> int:
     """Open a job's TensorBoard on this machine.
 

@@ -10,14 +10,7 @@ import click
 
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
-from taco_launch.cli.options.common import (
-    Seconds,
-    access_of,
-    add_option,
-    backend_options,
-    backend_output_options,
-    settings_of,
-)
+from taco_launch.cli.options.common import Seconds, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
@@ -32,11 +25,9 @@ class _TimeoutReached(KeyboardInterrupt):
 _name = click.argument("name", shell_complete=complete_job)
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @add_option("--timeout", type=Seconds(1), metavar="TIME", help="Stop waiting after TIME. The job continues.")
 @_name
-@click.pass_context
 def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: Any) -> int:
     """Wait for a job to end and exit with its code.
 
@@ -61,14 +52,12 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
     return code_of(job)
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @add_option(
     "--grace", type=Seconds(), metavar="TIME", help="Time between TERM and KILL, if shorter than the job's own --grace."
 )
 @named_jobs.yes_option
 @named_jobs.names_argument
-@click.pass_context
 def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, yes: bool, **access: Any) -> int:
     """Stop jobs: TERM, then KILL after the grace time. Returns when nothing of them is left.
 
@@ -88,11 +77,9 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
     return named_jobs.for_each_job(names, one)
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @named_jobs.yes_option
 @named_jobs.names_argument
-@click.pass_context
 def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Stop jobs and delete their records and logs.
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import job_tables, node_tables, render
@@ -43,8 +43,7 @@ def _watch_option(function: F) -> F:
     return add_option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C.")(function)
 
 
-@click.command("list")
-@backend_output_options
+@verb("list", access=True, output=True)
 @_watch_option
 @add_option("--mine", is_flag=True, help="Only your jobs.")
 @add_option("--queue", metavar="NAME", help="Only jobs of this queue.")
@@ -58,7 +57,6 @@ def _watch_option(function: F) -> F:
     help="Only jobs in this state. Repeatable.",
 )
 @add_option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N of these jobs.")
-@click.pass_context
 def list_(
     ctx: click.Context,
     /,
@@ -96,11 +94,9 @@ def list_(
     _show(settings, query, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @_watch_option
 @click.argument("name", shell_complete=complete_job)
-@click.pass_context
 def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None:
     """Show one job: state, reason, instances and hosts.
 
@@ -130,10 +126,8 @@ def top() -> None:
     """Show GPU or slot usage by host or by job."""
 
 
-@top.command()
-@backend_output_options
+@verb(group=top, access=True, output=True)
 @_watch_option
-@click.pass_context
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     """Show hosts with their GPUs, and how many of these jobs hold.
 
@@ -173,10 +167,8 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     _show(settings, query, table, data, watch=watch)
 
 
-@top.command()
-@backend_output_options
+@verb(group=top, access=True, output=True)
 @_watch_option
-@click.pass_context
 def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     """Show jobs with the GPUs that each requests and holds.
 
@@ -204,8 +196,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     )
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @add_option(
     "--older-than",
     "--since",
@@ -225,7 +216,6 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     help="Remove containers that jobs brought (--image, --data) and that no job has needed for this long.",
 )
 @add_option("--dry-run", is_flag=True, help="Only list the jobs and containers.")
-@click.pass_context
 def prune(
     ctx: click.Context, /, *, older_than: float, everybody: bool, unused: float, dry_run: bool, **access: Any
 ) -> None:

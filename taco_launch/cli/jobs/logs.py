@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from taco_launch.agent.logs.grep import compiled
-from taco_launch.cli.options.common import access_of, add_option, backend_options, settings_of
+from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.cli.output.banners import BannerFilter
@@ -57,8 +57,7 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
     return text
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @add_option("-f", "--follow", is_flag=True, help="Continue until the job ends. Ctrl-C ends this command, not the job.")
 @add_option("-t", "--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last LINES lines.")
 @add_option("--rank", type=click.IntRange(min=0), help="Only the output of this rank, byte for byte.")
@@ -89,7 +88,6 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
 )
 @add_option("--timestamps", is_flag=True, help="Put the time before each line, in UTC.")
 @click.argument("name", shell_complete=complete_job)
-@click.pass_context
 def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> int:
     """Print the output of a job.
 

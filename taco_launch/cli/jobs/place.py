@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.cli.options.common import add_option, output_options, settings_of, talk_options
+from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import choice_tables, render
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.placement.bandwidth import KNOWN
@@ -25,9 +25,7 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
     return [CompletionItem(name) for name in KNOWN if incomplete.lower() in name.lower()]
 
 
-@click.command()
-@output_options
-@talk_options
+@verb(output=True)
 @add_option(
     "--topology",
     "source",
@@ -53,7 +51,6 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
     help="Model of the GPUs, which decides the bandwidth of a link, if FILE does not name it. If FILE does, use only GPUs with "
     "NAME in their model name.",
 )
-@click.pass_context
 def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, ...] | None, model: str | None) -> None:
     """Show which GPUs of a host a job would get. Contacts no host.
 

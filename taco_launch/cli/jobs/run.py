@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from taco_launch.api.cluster import Cluster
-from taco_launch.cli.options.common import Settings, access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.job_options import JobCommand, file_option, job_options, request_of, spec_of
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
 from taco_launch.cli.options.policy_options import queue_options
@@ -56,14 +56,12 @@ def _dry_run_options(function: Callable[..., int]) -> Callable[..., int]:
     return options_of_group(OptionGroup.DRY_RUN, _DRY_RUN, function)
 
 
-@click.command(cls=JobCommand)
-@backend_output_options
+@verb(cls=JobCommand, access=True, output=True)
 @_dry_run_options
 @file_option
 @size_options
 @job_options
 @queue_options
-@click.pass_context
 def run(
     ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, explain: bool, out: str | None, **options: Any
 ) -> int:
@@ -117,15 +115,13 @@ def run(
         return code_of(_run(settings, cluster.backend, cluster.with_code(spec, request)))
 
 
-@click.command(cls=JobCommand)
-@backend_output_options
+@verb(cls=JobCommand, access=True, output=True)
 @file_option
 @size_options
 @job_options
 @queue_options
 @add_option("--suspend", is_flag=True, help="Queue the job suspended: it starts after `taco-launch resume NAME`.")
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
-@click.pass_context
 def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
     """Start a job in the background and print its name.
 

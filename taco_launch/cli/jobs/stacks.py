@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import access_of, add_option, backend_output_options, settings_of
+from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import HOST_FAILED, UsageError
@@ -19,11 +19,9 @@ _MOST_FRAMES = 12
 _PYTHON = (".py", ".pyx", ">")
 
 
-@click.command()
-@backend_output_options
+@verb(access=True, output=True)
 @add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only this rank, with all its frames.")
 @click.argument("name", shell_complete=complete_job)
-@click.pass_context
 def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any) -> int:
     """Show where each rank of a running job is.
 

@@ -5,17 +5,15 @@ from typing import Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import access_of, backend_options, settings_of
+from taco_launch.cli.options.common import access_of, settings_of, verb
 from taco_launch.cli.output.render import one_line, printable
 from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.request.caller import person
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @named_jobs.yes_option
 @named_jobs.names_argument
-@click.pass_context
 def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Stop jobs and free their slots until they are resumed.
 
@@ -38,11 +36,9 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
     return named_jobs.for_each_job(names, one)
 
 
-@click.command()
-@backend_options
+@verb(access=True)
 @named_jobs.yes_option
 @named_jobs.names_argument
-@click.pass_context
 def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Queue suspended jobs again.
 

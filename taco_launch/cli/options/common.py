@@ -263,17 +263,8 @@ def complete_inventory(ctx: click.Context, param: click.Parameter, incomplete: s
     return found + complete_file(ctx, param, incomplete)
 
 
-def inventory_option(function: F) -> F:
-    """Add -i."""
-    return _inventory_option("-i", "--inventory")(function)
-
-
-def long_inventory_option(function: F) -> F:
-    """Add --inventory alone, to a verb that has another -i."""
-    return _inventory_option("--inventory")(function)
-
-
-def _inventory_option(*names: str) -> Callable[[F], F]:
+def inventory_option(*names: str) -> Callable[[F], F]:
+    """Return the decorator that adds -i by these names."""
     return add_option(
         *names,
         metavar="FILE",
@@ -324,14 +315,32 @@ def access_options(function: F) -> F:
     )(function)
 
 
-def backend_options(function: F) -> F:
-    """Add the options of a command that reaches the head: -i, -v, -q and --ask-sudo-password."""
-    return inventory_option(talk_options(access_options(function)))
+def verb(
+    name: str | None = None,
+    *,
+    group: click.Group | None = None,
+    access: bool = False,
+    inventory: bool | str | None = None,
+    output: bool = False,
+    **settings: Any,
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return the decorator of a command: it is given its context first, and has the options common to commands of its kind.
 
+    All have -v and -q. `access` is for what reaches hosts: it adds --ask-sudo-password and -i. `inventory` decides on -i
+    alone; as text it is the option's only name. `output` adds -o and --json. `settings` are those of click.command.
+    """
 
-def backend_output_options(function: F) -> F:
-    """Add the same, and -o and --json."""
-    return inventory_option(output_options(talk_options(access_options(function))))
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        function = click.pass_context(function)
+        function = access_options(function) if access else function
+        function = talk_options(function)
+        function = output_options(function) if output else function
+        if access if inventory is None else inventory:
+            names = (inventory,) if isinstance(inventory, str) else ("-i", "--inventory")
+            function = inventory_option(*names)(function)
+        return (click if group is None else group).command(name, **settings)(function)
+
+    return decorate
 
 
 def access_of(options: Mapping[str, Any]) -> "Credentials":

@@ -113,6 +113,15 @@ class PendingJob:
         """Whether it waits for slots or for a time."""
         return self.state in (JobState.QUEUED, JobState.RESTARTING)
 
+    def is_ready(self, now: float) -> bool:
+        """Return whether it may begin once there are slots."""
+        return self.is_waiting and self.begins_at <= now and not self.is_asked and self.asked is not None
+
+    def is_pending(self, now: float) -> bool:
+        """Return whether a scheduler has to look after it."""
+        soon = self.removes_at is not None and self.removes_at < now + scheduler_wakeup.AHEAD_SECONDS
+        return self.is_waiting or self.is_asked or soon
+
     def needs(self, hosts: AbstractSet[str]) -> bool:
         """Return whether any of these is one of its hosts."""
         return self.asked is not None and any(query.host in hosts for _name, query, _most in self.asked.hosts)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS
+from taco_launch.agent.gang.guard_pool import GUARD_SECONDS
 from taco_launch.core.model.jobs import Policy
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, Cluster

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.gang.gang_allocation import GangAllocation
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.gang_allocation import GangAllocation
 from taco_launch.core.errors import PlacementError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host, Network
@@ -102,8 +102,8 @@ def cluster(tmp_path: Path, agent: Path, family: Family, monkeypatch: pytest.Mon
     (tmp_path / "bin/ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.delenv("TACO_LAUNCH_LEASES", raising=False)
-    monkeypatch.setattr("taco_launch.agent.supervisor.gang_allocation._BUSY_SECONDS", 0.1)
-    monkeypatch.setattr("taco_launch.agent.supervisor.guard_connection._RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr("taco_launch.agent.gang.gang_allocation._BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("taco_launch.agent.gang.guard_connection._RETRY_SECONDS", (0.01,))
     made = Cluster(tmp_path, agent, family)
     yield made
     for gang in made.gangs:

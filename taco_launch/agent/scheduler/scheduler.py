@@ -13,13 +13,13 @@ import time
 from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
+from taco_launch.agent.gang.placement_errors import held_up
 from taco_launch.agent.host import occupancy
 from taco_launch.agent.scheduler.job_starter import JobStarter, quietly
 from taco_launch.agent.scheduler.pending import PendingJob, Words, slots_to_watch
 from taco_launch.agent.scheduler.slot_watch import SlotWatchers
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs, state_folder
-from taco_launch.agent.supervisor.placement_errors import held_up
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
 from taco_launch.core.errors import OK
 from taco_launch.core.lifecycle import state

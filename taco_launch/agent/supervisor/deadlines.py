@@ -8,8 +8,8 @@ import time
 from dataclasses import replace
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
+from taco_launch.agent.gang.guard_pool import GuardPool
 from taco_launch.agent.store import records
-from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import to_json

@@ -33,22 +33,24 @@ def failures_so_far(ranks: Ranks, launcher: Optional[Launcher], pump: Callable[[
 
 
 class AttemptEnd(NamedTuple):
-    """The end of an attempt: what its recorded outcome is computed from.
+    """The end of an attempt: what its recorded outcome is computed from."""
 
-    `started` are its ranks that have started, each with its host; `failures` those to blame, the first first; `code` is
-    the launcher's, -n for signal n; `cut_short` is settled where we ended it; `lost_host` the host that was lost, if any;
-    `here` is the name of the head, or of the host whose own launcher failed; `notes` is what to say besides; `hung` says
-    that it was ended for that.
-    """
-
+    # The ranks that were planned, and the host of each that has started.
     np: int
     started: Mapping[int, str]
+    # The ranks' ends to blame, the first first.
     failures: Tuple[RankEnd, ...]
+    # The launcher's exit code, -n for signal n.
     code: int
+    # The outcome, where the attempt was ended early.
     cut_short: Optional[state.JobOutcome]
+    # The host that was lost, "" for none.
     lost_host: str
+    # The head, or the host whose own launcher failed.
     here: str
+    # What the reason adds: lost logs, processes that are left.
     notes: Tuple[str, ...]
+    # Whether it was ended since it hung.
     hung: bool
 
 

@@ -5,11 +5,11 @@ import time
 from pathlib import Path
 from typing import Dict, List, Tuple
 
+from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogReceiver
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.core import trace
 from taco_launch.core.errors import SIGNAL_BASE
 from taco_launch.core.lifecycle import state

@@ -6,6 +6,9 @@ import subprocess
 import time
 from typing import IO, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
+from taco_launch.agent.gang.gang_allocation import GangAllocation
+from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
+from taco_launch.agent.gang.guard_pool import GuardPool, Note
 from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import spawn
 from taco_launch.agent.processes import agent_program
@@ -14,9 +17,6 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.store.records import Events
 from taco_launch.agent.supervisor import teardown
-from taco_launch.agent.supervisor.gang_allocation import GangAllocation
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
-from taco_launch.agent.supervisor.guard_pool import GuardPool, Note
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.errors import JobEnd, PlacementError, TacoLaunchError, UnusableError, code_of_process
 from taco_launch.core.launch.command_line.env import (

@@ -4,11 +4,11 @@ import os
 import time
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from taco_launch.agent.gang.guard_connection import KILLED, GuardConnection, RemoteGuardConnection
+from taco_launch.agent.gang.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.agent.host import processes
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import KILLED, GuardConnection, RemoteGuardConnection
-from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.errors import FAILED
 from taco_launch.core.lifecycle.state import JobOutcome

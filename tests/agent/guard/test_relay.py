@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.gang.guard_pool import GUARD_SECONDS
 from taco_launch.agent.guard import relay
 from taco_launch.agent.host import process_registry, processes
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.protocol.framing import dump, parsed
 from taco_launch.core.protocol.guard_messages import Refused

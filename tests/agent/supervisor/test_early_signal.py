@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
+from taco_launch.agent.gang.guard_pool import GuardPool
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import deadlines
 from taco_launch.agent.supervisor.deadlines import EarlySignal
-from taco_launch.agent.supervisor.guard_pool import GuardPool
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.model import jobs as model
 from taco_launch.core.model.jobs import Policy

@@ -1,6 +1,6 @@
 """A slot that looks free and is refused again and again is held by a job that cannot be seen."""
 
-from taco_launch.agent.supervisor.placement_errors import HiddenHolders
+from taco_launch.agent.gang.placement_errors import HiddenHolders
 from taco_launch.core.model.slots import Occupancy, SlotState
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from taco_launch.agent.supervisor.placement_errors import check_images as check
+from taco_launch.agent.gang.placement_errors import check_images as check
 from taco_launch.core.errors import HostError
 
 ONE, TWO, DIGEST = (f"sha256:{letter * 64}" for letter in "abc")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.launchers import LAUNCHERS

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import teardown
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.protocol.guard_messages import Ended
 from tests.support.patience import HANG

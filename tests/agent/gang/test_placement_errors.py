@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.agent.supervisor.placement_errors import crowded, hosts_to_reach, refusal
+from taco_launch.agent.gang.placement_errors import crowded, hosts_to_reach, refusal
 from taco_launch.core.errors import PlacementError, UnusableError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.plans import FreeSlots, SlotRequest

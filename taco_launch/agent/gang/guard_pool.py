@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
+from taco_launch.agent.gang.guard_connection import LATE, GuardConnection, RemoteGuardConnection
 from taco_launch.agent.ssh.commands import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import LATE, GuardConnection, RemoteGuardConnection
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts, LocalHcas
 from taco_launch.core.model.jobs import JobSpec

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.core import trace
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.protocol.connection import JsonConnection
@@ -178,7 +178,7 @@ def test_a_host_that_is_slow_to_connect_to_is_given_its_time_from_then_on(
     """As a busy host is: neither the connection nor the wait for its report ends before its guard could say a word."""
     script(tmp_path, """#!/bin/sh\necho '{"op":"attached"}'\nexec sleep 600\n""", monkeypatch)
     clock = Clock()
-    monkeypatch.setattr("taco_launch.agent.supervisor.guard_connection.time", clock)
+    monkeypatch.setattr("taco_launch.agent.gang.guard_connection.time", clock)
     link = RemoteGuardConnection(HOST, folder, "agent.pyz", ["id", "leases"], beat=5.0)
     ordered, limit = clock.now, 45.0
     try:

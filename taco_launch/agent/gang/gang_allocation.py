@@ -8,14 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from taco_launch.agent.host import occupancy
-from taco_launch.agent.logs import agent_log
-from taco_launch.agent.ssh import shared_connection
-from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
-from taco_launch.agent.supervisor import guard_pool
-from taco_launch.agent.supervisor.guard_connection import GuardConnection, RemoteGuardConnection
-from taco_launch.agent.supervisor.guard_pool import GUARD_SECONDS, GuardPool, Note
-from taco_launch.agent.supervisor.placement_errors import (
+from taco_launch.agent.gang import guard_pool
+from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
+from taco_launch.agent.gang.guard_pool import GUARD_SECONDS, GuardPool, Note
+from taco_launch.agent.gang.placement_errors import (
     HiddenHolders,
     check_images,
     crowded,
@@ -24,6 +20,10 @@ from taco_launch.agent.supervisor.placement_errors import (
     no_ports,
     refusal,
 )
+from taco_launch.agent.host import occupancy
+from taco_launch.agent.logs import agent_log
+from taco_launch.agent.ssh import shared_connection
+from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder
 from taco_launch.core import trace
 from taco_launch.core.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.core.launch.command_line.decisions import daemon_ports

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.gang.gang_allocation import GangAllocation
+from taco_launch.agent.gang.guard_connection import RemoteGuardConnection
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.agent.supervisor.gang_allocation import GangAllocation
-from taco_launch.agent.supervisor.guard_connection import RemoteGuardConnection
 from taco_launch.core.errors import PlacementError, UnusableError
 from taco_launch.core.model.host.hosts import Host, Network
 from taco_launch.core.model.job_facts import JobFacts
@@ -61,7 +61,7 @@ def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
             told.extend((*(name for name, had in vars(gang.here.answers).items() if had), "n2 was looked at"))
             guard.send_signal(signal.SIGCONT)
 
-    monkeypatch.setattr("taco_launch.agent.supervisor.gang_allocation.GUARD_SECONDS", 10.0)
+    monkeypatch.setattr("taco_launch.agent.gang.gang_allocation.GUARD_SECONDS", 10.0)
     monkeypatch.setattr(gang, "_meanwhile", go_on)
     monkeypatch.setattr(gang, "_between", True)  # as with a profile that has words for RDMA
     guard.send_signal(signal.SIGSTOP)
@@ -75,7 +75,7 @@ def test_hosts_are_reached_and_looked_at_while_the_heads_guard_begins(
 def test_what_never_fits_is_refused_at_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     held = Leases(cluster.root / "leases-n1", cluster.root / "jobs-held")
     assert held.take(("slot-0",), 1, Holder("x", "x", 0.0), None)
-    monkeypatch.setattr("taco_launch.agent.supervisor.gang_allocation.GUARD_SECONDS", 2 * HANG)
+    monkeypatch.setattr("taco_launch.agent.gang.gang_allocation.GUARD_SECONDS", 2 * HANG)
     begin = time.monotonic()
     error = refused(cluster.gang("a", 5))
     assert error.never
@@ -109,7 +109,7 @@ def test_a_host_that_is_dialled_after_one_that_hangs_has_its_own_time(
         return link.name == "n2" and link.dialling
 
     monkeypatch.setattr(RemoteGuardConnection, "is_late", is_late)
-    monkeypatch.setattr("taco_launch.agent.supervisor.guard_pool.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("taco_launch.agent.gang.guard_pool.MOST_AT_ONCE", 1)
     with pytest.raises(UnusableError) as caught:
         assembled(cluster.gang("a", 6, hosts=(*HOSTS, Host("n3", "10.0.0.3", slots=2))))
     assert caught.value.reasons == (("n2", "its guard did not report its host in time"),)

@@ -1,0 +1,1 @@
+"""Reach the guards of a job's hosts, and take slots on all of them together or on none."""

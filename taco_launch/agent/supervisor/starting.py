@@ -1,0 +1,85 @@
+"""The first phase of an attempt: allocate hosts, plan the launch, deliver code, start the launcher."""
+
+import os
+from pathlib import Path
+
+from taco_launch.agent.host import containers, facts
+from taco_launch.agent.processes import agent_program
+from taco_launch.agent.store import records
+from taco_launch.agent.supervisor import start
+from taco_launch.agent.supervisor.supervised_attempt import SupervisedAttempt
+from taco_launch.core.launch import plan
+from taco_launch.core.launch.command_line.env import relevant
+from taco_launch.core.launch.launchers import open_mpi as mpirun
+from taco_launch.core.launch.missing_facts import missing_facts
+from taco_launch.core.lifecycle import state
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.jobs import HostRanks
+from taco_launch.core.model.launchers import launcher_of
+
+
+def launch(attempt: SupervisedAttempt) -> None:
+    """Start an attempt.
+
+    Raises:
+        PlacementError: there is no place for it now.
+        UnusableError: too few of its hosts can be used.
+        TacoLaunchError: it cannot start, or was stopped or suspended meanwhile.
+    """
+    caller, attempt.spec = containers.inherited(records.read_caller(attempt.folder), attempt.spec)
+    spec, environment = attempt.spec, caller.environment
+    asked = (bool(missing_facts(spec)) or spec.container is not None) and launcher_of(spec).is_open_mpi
+    known = JobFacts(
+        root=os.geteuid() == 0,
+        environment=relevant(environment),
+        openmpi=facts.openmpi(spec.mpirun, environment) if asked else None,
+    )
+    placement, known = attempt.gang.allocate(known, attempt.note)
+    placement = plan.processes(spec, placement)
+    wrapper = agent_program.wrapper(attempt.folder.agent, plan.wrapper_op(spec), attempt.folder.path)
+    launch = plan.plan(spec, attempt.id, placement, known, wrapper, str(attempt.folder.path), attempt.gang.port)
+    for file in launch.files:
+        Path(file.path).write_text(file.text, encoding="utf-8")
+        Path(file.path).chmod(file.mode)
+    attempt.events.add(
+        state.PLACED,
+        placement.why,
+        np=placement.np,
+        hosts=[share.host for share in placement.shares],
+        line=mpirun.line(launch.tokens),
+        warnings=launch.warnings,
+        mark=attempt.id,
+        attempt=attempt.number,
+        shares=to_json(tuple(HostRanks(s.host, s.ranks, s.slots, s.choice) for s in placement.shares)),
+    )
+    undelivered = start.deliver_code(
+        attempt.gang,
+        spec,
+        placement,
+        attempt.events,
+        attempt.note,
+        attempt.check_requests_early,
+    )
+    attempt.cut_short, attempt.lost_host = undelivered
+    attempt.check_requests_early()
+    suspended = state.suspension(attempt.record, attempt.number)
+    attempt.ranks.place(placement, attempt.gang.here, attempt.number, launcher_of(spec), suspended)
+    planned = start.Attempt(
+        spec,
+        attempt.folder,
+        attempt.id,
+        attempt.number,
+        placement,
+        launch,
+        attempt.gang.port,
+    )
+    attempt.verification.begin(placement, launch, known)
+    start.prepare(planned, attempt.gang, attempt.ranks, caller.umask, attempt.limits.stall_after)
+    if spec.tensorboard is not None:
+        from taco_launch.agent.tensorboard import board  # noqa: PLC0415 - few jobs have one
+
+        board.start(attempt.folder, attempt.agent)
+    attempt.orphans.launcher_starts()
+    attempt.launcher, told, roots = start.start(planned, attempt.gang, attempt.ranks, caller)
+    attempt.events.add(state.LAUNCHED, told, boot=attempt.gang.here.boot, roots=roots, agent=attempt.agent)

@@ -1,0 +1,146 @@
+"""One attempt of a job under supervision: its parts, what has ended it early, and the requests of its users."""
+
+import signal
+import time
+from typing import Optional, Union
+
+from taco_launch.agent.gang.gang_allocation import GangAllocation
+from taco_launch.agent.gang.guard_connection import GuardConnection
+from taco_launch.agent.logs import segments
+from taco_launch.agent.processes import agent_program
+from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor import start, teardown
+from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits
+from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.agent.supervisor.verification import Verification
+from taco_launch.core import errors
+from taco_launch.core.errors import SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle.state import JobOutcome
+from taco_launch.core.model.jobs import JobSpec, JobState
+from taco_launch.core.protocol.guard_messages import GaveUp
+from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.rank_messages import Terminate
+
+
+class SupervisedAttempt:
+    """What the phases of an attempt share: starting.py, running.py and ending.py, in this order."""
+
+    def __init__(self, folder: JobFolder, agent: str, guard_process: agent_program.Process) -> None:
+        """Read the job; `agent` is the agent's file, `guard_process` this host's guard, started already."""
+        events = records.read_events(folder)
+        # The job as of its earlier attempts, and whether there was any.
+        self.record = state.reduce(events)
+        self.is_new = all(event.kind == state.SUBMITTED for event in events)
+        # This attempt, counted from 1, and the mark of its processes.
+        self.number = self.record.attempt + 1
+        self.id = state.mark(self.record.id, self.number)
+        self.folder = folder.of_attempt(self.number)
+        self.agent = agent
+        self.spec: JobSpec = records.read_spec(folder)
+        self.events = records.Events(folder)
+        limit = self.spec.policy.log_max_bytes
+        self.ranks = Ranks(self.folder, self.events, limit)
+        self.launcher_log = segments.Writer(self.folder.launcher, limit)
+        self.guard_process = guard_process
+        left_out = self.record.left_out
+        lives = lambda: guard_process.poll() is None  # noqa: E731
+        self.gang = GangAllocation(folder, agent, self.spec, self.id, lives, self.check_requests_early, left_out)
+        self.verification = Verification(self.spec, self.folder, self.ranks, self.events, self.gang.order)
+        self.limits = Limits(self.spec.policy, self.ranks, self.events, self.gang.order)
+        self.orphans = teardown.Orphans(guard_process, self.gang)
+        self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)
+        # mpirun, torchrun's or our own starter, once it was started.
+        self.launcher: Optional[start.Launcher] = None
+        # Why there was no place for the job, which then waits for the next attempt.
+        self.no_place: Optional[Union[PlacementError, UnusableError]] = None
+        # How the attempt ends before its launcher would end by itself, and the host whose loss was the reason.
+        self.cut_short: Optional[JobOutcome] = None
+        self.lost_host = ""
+        # When TERM is followed by KILL, by time.monotonic(), and the seconds between; None: no TERM was sent.
+        self.kill_at: Optional[float] = None
+        self.grace = self.spec.policy.grace
+        # Whether a TERM came to this process.
+        self.term = False
+        # Whether the launcher was killed since it did not end after its ranks.
+        self.launcher_hung = False
+        # What the job's reason says of ranks that only KILL has ended.
+        self.forced = ""
+
+    def on_term(self, _number: int, _frame: object) -> None:
+        """Note a TERM, which may have come in the middle of anything."""
+        self.term = True
+
+    # -- its early end
+
+    def stop(self, by: str, number: int, grace: Optional[float] = None) -> None:
+        """End the job before its time: TERM now, KILL after the grace time. A second call can only shorten it."""
+        self.grace = self.grace if grace is None else min(self.grace, grace)
+        if self.cut_short is None or self.cut_short.state is JobState.SUSPENDED:
+            begins = self.cut_short is None
+            self.cut_short = JobOutcome(JobState.CANCELLED, SIGNAL_BASE + number, f"stopped by {by}")
+            if begins and not self.early.before_end(f"stopped by {by}", grace):
+                self.terminate(f"stopped by {by}")
+        self.early.hurry(grace)
+        if grace is not None and self.kill_at is not None:
+            self.kill_at = min(self.kill_at, time.monotonic() + grace)
+
+    def end_early(self, end: Optional[JobOutcome]) -> None:
+        """End the job before its time, unless that is under way."""
+        if end is not None and self.cut_short is None:
+            self.cut_short = end
+            self.terminate(end.reason)
+
+    def terminate(self, why: str) -> None:
+        """Send TERM to all ranks; KILL follows after the grace time."""
+        if self.launcher is None:
+            return
+        self.kill_at = time.monotonic() + self.grace
+        self.events.add(state.STOPPING, f"{why}; ending it with TERM, then with KILL after {self.grace:g} s")
+        self.gang.order(Terminate())
+        if not self.ranks.started:
+            self.launcher.terminate()
+
+    # -- requests and messages
+
+    def check_requests(self) -> None:
+        """Act on stop.json, suspend.json and a TERM."""
+        request = records.read_json(self.folder.stop)
+        if request is not None:
+            self.stop(request["by"], int(request["signal"]), request.get("grace"))
+        if self.term:
+            self.stop("a TERM signal to its supervisor", signal.SIGTERM)
+        suspend = None if self.cut_short is not None else records.read_json(self.folder.suspend)
+        if suspend is not None:
+            why = f"suspended by {suspend['by']}"
+            self.cut_short = JobOutcome(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
+            if not self.early.before_end(why, None):
+                self.terminate(why)
+
+    def check_requests_early(self) -> None:
+        """Act on requests while the attempt starts.
+
+        Raises:
+            TacoLaunchError: a request ends the start.
+        """
+        self.check_requests()
+        if self.cut_short is not None:
+            raise TacoLaunchError(self.cut_short.reason)
+
+    def note(self, link: GuardConnection, message: Message) -> None:
+        """Take a guard's message, which may come twice."""
+        if isinstance(message, GaveUp) and self.cut_short is None:
+            reason = message.reason
+            if link is not self.gang.here:
+                reason = reason.replace("its guard", f"its guard on {link.name}", 1)
+            self.cut_short = JobOutcome(JobState.FAILED, errors.FAILED, reason)
+        else:
+            self.verification.note(link.name, message)
+            self.limits.note(link.name, message)
+            self.early.note(message)
+            self.ranks.note(link, message, blame=self.cut_short is None)
+
+    def reap(self) -> None:
+        """Collect orphans that have ended; the launcher's status is left to its own wait."""
+        self.orphans.reap(None if self.launcher is None else self.launcher.pid)

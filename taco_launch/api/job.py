@@ -98,6 +98,9 @@ class Job:
         """Run a command beside a rank, with `given` as its input; return its exit code.
 
         `output` is given what it writes, and `errors` what it writes on stderr; without `errors`, `output` is given both.
+
+        Raises:
+            UsageError: the command is one string.
         """
         if isinstance(command, str):
             raise UsageError(f"command: {command!r}: must be a list of strings", hint="split it: shlex.split(...)")

@@ -69,7 +69,11 @@ def _resolve_jobs(
     *,
     with_code: bool,
 ) -> dict[tuple[str, str], JobSpec]:
-    """Return the job of each workload in each variant, by their names, whatever its size."""
+    """Return the job of each workload in each variant, by their names, whatever its size.
+
+    Raises:
+        UsageError: a job of the matrix cannot be resolved.
+    """
     line = JobRequest(host=",".join(hosts) or None, written={"host": "-H"})
     jobs: dict[tuple[str, str], JobSpec] = {}
     for workload in matrix.workloads:

@@ -62,7 +62,11 @@ def _content(path: Path, *, pipe: bool = False) -> bytes:
 
 
 def _of_pipe(path: Path) -> bytes:
-    """Read a pipe to its end, which one that nobody writes into never has."""
+    """Read a pipe to its end, which one that nobody writes into never has.
+
+    Raises:
+        UsageError: nothing was written into it in time.
+    """
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         found = select.poll()
         found.register(file, select.POLLIN)

@@ -135,7 +135,11 @@ class _Work:
             self.result()
 
     def result(self) -> Copied:
-        """Wait for its end, and return what came of it."""
+        """Wait for its end, and return what came of it.
+
+        Raises:
+            TacoLaunchError: the answer of the rank's side.
+        """
         self._thread.join()
         if isinstance(self._answer, BaseException):
             raise self._answer

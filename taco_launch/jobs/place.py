@@ -97,7 +97,11 @@ def _refuse_mig(name: str, chosen: Sequence[int], mig: frozenset[int]) -> None:
 
 
 def _figures(name: str, found: str | None, asked: str | None) -> tuple[Bandwidths, str]:
-    """Return what links carry, and a warning where that is not known of these GPUs."""
+    """Return what links carry, and a warning where that is not known of these GPUs.
+
+    Raises:
+        UsageError: the link bandwidths of the model are unknown.
+    """
     figures = figures_of(found or asked or "")
     if figures is not None:
         return figures, ""
@@ -146,7 +150,11 @@ def _document(content: bytes) -> Any:
 
 
 def _of_document(name: str, document: Any) -> _Machine:
-    """Take what is needed out of what `facts --json` printed."""
+    """Take what is needed out of what `facts --json` printed.
+
+    Raises:
+        UsageError: the document is not that, or not of one host with a known topology.
+    """
     hint = "create it with: taco-launch facts HOST --json"
     try:
         hosts = hosts_of(document)
@@ -168,7 +176,11 @@ def _of_document(name: str, document: Any) -> _Machine:
 
 
 def _checked(topology: Topology) -> Topology:
-    """Refuse a matrix that no facts have: this file may have been edited."""
+    """Refuse a matrix that no facts have: this file may have been edited.
+
+    Raises:
+        ValueError: the matrix is not square and symmetric with X on its diagonal.
+    """
     size = len(topology.gpus) + len(topology.nics)
     square = len(topology.links) == size and all(len(row) == size for row in topology.links)
     if (

@@ -66,7 +66,11 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Reporter, *, images:
 
 @contextmanager
 def _left_told(lab: str | None, left: Sequence[str]) -> Iterator[None]:
-    """Add to an error of the engine what is left of a lab, and that the command may be run again."""
+    """Add to an error of the engine what is left of a lab, and that the command may be run again.
+
+    Raises:
+        TacoLaunchError: the engine fails; its message is extended.
+    """
     try:
         yield
     except (UsageError, engine.UnreachableError):

@@ -290,7 +290,11 @@ def _open(lab: Sequence[LabHost], containers: Mapping[str, str], files: access.L
             changes += ["stored the key of the simulated packages"] * files.keep(files.packages_key, served.key)
 
     def enter(host: LabHost, _stop: Event) -> tuple[LabHost, str, str]:
-        """Let the controller's key in; give the host's own public keys, and "admitted" where the key was not in yet."""
+        """Let the controller's key in; give the host's own public keys, and "admitted" where the key was not in yet.
+
+        Raises:
+            HostError: ssh access could not be set up.
+        """
         container = containers[host.name]
         admitted = execute(container, "/bin/sh", "-c", _ADMIT, "admit", key)
         keys = execute(container, "/bin/sh", "-c", "cat /etc/ssh/ssh_host_*_key.pub")

@@ -126,7 +126,11 @@ def _write(path: Path, content: str) -> None:
 
 
 def _of_head(inventory: Inventory, access: Credentials) -> tuple[bytes, Mapping[str, Member]]:
-    """Return the cluster's key and its containers' host keys, as the head has them."""
+    """Return the cluster's key and its containers' host keys, as the head has them.
+
+    Raises:
+        HostError: the key cannot be read, or is no private key.
+    """
     head = next(host for host in inventory.hosts if host.name == inventory.head)
     files = paths.key(inventory.cluster), paths.known_hosts(inventory.cluster)
     with connect(inventory, (head,), access) as fanout:

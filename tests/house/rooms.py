@@ -15,13 +15,13 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = {
     "cli": 10_380,
     "api": 870,
-    "bench": 7_400,
-    "jobs": 7_960,
+    "bench": 7_430,
+    "jobs": 8_070,
     "setup": 8_250,
-    "hosts": 6_850,
+    "hosts": 6_890,
     "lab": 3_600,
-    "agent": 16_330,
-    "core": 26_670,
+    "agent": 16_390,
+    "core": 26_700,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

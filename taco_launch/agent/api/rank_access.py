@@ -73,7 +73,11 @@ def _has_ended(folder: JobFolder) -> bool:
 
 
 def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:
-    """Pack files beside a rank; of a job that has ended, where its rank was."""
+    """Pack files beside a rank; of a job that has ended, where its rank was.
+
+    Raises:
+        UsageError: the job has ended, the path is relative, and the folder of its ranks is not known.
+    """
     folder = jobs.get(request.name)
     record = recovery.current_record(folder)
     if record.state.is_terminal and record.shares:

@@ -169,7 +169,7 @@ class GangAllocation(GuardPool):
         return [host for host in self._spec.hosts if host.name in self._free]
 
     def _reach(self, hosts: Sequence[Host], note: Note) -> None:
-        """Reach guards, and the first time this host's; those that fail are left out with the reason."""
+        """Reach guards; those that fail are left out with the reason, but this host's: that raises HostError."""
         start = [self._job_id, *filter(None, [os.environ.get(LEASES_VARIABLE)])]
         shares = launcher_of(self._spec).is_open_mpi
         new: List[GuardConnection] = []

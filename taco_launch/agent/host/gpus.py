@@ -138,7 +138,11 @@ def _describe_client(process: GpuClient) -> str:
 
 
 def _asked(*questions: Sequence[str]) -> Tuple[str, ...]:
-    """Return nvidia-smi's answers to questions that are asked side by side."""
+    """Return nvidia-smi's answers to questions that are asked side by side.
+
+    Raises:
+        HostError: nvidia-smi fails, or does not answer in time.
+    """
     hint = "repair the driver, or set how many ranks the host runs: slots in the inventory, or -H HOST:N"
     running: List[subprocess.Popen[str]] = []
     answers = []

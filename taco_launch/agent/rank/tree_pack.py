@@ -74,7 +74,11 @@ class _Writer:
         self.files = self.size = 0
 
     def add(self, archive: tarfile.TarFile, path: str, name: str) -> None:
-        """Add what lies at a path, and all below it."""
+        """Add what lies at a path, and all below it.
+
+        Raises:
+            UsageError: an entry cannot be read.
+        """
         waiting = [(path, name)]
         while waiting:
             path, name = waiting.pop()
@@ -87,7 +91,11 @@ class _Writer:
             waiting += [(os.path.join(path, each), f"{name}/{each}") for each in below]  # noqa: PTH118 - many
 
     def _add_one(self, archive: tarfile.TarFile, path: str, name: str) -> List[str]:
-        """Add one entry; return the names of what is in it, where it is a folder."""
+        """Add one entry; return the names of what is in it, where it is a folder.
+
+        Raises:
+            UsageError: it is neither a file nor a folder, or became shorter meanwhile.
+        """
         info = archive.gettarinfo(path, name)
         mode = os.lstat(path).st_mode
         if info is None or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):

@@ -166,7 +166,11 @@ class Unpacker:
         return Copied(self._files, self._size)
 
     def _pass_over(self, counted: _Counted) -> None:
-        """Read what stands behind the end of the archive."""
+        """Read what stands behind the end of the archive.
+
+        Raises:
+            UsageError: more follows than the limit allows.
+        """
         while counted.read(_CHUNK):
             if counted.count > self._most + _CHUNK:
                 raise self._too_large()
@@ -221,7 +225,11 @@ class Unpacker:
         self._files, self._size = self._files + 1, self._size + entry.size
 
     def _finish(self) -> None:
-        """Make the links, of which none leads anywhere while files are written, and close the folders."""
+        """Make the links, of which none leads anywhere while files are written, and close the folders.
+
+        Raises:
+            UsageError: a link cannot be made.
+        """
         try:
             for path, target in self._links:
                 if target:

@@ -94,7 +94,11 @@ class _Fetch:
         )
 
     def _bring(self) -> Manifest:
-        """Have the snapshot here, from the first of the sources that gives it."""
+        """Have the snapshot here, from the first of the sources that gives it.
+
+        Raises:
+            HostError: no source has the snapshot.
+        """
         store, order = self._store, self._order
         with store.arriving(order.snapshot):
             found = self._whole()
@@ -130,7 +134,11 @@ class _Fetch:
         return found
 
     def _write(self, found: Manifest) -> Path:
-        """Write the tree, whole or not at all, in the place of an earlier attempt's."""
+        """Write the tree, whole or not at all, in the place of an earlier attempt's.
+
+        Raises:
+            HostError: chunks are damaged here and where they were fetched again.
+        """
         tree = self._folder.code
         part = tree.with_name(".code.part")
         for old in (part, tree):
@@ -155,7 +163,11 @@ class _Fetch:
         return tree
 
     def _repair(self, found: Manifest, damaged: Damaged) -> Manifest:
-        """Fetch chunks again, from the head; files that have one of them are missing in the tree."""
+        """Fetch chunks again, from the head; files that have one of them are missing in the tree.
+
+        Raises:
+            HostError: the snapshot is damaged here, and the head did not give the chunks.
+        """
         store, order = self._store, self._order
         store.drop(order.snapshot, [chunk for chunk, _path in damaged])
         if not order.sources:
@@ -177,7 +189,11 @@ class _Fetch:
         return found
 
     def _place(self, found: Manifest) -> None:
-        """Put the config files where they are to be, and the code where its program looks for it."""
+        """Put the config files where they are to be, and the code where its program looks for it.
+
+        Raises:
+            HostError: a config file is damaged, or a path cannot be placed.
+        """
         links: List[Tuple[str, Path]] = []
         config = self._folder.path / "config"
         shutil.rmtree(config, ignore_errors=True)

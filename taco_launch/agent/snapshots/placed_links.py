@@ -88,7 +88,11 @@ def _make(path: str, target: Path, jobs: Path) -> None:
 
 
 def _replace(path: str, name: str, above: int, target: Path, jobs: Path) -> None:
-    """Put a link into the place of one that a job has left which has ended."""
+    """Put a link into the place of one that a job has left which has ended.
+
+    Raises:
+        LinkError: the path exists and was not left by an ended job.
+    """
     try:
         there = os.readlink(name, dir_fd=above)
     except OSError:

@@ -97,7 +97,11 @@ def _chunk(store: SnapshotStore, snapshot: str, chunk: str, size: int) -> bytes:
 
 
 def _wanted(chunks: List[str]) -> Iterable[str]:
-    """Return the chunks that the bits on stdin ask for."""
+    """Return the chunks that the bits on stdin ask for.
+
+    Raises:
+        _NoMoreError: the request broke off.
+    """
     count = -(-len(chunks) // 8)
     bits = sys.stdin.buffer.read(count)
     if len(bits) < count:

@@ -103,7 +103,11 @@ class _Answer:
         self._rest = b""
 
     def skip_to(self, line: bytes) -> None:
-        """Read up to a line, and that."""
+        """Read up to a line, and that.
+
+        Raises:
+            TransferError: the line does not come.
+        """
         noise = 0
         while True:
             read = self._line(_MOST_NOISE)
@@ -114,7 +118,11 @@ class _Answer:
                 raise TransferError("not an answer of taco-launch")
 
     def piece(self, most: int) -> bytes:
-        """Return the bytes that stand behind their number."""
+        """Return the bytes that stand behind their number.
+
+        Raises:
+            TransferError: the number is missing, or above `most`.
+        """
         count = serve.length_of(self._exactly(serve.LENGTH_BYTES))
         if not count:
             words = self._line(_LINE_BYTES).decode("utf-8", "replace").strip()

@@ -148,7 +148,11 @@ def _flat(entries: Iterable[HistoryEntry]) -> Iterator[dict[str, Any]]:
 
 
 def _from_csv(text: str) -> dict[str, Any]:
-    """Return the rows as the document that `write_json` makes, but for the circumstances, which stand in each run."""
+    """Return the rows as the document that `write_json` makes, but for the circumstances, which stand in each run.
+
+    Raises:
+        ValueError: a column is missing, or a row has another number of columns.
+    """
     csv.field_size_limit(1 << 30)  # the facts of hundreds of hosts
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
     missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
@@ -219,7 +223,11 @@ def _entry(data: Any, facts: Sequence[RunEnvironment], where: str) -> HistoryEnt
 
 
 def _id(data: Any, where: str) -> str:
-    """Return a ladder's id: a part of the names of its jobs, and of a path."""
+    """Return a ladder's id: a part of the names of its jobs, and of a path.
+
+    Raises:
+        ValueError: the id cannot be a part of a name.
+    """
     found: str = _of(data, "id", str, where)
     if not is_name(found):
         raise ValueError(
@@ -270,7 +278,11 @@ def _circumstances(data: Any, where: str) -> RunEnvironment:
 
 
 def _time(data: Any, name: str, where: str) -> float:
-    """Return a time in seconds since 1970, which has to be one that a calendar has."""
+    """Return a time in seconds since 1970, which has to be one that a calendar has.
+
+    Raises:
+        ValueError: the value is no such time.
+    """
     value = _of(data, name, float, where)
     if not 0 <= value <= LATEST:
         raise ValueError(f"{where}.{name}: {value:.40g} is not a time")
@@ -278,7 +290,11 @@ def _time(data: Any, name: str, where: str) -> float:
 
 
 def _of(data: Any, name: str, kind: type[T], where: str) -> T:
-    """Return the value of a key, which has to be of a kind, and one that SQLite can keep; a whole number is a float too."""
+    """Return the value of a key, which has to be of a kind, and one that SQLite can keep; a whole number is a float too.
+
+    Raises:
+        ValueError: the value is of another kind, out of range, or not text in UTF-8.
+    """
     value = data.get(name) if isinstance(data, dict) else None
     if kind is float and type(value) is int and abs(value) < _MOST:
         value = float(value)

@@ -97,7 +97,11 @@ def read(text: str, ranks: int | None = None) -> tuple[Measurement, ...] | NoSam
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, line without tags) of the lines that may belong to a table."""
+    """Yield (number from 1, line without tags) of the lines that may belong to a table.
+
+    Raises:
+        RefusedError: the log ends in the middle of a line.
+    """
     every = without_escapes(text).split("\n")
     for number, line in enumerate(every, 1):
         if not _WORDS.search(line):
@@ -109,7 +113,11 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
-    """Put the lines together to the one table that a log may have."""
+    """Put the lines together to the one table that a log may have.
+
+    Raises:
+        RefusedError: there is no table, or more than one run.
+    """
     begins = [settings for _, line in found if (settings := _SETTINGS.fullmatch(line))]
     if not begins:
         first = "no line '# nThread ...', the first line of every nccl-tests program"
@@ -180,7 +188,11 @@ def _is_size(table: _Table, line: str, size: int) -> bool:
 
 
 def _names(line: str, where: str) -> tuple[str, ...]:
-    """Return the names of the columns; those of the values start with the first time."""
+    """Return the names of the columns; those of the values start with the first time.
+
+    Raises:
+        RefusedError: there are not two halves with one busbw column each.
+    """
     names = tuple(line.lstrip("# ").split())
     values = _values(names)
     if values.count("busbw") != 2 or not values[: len(values) // 2] == values[len(values) // 2 :]:
@@ -196,7 +208,11 @@ def _values(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _row(line: str, names: tuple[str, ...], where: str) -> tuple[str, str]:
-    """Return the bus bandwidths of a row, out-of-place and in-place, as they are written."""
+    """Return the bus bandwidths of a row, out-of-place and in-place, as they are written.
+
+    Raises:
+        RefusedError: the row does not match the columns, or counts wrong values.
+    """
     words = line.split()
     if names[-1] == "timestamp":
         words = words[:-2]
@@ -214,7 +230,11 @@ def _row(line: str, names: tuple[str, ...], where: str) -> tuple[str, str]:
 
 
 def _whole(table: _Table, ranks: int | None) -> _Table:
-    """Return the table where it is that of all ranks."""
+    """Return the table where it is that of all ranks.
+
+    Raises:
+        RefusedError: lines of ranks are missing, or there is only one GPU.
+    """
     count = len(table.ranks)
     if table.ranks != set(range(count)) or count % table.per_process or not count:
         raise RefusedError(f"the log lists the ranks {_rank_list(table.ranks)}: some lines '#  Rank ...' are missing")

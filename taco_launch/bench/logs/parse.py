@@ -127,6 +127,9 @@ def _per_rank(run: list[LogLine], total: LogLine, iterations: list[LogLine]) -> 
     """Return the rate per rank that a run prints, after holding it against the total and the iterations.
 
     Each number stands for one within 0.05 of it, so n times one is within n * 0.05. None where only a total is there.
+
+    Raises:
+        RefusedError: rates, iterations and total contradict each other, or lines are missing.
     """
     for due, line in enumerate(iterations):
         if int(line.values[0]) != due:
@@ -181,7 +184,11 @@ def _tf_sample(found: tuple[LogLine, ...]) -> Sample:
 
 
 def _tf_ranks(found: tuple[LogLine, ...], last_steps: list[LogLine], totals: list[LogLine]) -> int:
-    """Return the number of ranks: that of the devices the log names, else how often it shows the last step."""
+    """Return the number of ranks: that of the devices the log names, else how often it shows the last step.
+
+    Raises:
+        RefusedError: one process has several devices, or the log does not show the ranks.
+    """
     devices = _agreed(found, "tf_devices")
     if devices is None:
         if not last_steps:
@@ -196,7 +203,11 @@ def _tf_ranks(found: tuple[LogLine, ...], last_steps: list[LogLine], totals: lis
 
 
 def _agreed(found: Sequence[LogLine], kind: str) -> str | None:
-    """Return the one value that all lines of a kind name, None without such a line."""
+    """Return the one value that all lines of a kind name, None without such a line.
+
+    Raises:
+        RefusedError: the lines contradict each other.
+    """
     named = [line for line in found if line.kind == kind]
     for line in named:
         if line.values != named[0].values:

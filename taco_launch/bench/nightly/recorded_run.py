@@ -117,7 +117,11 @@ def _recorded(run_folder: Path, begun: LastRun, name: str, junit: Path | None) -
 
 
 def _write(run_folder: Path, summary: Summary, junit: Path | None) -> Path:
-    """Write a summary in its three forms, and return the path of the one for people."""
+    """Write a summary in its three forms, and return the path of the one for people.
+
+    Raises:
+        TacoLaunchError: a file cannot be written.
+    """
     stem = f"{time.strftime('%Y-%m-%d', time.localtime(summary.started))}-{summary.ladder}"
     texts = {
         ".md": markdown(summary),

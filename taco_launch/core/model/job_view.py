@@ -125,7 +125,11 @@ def check_spec(spec: JobSpec) -> None:
 
 
 def _check_numbers(value: Any) -> None:
-    """Refuse a time beyond the year 9999 and a count beyond 64 bits."""
+    """Refuse a time beyond the year 9999 and a count beyond 64 bits.
+
+    Raises:
+        ValueError: the value is out of range.
+    """
     level = [value]
     while level:
         for number in level:

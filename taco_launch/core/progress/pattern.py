@@ -68,7 +68,11 @@ def read(pattern: "re.Pattern[str]", line: str) -> Optional[TrainingProgress]:
 
 
 def _check(tree: Any, within: bool) -> None:
-    """Refuse what can be matched in many ways: a repeat or a choice in a repeat, and what looks back or around."""
+    """Refuse what can be matched in many ways: a repeat or a choice in a repeat, and what looks back or around.
+
+    Raises:
+        PatternError: the pattern contains one of these.
+    """
     for operation, argument in tree:
         name = str(operation)
         if name in _REPEATS:

@@ -372,7 +372,11 @@ class FolderRemoved(Message):
 
 
 def _check_slots(occupancy: Optional[Occupancy], error: str) -> None:
-    """Check that a guard says who has its host's slots, or why nobody knows."""
+    """Check that a guard says who has its host's slots, or why nobody knows.
+
+    Raises:
+        ValueError: the message has neither or both.
+    """
     if occupancy is not None:
         check_occupancy(occupancy)
     elif not error:

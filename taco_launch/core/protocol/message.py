@@ -39,7 +39,11 @@ class Message:
             cls.by_op[cls.op] = cls
 
     def __init__(self, **values: Any) -> None:
-        """Take the values by name; a field with a default may be left out."""
+        """Take the values by name; a field with a default may be left out.
+
+        Raises:
+            TypeError: there is no field of a name.
+        """
         for name, _kind in self._fields:
             object.__setattr__(self, name, values.pop(name) if name in values else getattr(type(self), name))
         if values:
@@ -113,7 +117,11 @@ KINDS = Message.by_op
 
 
 def _read(kind: Any, value: Any, name: str) -> Any:
-    """Return a field's value from JSON."""
+    """Return a field's value from JSON.
+
+    Raises:
+        ValueError: the value is not of this kind.
+    """
     inner: Sequence[Any] = getattr(kind, "__args__", None) or (None,)
     if _is_nested(kind):
         return _read_nested(kind, value, name)
@@ -128,7 +136,11 @@ def _read(kind: Any, value: Any, name: str) -> Any:
 
 
 def _read_nested(kind: Any, value: Any, name: str) -> Any:
-    """Return a message or a record within another."""
+    """Return a message or a record within another.
+
+    Raises:
+        ValueError: the value is no object with these fields.
+    """
     if not isinstance(value, dict):
         raise ValueError(  # noqa: TRY004 - as of any other wrong value
             f"{name} is {str(value)[:60]!r}"

@@ -116,7 +116,11 @@ class _Entry:
 
 
 def _entries(text: str, groups: Mapping[str, tuple[str, ...]] = _NO_GROUPS) -> tuple[_Entry, ...]:
-    """Read the hosts that a text names; a name that is one of `groups` stands for its hosts."""
+    """Read the hosts that a text names; a name that is one of `groups` stands for its hosts.
+
+    Raises:
+        SpecError: items are wrong; it lists the first of them.
+    """
     entries: dict[str, _Entry] = {}
     faults: list[Fault] = []
     for column, item in _items(text):
@@ -154,7 +158,11 @@ def _items(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _item(column: int, item: str, groups: Mapping[str, tuple[str, ...]]) -> tuple[tuple[str, ...], int | None]:
-    """Read one item into the hosts it stands for and their slots."""
+    """Read one item into the hosts it stands for and their slots.
+
+    Raises:
+        SpecError: the item names no host, or its form or slots are wrong.
+    """
     if not item:
         raise _refused(column, item, "no host is named here", _FORM)
     space = next((index for index, character in enumerate(item) if character.isspace()), None)

@@ -126,7 +126,11 @@ class LocalTransport:
 
     @contextlib.contextmanager
     def _within(self, process: subprocess.Popen[bytes], command: Command) -> Iterator[None]:
-        """Kill a process that takes longer than its command's timeout, and say so where what it said broke off by that."""
+        """Kill a process that takes longer than its command's timeout, and say so where what it said broke off by that.
+
+        Raises:
+            HostError: the command took longer than its timeout.
+        """
         if command.timeout is None:
             yield
             return
@@ -196,7 +200,7 @@ class _Input:
         self._process = process
 
     def write(self, data: bytes) -> None:
-        """Send input, and wait until the pipe has taken it."""
+        """Send input, and wait until the pipe has taken it: see `CommandInput.write`."""
         stdin = self._process.stdin
         assert stdin is not None
         try:

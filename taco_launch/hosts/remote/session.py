@@ -128,7 +128,7 @@ class _Begin:
         self._asked = 0
 
     def take(self, out: bytes, err: bytes) -> bytes:
-        """Note what arrived; return the password where the sudo of this command asks for it.
+        """Note what arrived; return the password where sudo asks for it. Raises HostError without one, or for too much output.
 
         A host can print the prompt of any command: without sudo there is nothing to be asked.
         """

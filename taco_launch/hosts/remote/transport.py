@@ -144,7 +144,12 @@ class Unreachable:
 
 
 def put(transport: Transport, data: bytes, path: str, mode: int, *, sudo: bool) -> None:
-    """Do what `Transport.put` promises by means of its `run`."""
+    """Do what `Transport.put` promises by means of its `run`.
+
+    Raises:
+        HostError: the file cannot be written.
+        ValueError: the path is not absolute.
+    """
     where = str(PurePosixPath(path))
     if not where.startswith("/"):
         raise ValueError(f"{path}: not an absolute path")

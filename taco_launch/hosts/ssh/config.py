@@ -146,7 +146,11 @@ class Config:
         return _port(said) or SSH_PORT
 
     def _seconds(self, host: Host, key: str, found: Mapping[str, str]) -> int:
-        """Read a time such as 90 or 1m30s in seconds; 0 where none is said."""
+        """Read a time such as 90 or 1m30s in seconds; 0 where none is said.
+
+        Raises:
+            SpecError: the value is no time.
+        """
         said = found.get(key.lower(), "")
         if not said or said.lower() in ("none", "0"):
             return 0
@@ -289,6 +293,9 @@ def _lines(file: str, places: dict[tuple[str, str], str], depth: int = 0, outer:
     """Return the lines of a file, each `Include` replaced by what it includes; `places` notes where a directive stands.
 
     `outer` is the condition of the block that the file is included in: it holds for each of its own blocks too.
+
+    Raises:
+        SpecError: a file cannot be read, or includes are nested too deep.
     """
     path = Path(file).expanduser()
     if depth > _MAX_INCLUDES:

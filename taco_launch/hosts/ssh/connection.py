@@ -165,7 +165,7 @@ class SshTransport:
     def _session(
         self, command: Command, *, whole: bool, open_input: bool = False
     ) -> Iterator[tuple[ChannelPipe, session.CommandSession, session.StartedProgram]]:
-        """Start a command on a channel of its own; what still runs at the end of the block is ended."""
+        """Start a command on a channel of its own; end at the block's end what still runs. Raises HostError without a session."""
         if self._closed:
             raise self._was_closed()
         if self.route.user == _ROOT:
@@ -272,7 +272,7 @@ class SshTransport:
             self._socket.close()
 
     def _connect(self, check: Callable[[HostKey], None]) -> None:
-        """Try once to connect, check the host's key and log in."""
+        """Try once to connect, check the host's key and log in; it raises HostError for jump hosts and second factors."""
         self._hang_up()  # what is left of a connection that was lost
         connection = self.connection
         connection.client = paramiko.SSHClient()

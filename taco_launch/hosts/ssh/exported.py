@@ -62,7 +62,11 @@ def text(config: Config, head: Route | None, cluster: str, logins: Sequence[Cont
 
 
 def _way(config: Config, route: Route, alias: str, *, files: KeyFiles, hops: int) -> Iterator[str]:
-    """Yield the blocks of a host on the way, behind those of its jump hosts."""
+    """Yield the blocks of a host on the way, behind those of its jump hosts.
+
+    Raises:
+        HostError: there are too many jump hosts in a row.
+    """
     if hops > _MOST_HOPS:
         raise HostError(f"{route.name}: more than {_MOST_HOPS} jump hosts in a row")
     lines = [
@@ -95,7 +99,11 @@ def _block(alias: str, lines: Sequence[str]) -> str:
 
 
 def _quoted(path: str) -> str:
-    """Return a path as ssh_config reads it: a per cent sign is a token's, blanks stand between double quotes."""
+    """Return a path as ssh_config reads it: a per cent sign is a token's, blanks stand between double quotes.
+
+    Raises:
+        HostError: the path has quotes or line breaks.
+    """
     escaped = path.replace("%", "%%")
     if _PLAIN.fullmatch(escaped):
         return escaped

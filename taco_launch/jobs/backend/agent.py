@@ -106,7 +106,11 @@ class AgentBackend:
             return job
 
     def run(self, spec: JobSpec, environ: Mapping[str, str], output: Output, watch: FollowListener) -> JobView:
-        """Start a job and follow it to its end; a connection that is lost is made again for a few minutes."""
+        """Start a job and follow it to its end; a connection that is lost is made again for a few minutes.
+
+        Raises:
+            HostError: the head cannot be reached.
+        """
         from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
 
         request = self._request(self.prepare(spec), environ).replace(follow=True, seconds=self._head.location.turn)
@@ -249,7 +253,11 @@ class AgentBackend:
         return tuple(VariantUse(reply.key, reply.record, reply.used, tuple(reply.jobs)) for reply in found)
 
     def counters(self) -> Counters:
-        """Return what metrics count."""
+        """Return what metrics count.
+
+        Raises:
+            HostError: the answer contains no counts.
+        """
         from taco_launch.core.protocol.calls.job_list import Counted, Metrics  # noqa: PLC0415 - see above
 
         replies = self._head.call(Metrics())

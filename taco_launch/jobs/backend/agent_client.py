@@ -159,7 +159,11 @@ class AgentClient:
         timeout: float | None,
         start: Callable[[Command], AbstractContextManager[Conversation]],
     ) -> Iterator[Conversation]:
-        """Start a call and give its replies, behind their header; where the agent is not there yet it is put there."""
+        """Start a call and give its replies, behind their header; where the agent is not there yet it is put there.
+
+        Raises:
+            HostError: the agent was written and is not there.
+        """
         op, missing = request.op, self.location.missing(self._agent()) or None
         command = Command(
             self.location.argv(self._agent(), op),
@@ -202,7 +206,11 @@ class AgentClient:
         return agent_bundle.name(self._contents)
 
     def _begin(self, op: str, stdout: IO[bytes]) -> str | None:
-        """Read the answer's header; return the path of the agent's file instead where that is missing."""
+        """Read the answer's header; return the path of the agent's file instead where that is missing.
+
+        Raises:
+            HostError: the answer is none of an agent, or the host is not set up.
+        """
         line = stdout.readline(protocol.LINE_BYTES + 1)
         if line.startswith(agent_location.UNREADY):
             what, words = _unready(line)
@@ -217,7 +225,12 @@ class AgentClient:
         return None
 
     def _replies(self, op: str, stdout: IO[bytes]) -> Iterator[tuple[Reply, int, int]]:
-        """Yield each reply, how many bytes it had, and of how many values."""
+        """Yield each reply, how many bytes it had, and of how many values.
+
+        Raises:
+            HostError: the answer breaks off, or is no message.
+            TacoLaunchError: the agent reports it.
+        """
         while True:
             line = stdout.readline(protocol.LINE_BYTES + 1)
             data = self._read(op, line)

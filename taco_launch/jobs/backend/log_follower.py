@@ -128,7 +128,11 @@ class LogFollower:
         self._lost_at, self._pause = None, _FIRST_PAUSE_SECONDS
 
     def _is_lost(self, error: HostError) -> None:
-        """Wait before the next try; give up where there is nothing to come back to, or after long enough."""
+        """Wait before the next try; give up where there is nothing to come back to, or after long enough.
+
+        Raises:
+            HostError: the head was not reached again in time.
+        """
         if not (self._what.follow and self._answered and self._head.location.inherit):
             raise error
         now = time.monotonic()

@@ -92,7 +92,11 @@ class _Repository:
         return Checkout(str(folder), commit, named)
 
     def _resolve(self, ref: str) -> tuple[str, str]:
-        """Return the commit of a ref, which is in the mirror then, and the ref's name."""
+        """Return the commit of a ref, which is in the mirror then, and the ref's name.
+
+        Raises:
+            UsageError: the repository does not have it.
+        """
         if _COMMIT.fullmatch(ref) and self._has(ref):
             return ref, ref
         wanted = ("HEAD",) if not ref else (f"refs/heads/{ref}", f"refs/tags/{ref}", f"refs/tags/{ref}^{{}}", ref)

@@ -178,7 +178,11 @@ def _read(root: str, file: FoundFile) -> _Hashed:
 
 
 def _opened(path: str) -> IO[bytes]:
-    """Open a regular file, and no link."""
+    """Open a regular file, and no link.
+
+    Raises:
+        UsageError: the file changes while it is read.
+    """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

@@ -116,7 +116,11 @@ def read(words: Sequence[str], clusters: Sequence[str]) -> ArenaLine:
 
 
 def _split(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return the flags by their long names in kebab case, each with its value, and the other words."""
+    """Return the flags by their long names in kebab case, each with its value, and the other words.
+
+    Raises:
+        UsageError: a flag has no value.
+    """
     flags: list[tuple[str, str]] = []
     rest: list[str] = []
     left = list(words)
@@ -220,7 +224,11 @@ def _seconds(name: str, value: str) -> str:
 
 
 def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a job whose launcher Arena would have started: its line of mpirun, as options here."""
+    """Return a job whose launcher Arena would have started: its line of mpirun, as options here.
+
+    Raises:
+        UsageError: the command does not start with mpirun, or contradicts the flags.
+    """
     words = _words(command)
     found = inner(words)
     if found is None or found.kind not in ("mpirun", "horovodrun"):
@@ -267,7 +275,11 @@ def _words(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _looked_at(verb: str, name: str, value: str) -> list[str]:
-    """Return what a flag of another command than submit is here."""
+    """Return what a flag of another command than submit is here.
+
+    Raises:
+        UsageError: the flag is unknown.
+    """
     if name in (*_NOTED, "namespace", *_GIVES_NO_VALUE):
         return []
     if verb == "logs" and name in _SWITCHES:

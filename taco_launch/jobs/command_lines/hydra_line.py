@@ -35,7 +35,11 @@ def read(words: Sequence[str], variables: Mapping[str, str]) -> MpirunLine:
 
 
 def _option(line: Options, words: Sequence[str], at: int) -> int:
-    """Take the option at a place; return how many words it has with its values."""
+    """Take the option at a place; return how many words it has with its values.
+
+    Raises:
+        UnclearError: the option has no counterpart in a job, or no value.
+    """
     option = words[at].lstrip("-")
     count = 2 if option in (*_RANKS, *_PER_HOST, *_PASSED, *_SET, *WORKDIR) else _UNUSED.get(option, 0)
     if option in _SET and "=" not in "".join(words[at + 1 : at + 2]):

@@ -121,7 +121,11 @@ class Options:
         self.per_host = _number(word, at), at
 
     def add(self, words: Sequence[str], at: int) -> None:
-        """Take one option with its values; `at` is the index of its first word."""
+        """Take one option with its values; `at` is the index of its first word.
+
+        Raises:
+            UnclearError: the option has no counterpart in a job.
+        """
         option = words[0].lstrip("-")
         if option in ("np", "n", "c"):
             self.ranks(words[1], at + 1)

@@ -107,7 +107,11 @@ def _indices(text: str) -> str:
 
 
 def _host_count(value: Any) -> int | tuple[int, int]:
-    """Check a number of hosts, or MIN:MAX, which YAML 1.1 takes for a number of base 60."""
+    """Check a number of hosts, or MIN:MAX, which YAML 1.1 takes for a number of base 60.
+
+    Raises:
+        ValueError: the value is neither.
+    """
     text = value.text if isinstance(value, OddValue) else value
     if isinstance(text, str) and re.fullmatch(sizes.PATTERN, text):
         try:

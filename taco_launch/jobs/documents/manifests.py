@@ -55,7 +55,11 @@ def _peeked(text: str, faults: Faults) -> Any:
 
 
 def _of_list(value: Any, faults: Faults) -> tuple[Any, tuple[str, ...]]:
-    """Return the one job of what `kubectl get -o yaml` prints of several objects; other documents as they are."""
+    """Return the one job of what `kubectl get -o yaml` prints of several objects; other documents as they are.
+
+    Raises:
+        SpecError: there is no job, or more than one.
+    """
     items = value.get(_ITEMS) if isinstance(value, dict) and value.get("kind") == "List" else None
     if not isinstance(items, tuple):
         return value, ()

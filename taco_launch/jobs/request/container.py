@@ -96,7 +96,11 @@ def _mounts(
 
 
 def _of_path(text: str) -> tuple[str, str, str]:
-    """Return the mount of a path of the hosts: `HOST_PATH:PATH` or `HOST_PATH:PATH:ro`."""
+    """Return the mount of a path of the hosts: `HOST_PATH:PATH` or `HOST_PATH:PATH:ro`.
+
+    Raises:
+        ValueError: the text is not of this form.
+    """
     found = mounts.parse_mount(text)
     if mounts.belongs_to_the_host(found[0]):
         problem = "belongs to the host: anyone who runs a rank could become root on the host"
@@ -106,7 +110,11 @@ def _of_path(text: str) -> tuple[str, str, str]:
 
 
 def _of_set(name: str, rest: str, known: dict[str, DataSet]) -> tuple[str, str, str]:
-    """Return the mount of a data set: `NAME:PATH` or `NAME:PATH:ro`."""
+    """Return the mount of a data set: `NAME:PATH` or `NAME:PATH:ro`.
+
+    Raises:
+        ValueError: there is no such data set, it is read only, or PATH is wrong.
+    """
     if name not in known:
         listed = names.did_you_mean(name, known) or (
             f"data sets of the inventory: {', '.join(known)}" if known else "the inventory names no data sets (data:)"

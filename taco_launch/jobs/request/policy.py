@@ -66,7 +66,11 @@ def _check_pattern(request: JobRequest, text: str) -> None:
 
 
 def _signal(request: JobRequest, text: str) -> EarlySignal:
-    """Return the signal before the end, which has to come behind the beginning."""
+    """Return the signal before the end, which has to come behind the beginning.
+
+    Raises:
+        UsageError: the text is no signal, or its time lies before the job's beginning.
+    """
     called = request.called("signal")
     try:
         found = parse_early_signal(text)
@@ -88,7 +92,11 @@ def _refuse_waiting(request: JobRequest) -> None:
 
 
 def _restart(request: JobRequest) -> tuple[Restart, int]:
-    """Return after which failures the job is tried again, and how many times."""
+    """Return after which failures the job is tried again, and how many times.
+
+    Raises:
+        UsageError: an option for retries is given, and the job is never tried again.
+    """
     limit, restart = request.backoff_limit, request.restart
     if restart is None:
         restart = Restart.ON_FAILURE if limit else Restart.NEVER

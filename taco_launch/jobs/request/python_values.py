@@ -66,7 +66,11 @@ def _hint(name: str, kind: Any) -> str | None:
 
 
 def _check(name: str, value: Any) -> None:
-    """Refuse a number out of its range, and a word that is none of those known."""
+    """Refuse a number out of its range, and a word that is none of those known.
+
+    Raises:
+        UsageError: the value is out of its range, or none of the words.
+    """
     told = job_fields.BY_NAME.get(name)
     if value is None or told is None:
         return

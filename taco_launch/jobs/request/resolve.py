@@ -101,7 +101,11 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
 
 
 def _board(request: JobRequest) -> TensorBoard | None:
-    """Return the TensorBoard beside the job; what belongs to one is refused where there is none."""
+    """Return the TensorBoard beside the job; what belongs to one is refused where there is none.
+
+    Raises:
+        UsageError: an option is given without --tensorboard, or the folder is none of the head.
+    """
     called = request.called("tensorboard")
     for name in ("logdir", "tensorboard_grace"):
         if getattr(request, name) is not None and not request.tensorboard:
@@ -131,7 +135,11 @@ def _one(problems: Sequence[TacoLaunchError], request: JobRequest) -> TacoLaunch
 
 
 def _check_command(command: tuple[str, ...], caller: Caller) -> None:
-    """Refuse no command, and a whole line as one word, as ranks would: no program has such a name."""
+    """Refuse no command, and a whole line as one word, as ranks would: no program has such a name.
+
+    Raises:
+        UsageError: there is no command, or it is a whole line in one word.
+    """
     if not command:
         raise UsageError("the command is missing", hint="it goes after --, or in the job file")
     program, *words = command

@@ -103,7 +103,11 @@ def _selected(hosts: Sequence[Host], selectors: Sequence[tuple[str, str]], optio
 def _excluded(
     inventory: Inventory, hosts: Sequence[Host], exclude: Sequence[str], option: str
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the indices of GPUs that are left out, by host; () for the whole host."""
+    """Return the indices of GPUs that are left out, by host; () for the whole host.
+
+    Raises:
+        SpecError: the text is wrong.
+    """
     where = replace(inventory, hosts=(*inventory.hosts, *hosts))
     found: dict[str, tuple[int, ...]] = {}
     for text in exclude:

@@ -48,7 +48,11 @@ def _refuse_two(request: JobRequest) -> None:
 
 
 def _refuse_fewer(request: JobRequest, found: dict[str, Any]) -> None:
-    """Refuse hosts or workers with fewer ranks than the line of mpirun in an MPIJob asks for."""
+    """Refuse hosts or workers with fewer ranks than the line of mpirun in an MPIJob asks for.
+
+    Raises:
+        UsageError: there are fewer.
+    """
     if request.line_np is None:
         return
     hosts, each = found.get("least_hosts") or found.get("host_count"), found.get("slots_per_host")

@@ -97,7 +97,11 @@ def kept() -> tuple[tuple[str, str], ...]:
 
 
 def remove() -> None:
-    """Remove the images of labs, but for those that another lab's hosts are made of."""
+    """Remove the images of labs, but for those that another lab's hosts are made of.
+
+    Raises:
+        TacoLaunchError: the engine refuses.
+    """
     for tag, _ in sorted(kept(), reverse=True):  # by their names each comes before the one that it is on
         answer = ask("image", "rm", tag)
         if answer.code and "is using" not in answer.stderr:

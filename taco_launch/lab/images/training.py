@@ -136,7 +136,11 @@ def _download(arguments: Sequence[str], folder: Path) -> None:
 
 
 def _build(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, talk: Reporter) -> Path:
-    """Build Horovod in a container, keep the wheel, give its path."""
+    """Build Horovod in a container, keep the wheel, give its path.
+
+    Raises:
+        TacoLaunchError: the build fails.
+    """
     talk.say(f"building Horovod {pins.horovod} for the training image (about 2 min, once)")
     _download(("--no-deps", "--no-build-isolation", "--no-binary", "horovod", f"horovod=={pins.horovod}"), folder)
     builder = f"{base.replace('train-base', 'train-builder')}"

@@ -178,7 +178,11 @@ class _Copy:
                 self._silent[transport.name] = why
 
     def _size(self, told: str | bytes, port: str = "none") -> int:
-        """Return how many bytes of the stream a host has, by its own word, which is checked with that on its port."""
+        """Return how many bytes of the stream a host has, by its own word, which is checked with that on its port.
+
+        Raises:
+            ValueError: the word is wrong.
+        """
         has = int(told)
         if not 0 <= has <= self._stream.size or not (port == "none" or 0 < int(port) < 1 << 16):
             raise ValueError(f"{has} bytes of {self._stream.size}, port {port:.20}")
@@ -343,7 +347,11 @@ class _Copy:
         there: bool = True,
         fails: tuple[int, ...] = (),
     ) -> Result:
-        """Run image_copy.sh on a host; `there` says that the host has it by now."""
+        """Run image_copy.sh on a host; `there` says that the host has it by now.
+
+        Raises:
+            HostError: the script fails.
+        """
         result = transport.run(_command(words, stdin, seconds, there=there))
         if result.exit_code and result.exit_code not in fails:
             said = last_line(result.stderr).removeprefix("error: ") or f"exit code {result.exit_code}"

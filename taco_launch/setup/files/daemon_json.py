@@ -202,7 +202,11 @@ class _TwiceError(ValueError):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object, no key of which is there twice."""
+    """Return an object, no key of which is there twice.
+
+    Raises:
+        _TwiceError: a key is there twice.
+    """
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -218,7 +222,11 @@ def _written(config: dict[str, Any], like: str) -> str:
 
 
 def _integer(digits: str) -> int:
-    """Return a number; Python refuses to read one of more than 4300 digits, and no setting has as many as 19."""
+    """Return a number; Python refuses to read one of more than 4300 digits, and no setting has as many as 19.
+
+    Raises:
+        _ConstantError: the number has too many digits.
+    """
     if len(digits) > 20:
         raise _ConstantError(digits[:20])
     return int(digits)

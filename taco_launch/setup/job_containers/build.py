@@ -151,7 +151,11 @@ def dockerfile(request: BuildRequest) -> str:
 
 
 def _context(request: BuildRequest, folder: Path) -> None:
-    """Write what Docker gets: the Dockerfile, the requirements, the wheels."""
+    """Write what Docker gets: the Dockerfile, the requirements, the wheels.
+
+    Raises:
+        UsageError: a wheel or the requirements cannot be read.
+    """
     (folder / "Dockerfile").write_text(dockerfile(request), encoding="utf-8")
     if request.requirements:
         path = Path(request.requirements)

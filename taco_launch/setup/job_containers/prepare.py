@@ -298,7 +298,11 @@ def lease(cluster: str, container: Container, hosts: Fanout, head: str, own: int
 def _ask(
     host: Transport, cluster: str, first: int, last: int, wanted: int, refused: set[int] | None = None
 ) -> int | None:
-    """Lease a port on one host; None where it is taken."""
+    """Lease a port on one host; None where it is taken.
+
+    Raises:
+        HostError: the lease fails.
+    """
     words = (cluster, first, last, wanted, *sorted(refused or ()))
     argv = ("/bin/sh", "-c", scripts.text("variant_port.sh"), "variant_port", *map(str, words))
     result = host.run(Command(argv, sudo=True, timeout=_SECONDS))

@@ -61,7 +61,11 @@ def container_of(base: Container, variant: Variant, port: int = 0) -> Container:
 
 
 def inventory_of(inventory: Inventory, variant: Variant, port: int) -> Inventory:
-    """Return the inventory by which set-up makes a variant."""
+    """Return the inventory by which set-up makes a variant.
+
+    Raises:
+        ValueError: the inventory has no container.
+    """
     if inventory.container is None:
         raise ValueError("no container")
     made = container_of(inventory.container, variant, port)

@@ -89,7 +89,11 @@ def _program() -> bytes:
 
 
 def _probe_container(host: Transport, cluster: ProofScope) -> ContainerProbe:
-    """Look at a container, and have it listen on a port of those that programs are given."""
+    """Look at a container, and have it listen on a port of those that programs are given.
+
+    Raises:
+        HostError: the container cannot be inspected.
+    """
     first, last = cluster.inventory.network.port_range or (0, 0)
     peers = [where for name, where in cluster.addresses.items() if name != host.name]
     wait = LOOK_SECONDS + _patience(len(peers))
@@ -109,7 +113,11 @@ def _probe_container(host: Transport, cluster: ProofScope) -> ContainerProbe:
 
 
 def _ask(host: Transport, cluster: ProofScope, seen: Mapping[str, ContainerProbe]) -> list[dict[str, Any]]:
-    """Send a container to all others, start with the next one: nobody is asked by all at once."""
+    """Send a container to all others, start with the next one: nobody is asked by all at once.
+
+    Raises:
+        HostError: the check cannot be run in the container.
+    """
     names = list(seen)
     place = names.index(host.name)
     order = [*names[place + 1 :], *names[:place]]

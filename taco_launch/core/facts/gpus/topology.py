@@ -121,7 +121,11 @@ def _matrix(rows: Sequence[str]) -> Topology:
 
 
 def _header(row: str) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
-    """Return the columns of the matrix, and those of the affinities that stand behind them."""
+    """Return the columns of the matrix, and those of the affinities that stand behind them.
+
+    Raises:
+        _RefusedError: the row names a column twice, or what is neither a GPU nor an HCA.
+    """
     parts = _AFFINITY_WORDS.split(row)
     columns, affinities = tuple(parts[0].split()), tuple(parts[1::2])
     if any(part.strip() for part in parts[2::2]) or affinities != _AFFINITIES[: len(affinities)]:
@@ -154,7 +158,11 @@ def _links(name: str, words: Sequence[str], columns: Sequence[str]) -> Tuple[str
 def _affinity(
     name: str, row: str, count: int, affinities: Sequence[str], header: str
 ) -> Tuple[Optional[str], Optional[str]]:
-    """Return CPU and NUMA affinity of a row, None where it has none; `header` is empty where the row may be cut off."""
+    """Return CPU and NUMA affinity of a row, None where it has none; `header` is empty where the row may be cut off.
+
+    Raises:
+        _RefusedError: a field is not a list of numbers.
+    """
     fields = _fields(row, count, affinities, header)
     if not header:
         # no line end behind it: 0-2 may have been 0-23

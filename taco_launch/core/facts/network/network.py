@@ -145,7 +145,11 @@ def _kind(values: Mapping[str, str]) -> str:
 
 
 def _addresses(text: Found[str]) -> Union[Dict[str, List[Address]], Unknown]:
-    """Read `ip -o addr`; the lines with which old versions describe the interface itself are passed over."""
+    """Read `ip -o addr`; the lines with which old versions describe the interface itself are passed over.
+
+    Raises:
+        ValueError: a line is not as `ip` prints it.
+    """
     if not isinstance(text, str):
         return Unknown(text.reason)
     found: Dict[str, List[Address]] = {}

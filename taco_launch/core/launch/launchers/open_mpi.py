@@ -90,7 +90,11 @@ def _hostfile(spec: JobSpec, placement: Placement) -> str:
 
 
 def _check_names(spec: JobSpec, placement: Placement, decisions: Decisions) -> None:
-    """Refuse what mpirun reads as something else; seen with 4.1.4 and 5.0.11."""
+    """Refuse what mpirun reads as something else; seen with 4.1.4 and 5.0.11.
+
+    Raises:
+        UsageError: a host has such a name.
+    """
     check_once(spec, placement)
     for name, _ranks in reached(spec, placement):
         if "_" in name and decisions.holds("openmpi4"):

@@ -98,7 +98,11 @@ class _Reader:
         return self._loader.get_event()
 
     def _value(self, event: Any, loc: Loc, key: Any) -> Any:
-        """Read one value; `key` is the event of its key, where it has one: the value's place is then the key's."""
+        """Read one value; `key` is the event of its key, where it has one: the value's place is then the key's.
+
+        Raises:
+            SpecError: the document is nested too deep.
+        """
         if len(loc) > MAX_DEPTH:
             raise self._fatal(event, f"nested deeper than {MAX_DEPTH} levels")
         mark = (key or event).start_mark
@@ -115,7 +119,11 @@ class _Reader:
         return value
 
     def _scalar(self, event: Any) -> tuple[Any, str]:
-        """Return the value of a scalar, None for what is none, and how it is shown."""
+        """Return the value of a scalar, None for what is none, and how it is shown.
+
+        Raises:
+            SpecError: an escape sequence means an invalid character.
+        """
         if isinstance(event, yaml.AliasEvent):
             return OddValue("an alias", ""), plain(f"*{event.anchor}")
         if not isinstance(event, yaml.ScalarEvent):

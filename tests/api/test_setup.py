@@ -5,7 +5,7 @@ import pytest
 from taco_launch.api import Cluster, SetupListener, SetupOptions, UsageError, set_up_hosts
 from taco_launch.core.errors import HostError
 from taco_launch.setup.apply.host_ops import SetupEvent
-from taco_launch.setup.model.stages import STAGES
+from taco_launch.setup.plan.stage_rules import STAGES
 from tests.support.python_examples import example
 from tests.support.simulated_setup import PASSWORD, World, world
 

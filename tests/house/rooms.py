@@ -17,7 +17,7 @@ ROOMS = {
     "api": 870,
     "bench": 7_400,
     "jobs": 7_960,
-    "setup": 8_250,
+    "setup": 8_320,
     "hosts": 6_850,
     "lab": 3_600,
     "agent": 16_180,

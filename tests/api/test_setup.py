@@ -45,3 +45,9 @@ def test_a_host_that_fails_is_in_the_plan_and_keeps_no_other(world: World) -> No
     assert [host.host for host in end.result.hosts if host.error is None] == ["gpu1", "gpu3"]
     with pytest.raises(UsageError, match="leaves no host"):
         set_up_hosts(cluster_of(world), SetupOptions(hosts="gpu1", exclude=("gpu1",)))
+
+
+def test_a_stage_that_does_not_exist_is_refused(world: World) -> None:
+    options = SetupOptions(stages=("imgae",), registry_password=PASSWORD)
+    with pytest.raises(UsageError, match=r"unknown stage 'imgae'; stages: docker, toolkit, peermem, image, "):
+        set_up_hosts(cluster_of(world), options)

@@ -17,7 +17,7 @@ ROOMS = {
     "api": 870,
     "bench": 7_400,
     "jobs": 7_990,
-    "setup": 8_320,
+    "setup": 8_330,
     "hosts": 6_900,
     "lab": 3_600,
     "agent": 16_180,

@@ -89,8 +89,10 @@ class Setup:
         `report` is called as things happen, one call at a time; `proof` with what is being proved at the end.
 
         Raises:
-            UsageError: the inventory has no container, or a file that it names cannot be read.
+            UsageError: the inventory has no container, a file that it names cannot be read, or a stage does not exist.
         """
+        if unknown := [name for name in ask.stages if name not in RULES]:
+            raise UsageError(f"unknown stage {unknown[0]!r}; stages: {', '.join(RULES)}")
         if inventory.container is None:
             raise UsageError(
                 f"{inventory.source}: the inventory names no container, so jobs run directly on the hosts: nothing to set up",

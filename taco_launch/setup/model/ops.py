@@ -103,38 +103,43 @@ class Problem:
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far.
-
-    `facts` holds the hosts that answered. `disrupt` is what the user allows (`--disrupt`). `digest` is the image's, once
-    a host has resolved the tag, and `latest` what the registry has under it now, where that was asked. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
-    `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
-    the head's file of them as it is now. `with_head` says whether this call sets the head up as well, and it has not
-    failed: only then a key that does not exist will be. `agent` is (file name, content) of the agent, where every host
-    has a file of that name without the content, and `py_spy` that of the program beside it; `packages` those of the docker packages that are on the controller.
-    `password` is the registry's. `given` is what the controller has of an image that no registry gives, or why it has none.
-    `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller. `docker_key` and
-    `toolkit_key` sign the repositories, where the inventory names files; else they are Docker's and NVIDIA's. `peermem_packages` are those that bring nv_peer_mem.
-    """
+    """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far."""
 
     inventory: Inventory
+    # Of the hosts that answered.
     facts: Mapping[str, HostFacts]
+    # What the user allows to stop (`--disrupt`).
     disrupt: Literal["nothing", "docker", "host"] = "nothing"
+    # Of the image, once a host has resolved the tag.
     digest: str | None = None
+    # What the registry has under the tag, where hosts are to get that.
     latest: str | None = None
-    # What the registry has under the tag where hosts keep theirs.
+    # What the registry has under the tag, where hosts keep theirs.
     now: str | None = None
+    # The cluster's SSH key (private, public), once the head has made it.
     cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
+    # The public host keys of the containers' sshd, once they are there: (host, key).
     host_keys: tuple[tuple[str, str], ...] = ()
+    # The text of the head's file of host keys as it is.
     known_hosts: str = ""
+    # Whether this call sets the head up as well, and it has not failed: only then a key that does not exist will be.
     with_head: bool = True
+    # The agent: its file name and content, which is empty where every host has a file of that name.
     agent: tuple[str, bytes] | None = None
+    # The program that reads stacks: its file name and content.
     py_spy: tuple[str, bytes] | None = None
+    # The docker packages on the controller: (file name, content) of each.
     packages: tuple[tuple[str, bytes], ...] = ()
+    # For the image's registry.
     password: str | None = field(default=None, repr=False)
+    # What the controller has of an image that no registry gives, or why it has none.
     given: SourceImage | str = ""
+    # The packages of the NVIDIA container toolkit on the controller.
     toolkit_packages: tuple[tuple[str, bytes], ...] = ()
+    # The keys that sign the repositories, where the inventory names files; else they are Docker's and NVIDIA's.
     docker_key: bytes | None = None
     toolkit_key: bytes | None = None
+    # The packages on the controller that bring nv_peer_mem.
     peermem_packages: tuple[tuple[str, bytes], ...] = ()
 
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -285,11 +285,11 @@ def connect(
 
 def _find_connect(engine: str) -> Connect:
     """Return `connect` of a backend: of its module here, else of another package."""
-    module = f"{__package__}.{engine}"
+    name, module = f"{__package__}.{engine}", None
     try:
-        connect_to: Connect = import_module(module).connect
+        module = import_module(name)
     except ModuleNotFoundError as error:
-        if not module.startswith(error.name or module):
+        if not name.startswith(error.name or name):
             raise
-        connect_to = import_module("taco_launch.hosts.plugins").load_backend(engine)
-    return connect_to
+    own: Connect | None = getattr(module, "connect", None)  # modules that backends share have none
+    return own or import_module("taco_launch.hosts.plugins").load_backend(engine)

@@ -101,8 +101,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     return write
 
 
-def test_another_package_brings_an_engine(install: Callable[..., Path]) -> None:
-    with Cluster(str(install(PLUGIN)), environ={}) as cluster:
+@pytest.mark.parametrize("engine", ["slurm", "our-slurm", "dialogue"])
+def test_another_package_brings_an_engine(install: Callable[..., Path], engine: str) -> None:
+    with Cluster(str(install(PLUGIN, engine=engine)), environ={}) as cluster:
         assert (cluster.jobs(), cluster.variants()) == ((), ())
         assert cluster.backend.name == "slurm"
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.job_view import JobView
-    from taco_launch.jobs.backend.agent import AgentBackend
     from taco_launch.jobs.code.job_code import JobCode
     from taco_launch.jobs.dry_run import Planned
     from taco_launch.setup.apply.host_ops import SetupEvent
@@ -140,9 +139,8 @@ class Cluster:
         if self._source is None:
             return self._open.enter_context(connect(None, None, self.environ, self.typed))
         found = self._open.enter_context(connect(self.inventory, self.access, self.environ, self.typed))
-        agent = _agent(found)
-        if agent is not None:
-            agent.prepare = self._prepared
+        if found.containers is not None:
+            found.containers.prepare = self._prepared
         return found
 
     def _prepared(self, spec: JobSpec) -> JobSpec:
@@ -151,10 +149,10 @@ class Cluster:
             return spec
         from taco_launch.setup.job_containers.prepare import prepare  # noqa: PLC0415 - few jobs have one
 
-        agent = _agent(self.backend)
-        if agent is None:
+        records = self.backend.containers
+        if records is None:
             return spec
-        return prepare(spec, self.inventory, self.access, agent.find_variant, self._listener(), agent.variants)
+        return prepare(spec, self.inventory, self.access, records.find_variant, self._listener(), records.variants)
 
     def _listener(self) -> "SetupListener":
         from taco_launch.setup.job_containers.prepare import SetupListener  # noqa: PLC0415 - see above
@@ -273,8 +271,8 @@ class Cluster:
 
     def variants(self) -> "tuple[VariantUse, ...]":
         """Return the containers that jobs have beside the cluster's own, and which jobs need them."""
-        agent = _agent(self.backend)
-        return () if agent is None else agent.variants()
+        records = self.backend.containers
+        return () if records is None else records.variants()
 
     def plan(self, request: JobRequest, *, folder: str = "", explain: bool = False) -> "Planned":
         """Plan a job as the head would, were all of its hosts free, and start nothing.
@@ -322,10 +320,10 @@ class Cluster:
         """
         from taco_launch.setup.job_containers.prepare import plan  # noqa: PLC0415 - see above
 
-        agent = _agent(self.backend)
-        if agent is None:
+        records = self.backend.containers
+        if records is None:
             return spec, ()
-        return plan(spec, self.inventory, self.access, agent.find_variant, self._listener())
+        return plan(spec, self.inventory, self.access, records.find_variant, self._listener())
 
     # --- hosts
 
@@ -365,13 +363,6 @@ def _fields_in_hints() -> AbstractContextManager[None]:
     from taco_launch.jobs.request.python_values import fields_in_hints  # noqa: PLC0415 - see above
 
     return fields_in_hints()
-
-
-def _agent(backend: Backend) -> "AgentBackend | None":
-    """Return the agent of a head, where that is what keeps the jobs: with it each image has containers of its own."""
-    from taco_launch.jobs.backend.agent import AgentBackend  # noqa: PLC0415 - a plan may need nobody
-
-    return backend if isinstance(backend, AgentBackend) else None
 
 
 def _container_inventory(inventory: Inventory, container: Container) -> Inventory:

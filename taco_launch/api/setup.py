@@ -11,7 +11,8 @@ from taco_launch.jobs.request.resolve import profile_of
 from taco_launch.setup.apply.setup_run import SetupRequest
 from taco_launch.setup.cluster_setup import ClusterSetup, SetupEnd, SetupPlan, choose_hosts
 from taco_launch.setup.job_containers.prepare import SetupListener
-from taco_launch.setup.model.stages import STAGES, Stage
+from taco_launch.setup.model.ops import Stage
+from taco_launch.setup.plan.stage_rules import STAGES
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
 """Set hosts up: plan from facts and the inventory, apply, prove.
 
-To add a stage, write a file of its name with a STAGE (stages/), and name it in model/stages.py.
+To add a stage, write a file of its name with a STAGE (stages/).
 """

@@ -14,8 +14,8 @@ from taco_launch.setup.apply.setup_run import Setup, SetupRequest, SetupResult
 from taco_launch.setup.apply.wait_for_jobs import wait_for_jobs
 from taco_launch.setup.job_containers import upkeep
 from taco_launch.setup.job_containers.prepare import SetupListener
+from taco_launch.setup.model.ops import ProofFailure
 from taco_launch.setup.plan.host_plan import HostPlan
-from taco_launch.setup.proofs.proof import ProofFailure
 
 
 def choose_hosts(

@@ -5,7 +5,7 @@ import pytest
 from taco_launch.api import Cluster, SetupListener, SetupOptions, UsageError, set_up_hosts
 from taco_launch.core.errors import HostError
 from taco_launch.setup.apply.host_ops import SetupEvent
-from taco_launch.setup.model.stages import STAGES
+from taco_launch.setup.plan.stage_rules import STAGES
 from tests.support.python_examples import example
 from tests.support.simulated_setup import PASSWORD, World, world
 
@@ -45,3 +45,9 @@ def test_a_host_that_fails_is_in_the_plan_and_keeps_no_other(world: World) -> No
     assert [host.host for host in end.result.hosts if host.error is None] == ["gpu1", "gpu3"]
     with pytest.raises(UsageError, match="leaves no host"):
         set_up_hosts(cluster_of(world), SetupOptions(hosts="gpu1", exclude=("gpu1",)))
+
+
+def test_a_stage_that_does_not_exist_is_refused(world: World) -> None:
+    options = SetupOptions(stages=("imgae",), registry_password=PASSWORD)
+    with pytest.raises(UsageError, match=r"unknown stage 'imgae'; stages: docker, toolkit, peermem, image, "):
+        set_up_hosts(cluster_of(world), options)

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 10_380,
     "api": 870,
     "bench": 7_430,
-    "jobs": 8_070,
-    "setup": 8_250,
-    "hosts": 6_890,
-    "lab": 3_600,
+    "jobs": 8_110,
+    "setup": 8_370,
+    "hosts": 6_940,
+    "lab": 3_550,
     "agent": 16_390,
-    "core": 26_700,
+    "core": 26_710,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -14,7 +14,7 @@ from taco_launch.jobs.code.snapshot import Snapshot
 class FakeBackend:
     """Refuses every call: a test overrides those that it expects."""
 
-    name, typed = "gpu1", "taco-launch"
+    name, typed, containers = "gpu1", "taco-launch", None
 
     def provide_code(self, snapshot: Snapshot, _say: Callable[[str], None]) -> None:
         raise AssertionError(f"provide_code {snapshot.id}")

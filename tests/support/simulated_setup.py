@@ -23,11 +23,9 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.setup.apply import setup_run as flow
-from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StagePlanner
-from taco_launch.setup.model.stages import STAGES, Stage
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, ProofFailure, Stage, StagePlanner
 from taco_launch.setup.plan import batch
-from taco_launch.setup.plan.stage_rules import RULES
-from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.plan.stage_rules import RULES, STAGES
 from tests.support.host_facts import host as facts_of
 
 PASSWORD = "s3cret-w0rd"

@@ -15,7 +15,8 @@ from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.setup.cluster_setup import ClusterSetup, SetupPlan
 from taco_launch.setup.job_containers.prepare import SetupListener
-from taco_launch.setup.model.stages import STAGES, Stage
+from taco_launch.setup.model.ops import Stage
+from taco_launch.setup.plan.stage_rules import STAGES
 
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:

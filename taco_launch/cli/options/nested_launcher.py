@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from taco_launch.core.command import BARE, shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines.launcher_line import read
 from taco_launch.jobs.command_lines.mpirun_line import UnclearError
 
@@ -29,7 +30,7 @@ def line(
     if found is None:
         return f"{verb} {shell((*own, '--', *command))}"
     fitting = _OURS.get(found.kind)
-    if _PER_HOST in own or (fitting and launcher == "mpirun"):
+    if _PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
         own, launcher = _without_launcher(own), fitting or "mpirun"
         own = (_LAUNCHER, fitting, *own) if fitting else own
     command = command[found.begin :]
@@ -47,7 +48,7 @@ def line(
     names = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}
     for text in pasted.env:
         more += ["-x", text] if text.partition("=")[0] not in names else []
-    for name, value in pasted.mca if launcher == "mpirun" else ():
+    for name, value in pasted.mca if LAUNCHERS[launcher].is_open_mpi else ():
         more += ["--mca", name, value] if name not in names else []
     if pasted.hostfile and not {"-i", "-H"} & {*verb.split(), *own}:
         verb = f"{BARE} -i {shell((pasted.hostfile,))}{verb.removeprefix(BARE)}"

@@ -19,9 +19,9 @@ from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.setup.apply.findings import Findings
 from taco_launch.setup.apply.host_ops import SetupEvent
 from taco_launch.setup.apply.setup_run import SetupResult
-from taco_launch.setup.model.stages import STAGES, Stage
+from taco_launch.setup.model.ops import ProofFailure, Stage
 from taco_launch.setup.plan.host_plan import HostPlan
-from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.plan.stage_rules import STAGES
 
 # How a host stands to which all was done, and of which something is broken all the same.
 _FAULT = "fault"

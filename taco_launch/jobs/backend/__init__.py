@@ -1,7 +1,7 @@
 """Keep and run jobs: what every backend can do, and the agent on the head.
 
 The agent on the head is one backend (agent.py). A flow knows nothing of how jobs are reached. To add one, write a module or
-folder here that has `connect`, and its row in core/model/engines.py.
+folder here that has `connect`, and its row in core/model/engines.py; or a package that has an entry point (hosts/plugins.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +17,7 @@ from taco_launch.hosts.remote.credentials import Credentials
 
 if TYPE_CHECKING:
     from taco_launch.core.model.host.hardware import Topology
+    from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_counts import JobCounts
     from taco_launch.core.model.job_facts import JobHost
     from taco_launch.core.model.job_rows import JobRow
@@ -118,6 +119,19 @@ class HeadFacts:
     topology: "Topology | None" = None
 
 
+class JobContainers(Protocol):
+    """Keeps a record of the containers that jobs have beside the cluster's own."""
+
+    # Called with each job before it starts; returns it with its container.
+    prepare: Callable[[JobSpec], JobSpec]
+
+    def find_variant(self, key: str) -> str:
+        """Return the record of such a container, empty where there is none, and note that it is used."""
+
+    def variants(self) -> "tuple[VariantUse, ...]":
+        """Return these containers, and which jobs need them."""
+
+
 class Backend(Protocol):
     """Keeps jobs and runs them.
 
@@ -132,6 +146,10 @@ class Backend(Protocol):
     @property
     def typed(self) -> str:
         """How taco-launch is called for it, for hints."""
+
+    @property
+    def containers(self) -> JobContainers | None:
+        """What keeps the containers that jobs have of their own; None where jobs have none."""
 
     def provide_code(self, snapshot: "Snapshot", say: Callable[[str], None]) -> None:
         """Keep a snapshot for the jobs that name it: it is sent with the first that the backend lacks it for.
@@ -260,7 +278,18 @@ def connect(
 
     Raises:
         SpecError: ~/.ssh/config cannot be read.
+        UsageError: the engine is of a package that is not installed, or cannot be loaded.
     """
-    engine = "agent" if inventory is None else inventory.engine
-    opened: Connect = import_module(f"{__package__}.{engine}").connect
-    return opened(inventory, access, environ, typed)
+    return _find_connect("agent" if inventory is None else inventory.engine)(inventory, access, environ, typed)
+
+
+def _find_connect(engine: str) -> Connect:
+    """Return `connect` of a backend: of its module here, else of another package."""
+    name, module = f"{__package__}.{engine}", None
+    try:
+        module = import_module(name)
+    except ModuleNotFoundError as error:
+        if not name.startswith(error.name or name):
+            raise
+    own: Connect | None = getattr(module, "connect", None)  # modules that backends share have none
+    return own or import_module("taco_launch.hosts.plugins").load_backend(engine)

@@ -238,6 +238,11 @@ class AgentBackend:
             )
         return tuple(found)
 
+    @property
+    def containers(self) -> "AgentBackend":
+        """The agent, which keeps a record of each."""
+        return self
+
     def find_variant(self, key: str) -> str:
         """Return what is kept of a variant, and note that it is used."""
         from taco_launch.core.protocol.calls.job_containers import FindVariant, VariantReply  # noqa: PLC0415 - see above

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
-from taco_launch.core.launch.command_line.nested_launcher import clashes, inner
+from taco_launch.core.launch.command_line.nested_launcher import clashes, inner, is_open_mpi_twice
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides, Policy, Profile, TensorBoard
@@ -153,7 +153,7 @@ def _refuse_a_launcher(spec: JobSpec) -> None:
     if found is None or not clashes(spec, found):
         return
     each = "host" if spec.per_host else "rank"
-    itself = spec.launcher == "mpirun" and found.kind == "mpirun"
+    itself = is_open_mpi_twice(spec, found)
     lines = [
         f"the command is a launcher itself: each {each} would start the whole line of {found.name}"
         + (", and mpirun refuses to be started by mpirun" if itself else ", a job of its own each time")

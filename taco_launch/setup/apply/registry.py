@@ -1,6 +1,6 @@
 """What a registry has under the image's tag now: for --pull, and to say that the tag moved since hosts pulled it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
@@ -9,12 +9,14 @@ from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.host.image_reference import parse_reference
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.setup.apply import sources
+from taco_launch.setup.model.host_images import image_by_digest
 from taco_launch.setup.model.ops import Stage
-from taco_launch.setup.stages.image import image_by_digest
 
 
-def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[Stage]) -> None:
+def may_pull(inventory: Inventory, chosen: Sequence[Host], left_out: Sequence[Stage]) -> None:
     """Refuse --pull where it means nothing, or would leave hosts with different images.
+
+    `left_out` are the stages that it is for, and that do not run.
 
     Raises:
         UsageError: --pull cannot be used with these options.
@@ -29,8 +31,8 @@ def may_pull(inventory: Inventory, chosen: Sequence[Host], stages: Collection[St
         )
     if parse_reference(container.image).digest is not None:
         raise UsageError(f"--pull: container.image in {inventory.source} names a digest, which never changes")
-    if "image" not in stages:
-        raise UsageError("--pull requires the stage image, which --only leaves out")
+    if left_out:
+        raise UsageError(f"--pull requires the stage {left_out[0]}, which --only leaves out")
     if len(chosen) < len(inventory.hosts):
         raise UsageError("--pull updates all hosts: omit -H")
 

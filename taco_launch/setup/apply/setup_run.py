@@ -1,8 +1,7 @@
 """Set hosts up: look at all of them, plan, apply stage by stage on all side by side, look again, prove."""
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
@@ -10,33 +9,30 @@ from taco_launch.agent.store.folders import state_folder
 from taco_launch.core.command import shell
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.facts import MADE
+from taco_launch.core.facts import SUBJECTS as ALL_SUBJECTS
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import was_requested
 from taco_launch.core.model.host.facts import HostFacts
-from taco_launch.core.model.host.hosts import Container, Host, Inventory
+from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.jobs import Profile
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.gather_facts import gather, with_declared_values
-from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply import image_source, registry, send_image, sources
 from taco_launch.setup.apply.host_ops import Changes, SetupEvent, SetupLog, apply
 from taco_launch.setup.apply.plan_context import SharedReadings
-from taco_launch.setup.model.ops import STAGES, Op, PlanContext, SourceImage, Stage
+from taco_launch.setup.model.ops import Op, PlanContext, ProofFailure, Stage, StageRun
 from taco_launch.setup.plan.diff import diffs, wanted
 from taco_launch.setup.plan.host_plan import HostPlan, plan_host
-from taco_launch.setup.plan.stage_rules import RULES
+from taco_launch.setup.plan.stage_rules import RULES, STAGES
 from taco_launch.setup.proofs.container_network import verify
 from taco_launch.setup.proofs.gpu_proof import same_gpus
-from taco_launch.setup.proofs.proof import ProofFailure
-from taco_launch.setup.stages.ssh_mesh import unaware
 
-SUBJECTS = ("system", "network", "docker", "gpu", "rdma", MADE)
+# What every host is asked for: what the plan of any stage reads.
+SUBJECTS = tuple(name for name in (*ALL_SUBJECTS, MADE) if any(name in stage.facts for stage in RULES.values()))
 # A stage continues while what it did lets it do more: a key that is made is then copied.
 _ROUNDS = 4
-# What an ordinary call spends to learn of an image that was pushed.
-_GLANCE_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -93,15 +89,18 @@ class Setup:
         `report` is called as things happen, one call at a time; `proof` with what is being proved at the end.
 
         Raises:
-            UsageError: the inventory has no container, or a file that it names cannot be read.
+            UsageError: the inventory has no container, a file that it names cannot be read, or a stage does not exist.
         """
+        if unknown := [name for name in ask.stages if name not in RULES]:
+            raise UsageError(f"unknown stage {unknown[0]!r}; stages: {', '.join(RULES)}")
         if inventory.container is None:
             raise UsageError(
                 f"{inventory.source}: the inventory names no container, so jobs run directly on the hosts: nothing to set up",
                 hint="name an image: container: {image: ...}",
             )
         if ask.pull:
-            registry.may_pull(inventory, chosen, ask.stages)
+            left_out = [name for name, stage in RULES.items() if stage.pulls and name not in ask.stages]
+            registry.may_pull(inventory, chosen, left_out)
         self._inventory = inventory
         self._chosen = {host.name: host for host in chosen}
         self._fanout = fanout
@@ -117,7 +116,6 @@ class Setup:
             inventory, {}, ask.disrupt, password=secret, docker_key=docker_key, toolkit_key=toolkit_key
         )
         self._shared = SharedReadings(inventory, self._chosen)
-        self._now: str | None = None
         self._plans: tuple[HostPlan, ...] = ()
         self.failed: dict[str, TacoLaunchError] = {}
 
@@ -132,32 +130,25 @@ class Setup:
         return tuple(self._facts[name] for name in self._alive())
 
     def refresh(self, answered: Callable[[Answer[HostFacts]], None] = lambda _answer: None) -> None:
-        """Ask every host for its facts; one that does not answer in full has failed. The registry is asked as well.
+        """Ask every host for its facts; one that does not answer in full has failed. Stages may ask others as well.
 
         Raises:
             HostError: with `pull`, the registry cannot be asked.
         """
         self._take(self._gather(self._fanout, SUBJECTS, answered))
-        if self._copied and "image" in self._ask.stages:
-            self._cluster = replace(self._cluster, given=image_source.image_on_controller(self._copied))
         self._know()
-        if self._ask.pull:
-            self._cluster = replace(self._cluster, latest=self._latest(sources.REGISTRY_SECONDS))
-        elif self._cluster.digest is not None and "image" in self._ask.stages and not self._copied:
-            with suppress(HostError):
-                self._now = self._latest(_GLANCE_SECONDS)
+        for stage in self._ask.stages:
+            self._cluster = RULES[stage].learn(self._run(self._alive()))
 
     @property
     def moved(self) -> str:
         """Return that the image's tag stands for another image at the registry by now; empty where it is not known to."""
-        return registry.moved(self._inventory, self._now, self._facts)
+        return registry.moved(self._inventory, self._cluster.now, self._facts)
 
     def plan(self) -> tuple[HostPlan, ...]:
         """Plan all stages for each chosen host that answered, in inventory order, and look what stands in the way."""
-        container = self._inventory.container
-        mounts = container.mounts if container is not None and "container" in self._ask.stages else ()
         plans = tuple(self._chain(name, self._ask.stages) for name in self._alive())
-        folders = {source: mode != "ro" for source, _, mode in mounts}
+        folders = [folder for stage in self._ask.stages for folder in RULES[stage].mounts(self._inventory)]
         self._plans = sources.unblocked(plans, folders, self._inventory, self._fanout, self.failed)
         return self._plans
 
@@ -166,15 +157,14 @@ class Setup:
         self.refresh()
         return self.plan()
 
-    def proved(self, plans: Sequence[HostPlan]) -> tuple[ProofFailure, ...]:
-        """Return whose container has not the GPUs of its host, where these plans change nothing of that."""
-        if not {"toolkit", "container"} & set(self._ask.stages):
-            return ()
-        settled = (
+    def proved(self, plans: Sequence[HostPlan], *, is_applied: bool = False) -> tuple[ProofFailure, ...]:
+        """Return what the proofs of the stages find wrong on hosts where these plans change nothing of it."""
+        settled = [
             each.host for each in plans if not each.problems and not any(RULES[op.stage].gives_gpus for op in each.ops)
-        )
-        told = {host: self._facts[host] for host in settled}
-        return same_gpus(self._inventory, self._fanout.only(told), told, self._proof)
+        ]
+        run = self._run(settled, is_applied=is_applied)
+        proofs = dict.fromkeys(proof for stage in self._ask.stages for proof in RULES[stage].prove)
+        return tuple(failure for proof in proofs for failure in proof(run))
 
     def diffs(self, plans: Sequence[HostPlan]) -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return what these plans would change in files: (host, unified diffs)."""
@@ -210,9 +200,7 @@ class Setup:
         found: tuple[ProofFailure, ...] = ()
         if ready and self._ask.stages == STAGES:
             found = self._verify()
-        found += self.proved(tuple(HostPlan(name) for name in ready))
-        if ready and "ssh_mesh" in self._ask.stages:
-            found += self._unaware()
+        found += self.proved(tuple(HostPlan(name) for name in ready), is_applied=True)
         hosts = tuple(HostResult(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)
         return SetupResult(hosts, found, str(log.folder) if log.written else "")
 
@@ -225,8 +213,9 @@ class Setup:
                 self.failed[name] = refused(made)
             elif made.ops:
                 work[name] = made.ops
-        if stage == "image" and self._copied:
-            work = self._streamed(work)
+        if work:
+            self.failed |= RULES[stage].before_apply(self._run(work))
+            work = {name: ops for name, ops in work.items() if name not in self.failed}
         if not work:
             return "nothing"
         done = self._fanout.only(work).each(
@@ -240,23 +229,21 @@ class Setup:
         self._know()
         return "wait" if any(answer.value is False for answer in done) else "work"
 
-    @property
-    def _copied(self) -> Container | None:
-        """The container, where its image comes from the controller."""
-        container = self._inventory.container
-        return container if container is not None and container.source != "registry" else None
-
-    def _streamed(self, work: Mapping[str, tuple[Op, ...]]) -> dict[str, tuple[Op, ...]]:
-        """Bring the image's stream to the hosts that are to load it; give those that have it."""
-        given = self._cluster.given
-        if work and isinstance(given, SourceImage):
-            hosts = self._fanout.only(work)
-            self.failed |= send_image.copy(hosts, self._inventory, given, self._changes.take, self._proof)
-        return {name: ops for name, ops in work.items() if name not in self.failed}
-
-    def _latest(self, seconds: int) -> str | None:
-        alive = {name: self._facts[name] for name in self._alive()}
-        return registry.latest(self._inventory, alive, self._fanout, self._cluster.password, seconds)
+    def _run(self, hosts: Iterable[str], *, is_applied: bool = False) -> StageRun:
+        """Return what a stage works with on these hosts."""
+        facts = {name: self._facts[name] for name in hosts}
+        fanout, inventory, cluster = self._fanout.only(facts), self._inventory, self._cluster
+        return StageRun(
+            cluster,
+            tuple(facts),
+            tuple(self._chosen),
+            self._ask.pull,
+            is_applied,
+            image_source.image_on_controller,
+            lambda seconds: registry.latest(inventory, facts, self._fanout, cluster.password, seconds),
+            lambda given: send_image.copy(fanout, inventory, given, self._changes.take, self._proof),
+            lambda: same_gpus(inventory, fanout, facts, self._proof),
+        )
 
     def _gather(
         self,
@@ -277,15 +264,6 @@ class Setup:
                 self._facts[answer.host] = replace(self._facts[answer.host], image=answer.value.image)
         told = {name: self._facts[name] for name in ready}
         return verify(self._inventory, self._fanout.only(ready), told, self._proof, self._ask.profile)
-
-    def _unaware(self) -> tuple[ProofFailure, ...]:
-        """Return which hosts that are not set up by this call have yet to be told of those that are."""
-        hosts = tuple(name for name in unaware(self._cluster) if name not in self._chosen)
-        if not hosts:
-            return ()
-        typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "--only", "ssh_mesh"))
-        evidence = f"only {fold(tuple(self._chosen))} {'was' if len(self._chosen) == 1 else 'were'} set up"
-        return (ProofFailure(hosts, "has an outdated host list", evidence, f"update it: {typed}"),)
 
     def _chain(self, name: str, stages: Collection[Stage]) -> HostPlan:
         head = self._inventory.head

@@ -20,6 +20,7 @@ from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.reply_errors import understood
 from taco_launch.hosts.remote.transport import Transport
+from taco_launch.setup.model.ops import HostFolder
 from taco_launch.setup.plan import blockers
 from taco_launch.setup.plan.host_plan import HostPlan
 
@@ -28,7 +29,6 @@ _PACKAGES = (".deb", ".rpm")
 # Of what an inventory names: a password or keys, a package.
 _SECRET_BYTES, _PACKAGE_BYTES = 1 << 20, 1 << 30
 _FETCH_SECONDS = 60.0
-REGISTRY_SECONDS = 60
 # What engines call docker's own registry in a login.
 _HUB = "https://index.docker.io/v1/"
 # $@ are paths: for each one that is there its size, a newline and its content.
@@ -117,18 +117,18 @@ def secrets(inventory: Inventory, registry: str | None) -> tuple[str, ...]:
 
 def unblocked(
     plans: Sequence[HostPlan],
-    folders: Mapping[str, bool],
+    folders: Sequence[HostFolder],
     inventory: Inventory,
     fanout: Fanout,
     failed: dict[str, TacoLaunchError],
 ) -> tuple[HostPlan, ...]:
     """Return the plans with what stands in their way: jobs that run, and which of these folders a host lacks.
 
-    The value of a folder tells whether the container can write there. A host that does not answer is put to `failed`.
+    A host that does not answer is put to `failed`.
     """
     typed = shell(("taco-launch", "-i", inventory.source))
     container = paths.container(inventory.cluster)
-    looks = ((plan.host, blockers.look(plan, container, tuple(folders), typed)) for plan in plans)
+    looks = ((plan.host, blockers.look(plan, container, [folder.path for folder in folders], typed)) for plan in plans)
     asked = {host: command for host, command in looks if command is not None}
     of_host = {plan.host: plan for plan in plans}
 
@@ -143,9 +143,7 @@ def unblocked(
     return tuple(plan for host, plan in of_host.items() if host not in failed)
 
 
-def latest(
-    host: Transport, reference: Reference, login: str | None, secret: str | None, seconds: int = REGISTRY_SECONDS
-) -> str:
+def latest(host: Transport, reference: Reference, login: str | None, secret: str | None, seconds: int) -> str:
     """Return the digest that the registry has under an image's name now, asked by a host's engine as it would pull.
 
     `login` and `secret` are user and password at the registry, which has `seconds` to answer.

@@ -96,7 +96,7 @@ class Teardown:
             ops = tuple(item for item in items if isinstance(item, Op))
             if name not in self.failed:
                 plans.append(HostPlan(name, ops, tuple(item for item in items if isinstance(item, Problem))))
-        return {made.host: made for made in unblocked(plans, {}, self._inventory, self._fanout, self.failed)}
+        return {made.host: made for made in unblocked(plans, (), self._inventory, self._fanout, self.failed)}
 
     def _added(self, found: Mapping[str, HostFacts]) -> Mapping[str, str]:
         """Read what set-up put into daemon.json where it did."""

@@ -25,11 +25,11 @@ from taco_launch.setup.job_containers import removal
 from taco_launch.setup.job_containers.build import is_built_here
 from taco_launch.setup.model import job_containers
 from taco_launch.setup.model.job_containers import ports
-from taco_launch.setup.model.ops import Stage
 from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.plan.stage_rules import RULES
 
 # What a variant shares with the cluster's own container, set-up has made with that.
-STAGES: tuple[Stage, ...] = ("image", "container", "ssh_mesh")
+STAGES = tuple(name for name, stage in RULES.items() if stage.of_container)
 # How the source of an image is told that nobody has named: see `_identified`.
 AUTO = "auto"
 # Any program that every image has: without MPI, nothing is to be looked for in the image.

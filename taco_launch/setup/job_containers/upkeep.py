@@ -16,6 +16,7 @@ from taco_launch.setup.job_containers.prepare import SetupListener, make, set_up
 from taco_launch.setup.model import job_containers
 from taco_launch.setup.model.ops import Stage
 from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.plan.stage_rules import RULES
 
 _SECONDS = 60
 _MOST = 1000
@@ -70,14 +71,14 @@ class Variants:
     ) -> None:
         """Look after those on the `chosen` hosts, where set-up is asked for containers at all."""
         self._inventory, self._chosen, self._fanout, self._listener = inventory, chosen, fanout, listener
-        self._wanted = "container" in stages and inventory.container is not None
+        self._wanted = inventory.container is not None and any(RULES[stage].makes_container for stage in stages)
 
     def look(self, plans: Sequence[HostPlan]) -> tuple[HostPlan, ...]:
         """Return what is to be done for variants; `plans` is what is to be done for the cluster's own containers.
 
         Where these are to be made, the variants are looked at after that, as `apply` does.
         """
-        if any(op.stage == "container" for plan in plans for op in plan.ops):
+        if any(RULES[op.stage].makes_container for plan in plans for op in plan.ops):
             return ()
         found = self._found([plan.host for plan in plans if not plan.problems])
         return tuple(plan for each in found for plan in each.plans if not plan.empty)

@@ -1,7 +1,9 @@
 """Find a named image among those that a host has."""
 
+from collections.abc import Mapping
+
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.facts import DockerFacts, Image
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Image
 from taco_launch.core.model.host.image_reference import Reference, parse_reference
 
 
@@ -27,6 +29,12 @@ def image_on_host(reference: Reference, docker: DockerFacts) -> HostImage | None
     return HostImage(
         found[0].id, frozenset(image.digest for image in found if image.digest and image.id == found[0].id)
     )
+
+
+def image_by_digest(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> HostImage:
+    """Return the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
+    there = (image_on_host(reference, each.docker) for each in facts.values() if isinstance(each.docker, DockerFacts))
+    return next((each for each in there if each and digest in each.digests), HostImage("", frozenset((digest,))))
 
 
 def _is_named(reference: Reference, image: Image) -> bool:

@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeVar
 
+from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.facts import HostFacts, SetupFile
-from taco_launch.core.model.host.hosts import Host, Inventory
-from taco_launch.setup.model.stages import STAGES, Stage
+from taco_launch.core.model.host.hosts import Container, Host, Inventory
+from taco_launch.hosts.inventory.ranges import fold
 
+# The name of a stage: that of its file in setup/stages.
+Stage = str
 T = TypeVar("T")
 # Docker unpacks a stream beside it before it takes the layers from there.
 _UNPACKED = 2
@@ -30,19 +33,6 @@ class SourceImage:
         """How many bytes a host takes for it while it comes: the stream, and what docker makes of it."""
         return self.size * (1 + _UNPACKED)
 
-
-__all__ = [
-    "STAGES",
-    "Disrupts",
-    "FileTarget",
-    "Op",
-    "PlanContext",
-    "Problem",
-    "Removal",
-    "Stage",
-    "StagePlanner",
-    "StageRules",
-]
 
 # What stops while an operation is applied: running containers of ours, every container, or the whole host.
 Disrupts = Literal["nothing", "container", "docker", "host"]
@@ -76,8 +66,8 @@ class Op:
     `name` is what a person reads (`daemon.json: add registry-mirrors`), `why` the fact that calls for it. `files` are put
     first, whole and by rename; then `script` runs as root: POSIX sh under `set -eu`, its arguments in `args` ($1...), its input
     empty. An empty script does nothing. `old` is (path, text as it is now) of files whose change `--diff` shows.
-    `seconds` is the longest that it may take. `expect` gives the facts as they should be afterwards. `reveals` are stages
-    of which nothing is known before it is done. `idle` is where no job may run meanwhile, in the words of
+    `seconds` is the longest that it may take. `expect` gives the facts as they should be afterwards. `reveals` says that
+    nothing is known before it is done of what stages of containers have to do. `idle` is where no job may run meanwhile, in the words of
     scripts/idle.sh, where that is not the training container that it `disrupts`.
     """
 
@@ -91,7 +81,7 @@ class Op:
     seconds: float = 120
     old: tuple[tuple[str, str], ...] = ()
     expect: Callable[[HostFacts], HostFacts] = field(default=_as_it_is, compare=False)
-    reveals: tuple[Stage, ...] = ()
+    reveals: bool = False
     idle: str = ""
 
 
@@ -104,7 +94,7 @@ class Problem:
     image. `passes` says that it is gone once a job ends.
     """
 
-    stage: Stage | Literal["hardware"]
+    stage: Stage
     message: str
     hint: str = ""
     stops: Literal["stage", "host", "cluster"] = "stage"
@@ -113,36 +103,43 @@ class Problem:
 
 @dataclass(frozen=True)
 class PlanContext:
-    """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far.
-
-    `facts` holds the hosts that answered. `disrupt` is what the user allows (`--disrupt`). `digest` is the image's, once
-    a host has resolved the tag, and `latest` what the registry has under it now, where that was asked. `cluster_key` is (private, public) of the cluster's SSH key, once the head has made it;
-    `host_keys` the public host keys of the containers' sshd, once they are there: (host, key); `known_hosts` the text of
-    the head's file of them as it is now. `with_head` says whether this call sets the head up as well, and it has not
-    failed: only then a key that does not exist will be. `agent` is (file name, content) of the agent, where every host
-    has a file of that name without the content, and `py_spy` that of the program beside it; `packages` those of the docker packages that are on the controller.
-    `password` is the registry's. `given` is what the controller has of an image that no registry gives, or why it has none.
-    `toolkit_packages` are the packages of the NVIDIA container toolkit that are on the controller. `docker_key` and
-    `toolkit_key` sign the repositories, where the inventory names files; else they are Docker's and NVIDIA's. `peermem_packages` are those that bring nv_peer_mem.
-    """
+    """What a stage's plan for one host depends on beside that host: the inventory, all hosts' facts, what was made so far."""
 
     inventory: Inventory
+    # Of the hosts that answered.
     facts: Mapping[str, HostFacts]
+    # What the user allows to stop (`--disrupt`).
     disrupt: Literal["nothing", "docker", "host"] = "nothing"
+    # Of the image, once a host has resolved the tag.
     digest: str | None = None
+    # What the registry has under the tag, where hosts are to get that.
     latest: str | None = None
+    # What the registry has under the tag, where hosts keep theirs.
+    now: str | None = None
+    # The cluster's SSH key (private, public), once the head has made it.
     cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
+    # The public host keys of the containers' sshd, once they are there: (host, key).
     host_keys: tuple[tuple[str, str], ...] = ()
+    # The text of the head's file of host keys as it is.
     known_hosts: str = ""
+    # Whether this call sets the head up as well, and it has not failed: only then a key that does not exist will be.
     with_head: bool = True
+    # The agent: its file name and content, which is empty where every host has a file of that name.
     agent: tuple[str, bytes] | None = None
+    # The program that reads stacks: its file name and content.
     py_spy: tuple[str, bytes] | None = None
+    # The docker packages on the controller: (file name, content) of each.
     packages: tuple[tuple[str, bytes], ...] = ()
+    # For the image's registry.
     password: str | None = field(default=None, repr=False)
+    # What the controller has of an image that no registry gives, or why it has none.
     given: SourceImage | str = ""
+    # The packages of the NVIDIA container toolkit on the controller.
     toolkit_packages: tuple[tuple[str, bytes], ...] = ()
+    # The keys that sign the repositories, where the inventory names files; else they are Docker's and NVIDIA's.
     docker_key: bytes | None = None
     toolkit_key: bytes | None = None
+    # The packages on the controller that bring nv_peer_mem.
     peermem_packages: tuple[tuple[str, bytes], ...] = ()
 
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -187,13 +184,82 @@ def keep_all(_removal: Removal) -> Iterator[Op | Problem]:
 
 
 @dataclass(frozen=True)
-class StageRules:
-    """What set-up needs to know of a stage, which is at the end of its file as STAGE."""
+class HostFolder:
+    """A folder of hosts that a stage mounts into the container."""
 
+    stage: Stage
+    path: str
+    # Whether the container can write there.
+    is_writable: bool
+
+
+@dataclass(frozen=True)
+class ProofFailure:
+    """What is wrong with hosts: `what` they cannot do, the evidence, and what to type next."""
+
+    hosts: tuple[str, ...]
+    what: str
+    evidence: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        """Return one line: hosts, what, evidence."""
+        return f"{fold(self.hosts)} {self.what}: {self.evidence}"
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """What a stage does on hosts beside its plan: what is known of them, and functions, so that stages import none that act."""
+
+    cluster: PlanContext
+    # The hosts that it is about, and all that are set up.
+    hosts: tuple[str, ...]
+    chosen: tuple[str, ...]
+    # Whether hosts get what the registry has under the image's tag now (`--pull`).
+    pull: bool
+    # Whether the stages were applied: before that, only what no plan changes can be proved.
+    is_applied: bool
+    # Reads what the controller has of the image, or why it has none.
+    read_image: Callable[[Container], SourceImage | str]
+    # Asks the registry for the digest of the image, for so many seconds. It raises HostError.
+    ask_registry: Callable[[int], str | None]
+    # Brings the image to the hosts; gives those that failed, with their errors. It raises HostError.
+    send_image: Callable[[SourceImage], Mapping[str, TacoLaunchError]]
+    # Proves that containers have the GPUs of their hosts.
+    compare_gpus: Callable[[], tuple[ProofFailure, ...]]
+
+
+def prove_gpus(run: StageRun) -> tuple[ProofFailure, ...]:
+    """Return whose container has not the GPUs of its host."""
+    return run.compare_gpus()
+
+
+@dataclass(frozen=True)
+class StageRules:
+    """What set-up needs to know of a stage, which is at the end of its file as STAGE; the fields are in the order of its life."""
+
+    # Subjects of a host's facts that its plan reads.
+    facts: tuple[str, ...]
     plan: StagePlanner
+    # The stages whose work its plan builds on.
+    after: tuple[Stage, ...] = ()
+    # Reads what its plan needs beside hosts' facts, from the controller or a registry. It raises HostError.
+    learn: Callable[[StageRun], PlanContext] = lambda run: run.cluster
+    # The folders that it mounts, which a host must have before anything is started there.
+    mounts: Callable[[Inventory], Iterator[HostFolder]] = lambda _inventory: iter(())
+    # Brings to hosts what their operations need. It gives the hosts that failed, with their errors, and raises HostError.
+    before_apply: Callable[[StageRun], Mapping[str, TacoLaunchError]] = lambda _run: {}
     # Subjects of a host's facts that it may change: they are requested again when it is done.
-    changes: tuple[str, ...]
-    # Whether a container may get its GPUs, or lose them, by it.
-    gives_gpus: bool = False
+    changes: tuple[str, ...] = ()
+    # Its proofs: each gives what is wrong. One that several stages name runs once.
+    prove: tuple[Callable[[StageRun], tuple[ProofFailure, ...]], ...] = ()
     # Plans to take back what it made: it yields nothing where nothing of it is there.
     take_back: Callable[[Removal], Iterator[Op | Problem]] = keep_all
+    # Whether a container may get its GPUs, or lose them, by it: its work is done before `prove` is asked.
+    gives_gpus: bool = False
+    # Whether each training container has its own part of it, also one that a job has of its own.
+    of_container: bool = False
+    # Whether it makes the training container.
+    makes_container: bool = False
+    # Whether `--pull` is for it.
+    pulls: bool = False

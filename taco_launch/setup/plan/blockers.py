@@ -1,11 +1,11 @@
 """Find what prevents a plan on its host, before the first change: running jobs, missing folders; and what mounts allow."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from taco_launch.core.command import Command
 from taco_launch.setup import scripts
-from taco_launch.setup.model.ops import Op, Problem
+from taco_launch.setup.model.ops import HostFolder, Op, Problem
 from taco_launch.setup.plan.batch import error_and_hint_lines
 from taco_launch.setup.plan.host_plan import HostPlan
 
@@ -55,28 +55,29 @@ def look(plan: HostPlan, container: str, folders: Sequence[str], typed: str) -> 
     return Command(("/bin/sh", "-c", script, "look", typed, stops, host, *folders), sudo=True, timeout=_SECONDS)
 
 
-def with_blockers(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> HostPlan:
+def with_blockers(plan: HostPlan, folders: Sequence[HostFolder], said: bytes) -> HostPlan:
     """Return a plan with the problems and remarks that its host's answer leads to.
 
-    `folders` are those that were asked about; the value tells whether the container can write there.
+    `folders` are those that were asked about.
 
     Raises:
         ValueError: the answer has another form.
     """
     lines = said.decode("utf-8", "replace").splitlines()
     problems = list(plan.problems)
-    missing, setuid = (_named(tuple(folders), lines, word) for word in (_MISSING, _SETUID))
-    if missing:
+    absent, setuid = (_named(folders, lines, word) for word in (_MISSING, _SETUID))
+    if absent:
+        missing = [folder.path for folder in absent]
         several = len(missing) > 1
         problem = Problem(
-            "container",
+            absent[0].stage,
             f"{', '.join(missing)}, which container.mounts lists, {'are' if several else 'is'} not on this host",
             f"mkdir -p {' '.join(missing)} there, or take {'them' if several else 'it'} out of container.mounts in the "
             "inventory",
             stops="host",
         )
         problems.insert(0, problem)
-    plan = _remarked(plan, [folder for folder in setuid if folders[folder]])
+    plan = _remarked(plan, [folder for folder in setuid if folder.is_writable])
     errors, hints = error_and_hint_lines(said)
     op = _stopping(plan)
     if op is not None and errors:
@@ -84,21 +85,21 @@ def with_blockers(plan: HostPlan, folders: Mapping[str, bool], said: bytes) -> H
             op.stage, "; ".join(errors), "; ".join(hints), stops="cluster", passes=errors[0].startswith("job ")
         )
         problems.insert(0, job)
-    return replace(plan, ops=() if missing else plan.ops, problems=tuple(problems))
+    return replace(plan, ops=() if absent else plan.ops, problems=tuple(problems))
 
 
-def _named(folders: Sequence[str], lines: Sequence[str], word: str) -> list[str]:
+def _named(folders: Sequence[HostFolder], lines: Sequence[str], word: str) -> list[HostFolder]:
     numbers = [int(line.removeprefix(word)) for line in lines if line.startswith(word)]
     return [folders[number] for number in numbers if number < len(folders)]
 
 
-def _remarked(plan: HostPlan, folders: Sequence[str]) -> HostPlan:
-    """Add to the first operation on the container what a rank, as root, can leave in these folders for users of the host."""
-    first = next((op for op in plan.ops if op.stage == "container"), None)
-    if not folders or first is None:
+def _remarked(plan: HostPlan, folders: Sequence[HostFolder]) -> HostPlan:
+    """Add to the first operation of the stage that mounts them what a rank, as root, can leave in these folders for users of the host."""
+    first = next((op for op in plan.ops if any(op.stage == folder.stage for folder in folders)), None)
+    if first is None:
         return plan
     remark = (
-        f"anyone who runs a rank can leave a setuid-root program in {', '.join(folders)}, with which any user of the host becomes "
+        f"anyone who runs a rank can leave a setuid-root program in {', '.join(folder.path for folder in folders)}, with which any user of the host becomes "
         "root: mount its file system with nosuid, or chmod o-x a folder above it"
     )
     told = replace(first, why="; ".join(filter(None, (first.why, remark))))

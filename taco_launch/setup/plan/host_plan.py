@@ -7,7 +7,7 @@ from taco_launch.core.facts.gpus.blocking_faults import stops
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host, Inventory
-from taco_launch.setup.model.ops import STAGES, Op, PlanContext, Problem, Stage, StageRules
+from taco_launch.setup.model.ops import Op, PlanContext, Problem, Stage, StageRules
 from taco_launch.setup.stage_parts.space import full
 
 
@@ -34,26 +34,26 @@ def plan_host(
     facts: HostFacts,
     cluster: PlanContext,
     rules: Mapping[Stage, StageRules],
-    only: Collection[Stage] = STAGES,
+    only: Collection[Stage] | None = None,
 ) -> HostPlan:
-    """Plan the stages in `only` for a host; a stage with a problem is the last one, and faulty drivers or full disks keep all away.
+    """Plan the stages in `only` (None: all) for a host; a stage with a problem is the last one, and faulty drivers or full disks keep all away.
 
     Of later stages it is still said what keeps the whole host from being set up, so that all of that is known at once.
 
-    Of a stage that an operation before it `reveals` only that is said: a guess would announce what is then not done.
+    Of a stage of containers after an operation that `reveals` only that is said: a guess would announce what is not done.
     """
     broken = (*faults(facts, cluster.inventory), *full(facts, cluster.inventory))
     if broken:
         return HostPlan(host.name, (), broken)
     ops: list[Op] = []
     problems: list[Problem] = []
-    for stage in STAGES:
-        if stage not in only:
+    for stage, of_stage in rules.items():
+        if only is not None and stage not in only:
             continue
-        if not problems and any(stage in op.reveals for op in ops):
+        if not problems and of_stage.of_container and any(op.reveals for op in ops):
             ops.append(Op(stage, "unknown until Docker runs", ""))
             continue
-        found = tuple(rules[stage].plan(host, facts, cluster))
+        found = tuple(of_stage.plan(host, facts, cluster))
         wrong = [item for item in found if isinstance(item, Problem)]
         if problems:
             told = {problem.message for problem in problems}

@@ -1,16 +1,23 @@
-"""The stages of set-up by their names: what each file says of its stage."""
+"""Find the stages of set-up: each file of setup/stages has one, as STAGE."""
 
 from collections.abc import Mapping
+from graphlib import TopologicalSorter
 from importlib import import_module
+from pkgutil import iter_modules
 
-from taco_launch.setup.model.ops import StageRules
-from taco_launch.setup.model.stages import STAGES, Stage
+from taco_launch.setup.model.ops import Stage, StageRules
 
-
-def _rules(stage: Stage) -> StageRules:
-    found = import_module(f"taco_launch.setup.stages.{stage}").STAGE
-    assert isinstance(found, StageRules)
-    return found
+# By name: plans import no stage.
+_FOLDER = "taco_launch.setup.stages"
 
 
-RULES: Mapping[Stage, StageRules] = {stage: _rules(stage) for stage in STAGES}
+def _find_stages() -> Mapping[Stage, StageRules]:
+    """Return the stages in the order in which they are applied: each builds on those that it is `after`."""
+    names = sorted(module.name for module in iter_modules(import_module(_FOLDER).__path__))
+    rules: dict[Stage, StageRules] = {name: import_module(f"{_FOLDER}.{name}").STAGE for name in names}
+    order = TopologicalSorter({name: each.after for name, each in rules.items()}).static_order()
+    return {name: rules[name] for name in order}
+
+
+RULES = _find_stages()
+STAGES: tuple[Stage, ...] = tuple(RULES)

@@ -10,7 +10,6 @@ from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupFile, SetupState
 from taco_launch.setup.model.job_containers import keys_of
 from taco_launch.setup.model.ops import Op, Problem, Removal, Stage, StageRules
-from taco_launch.setup.model.stages import STAGES
 
 
 def plan(
@@ -39,8 +38,8 @@ def plan(
     others = (path for path, file in files.items() if _is_cluster(path, file) and not path.startswith(variants))
     is_last = all(path in own for path in others)
     removal = Removal(facts, files, cluster, has_cluster, is_last, image, added)
-    for stage in reversed(STAGES):
-        yield from rules[stage].take_back(removal)
+    for stage in reversed(tuple(rules.values())):
+        yield from stage.take_back(removal)
 
 
 def _has_cluster(facts: HostFacts, files: Mapping[str, SetupFile], cluster: str) -> bool:

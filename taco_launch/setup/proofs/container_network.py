@@ -14,8 +14,9 @@ from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.reply_errors import understood
 from taco_launch.hosts.remote.transport import Transport
+from taco_launch.setup.model.ops import ProofFailure
 from taco_launch.setup.proofs.mpirun_proof import train
-from taco_launch.setup.proofs.proof import LOOK_SECONDS, ContainerProbe, ProofFailure, ProofScope, silent
+from taco_launch.setup.proofs.proof import LOOK_SECONDS, ContainerProbe, ProofScope, silent
 from taco_launch.setup.stage_parts.firewall import active
 from taco_launch.setup.stages.ssh_mesh import address
 

@@ -13,7 +13,7 @@ from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.files import gpu_devices
-from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.model.ops import ProofFailure
 
 # A driver without persistence mode takes seconds for each GPU.
 _SECONDS = 120

@@ -22,7 +22,8 @@ from taco_launch.hosts.fanout import Answer
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.reply_errors import understood
 from taco_launch.hosts.remote.transport import Transport
-from taco_launch.setup.proofs.proof import LOOK_SECONDS, ContainerProbe, ProofFailure, ProofScope, silent
+from taco_launch.setup.model.ops import ProofFailure
+from taco_launch.setup.proofs.proof import LOOK_SECONDS, ContainerProbe, ProofScope, silent
 
 # What a session or a login has of its own, and not of the image.
 _OWN = frozenset(("HOME", "HOSTNAME", "PWD", "SHLVL", "TERM"))

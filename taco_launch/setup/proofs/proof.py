@@ -9,24 +9,10 @@ from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.hosts.fanout import Answer
-from taco_launch.hosts.inventory.ranges import fold
+from taco_launch.setup.model.ops import ProofFailure
 
 # What a command in a container may take, in seconds, beside what it waits for.
 LOOK_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class ProofFailure:
-    """What is wrong with hosts: `what` they cannot do, the evidence, and what to type next."""
-
-    hosts: tuple[str, ...]
-    what: str
-    evidence: str
-    hint: str = ""
-
-    def __str__(self) -> str:
-        """Return one line: hosts, what, evidence."""
-        return f"{fold(self.hosts)} {self.what}: {self.evidence}"
 
 
 @dataclass(frozen=True)

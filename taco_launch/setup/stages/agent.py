@@ -58,4 +58,4 @@ def _py_spy(facts: HostFacts, cluster: PlanContext) -> Iterator[FileTarget]:
         yield FileTarget(f"{paths.AGENT}/{cluster.py_spy[0]}", cluster.py_spy[1], 0o600)
 
 
-STAGE = StageRules(plan, (MADE,))
+STAGE = StageRules(("system", MADE), plan, after=("ssh_mesh",), changes=(MADE,))

@@ -15,7 +15,16 @@ from taco_launch.setup.files import gpu_devices, unit
 from taco_launch.setup.files.container_definition import Definition, cannot, changes, define, fewer, lost, unread
 from taco_launch.setup.model.host_files import differing, with_files
 from taco_launch.setup.model.job_containers import keys_of
-from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, Removal, StageRules
+from taco_launch.setup.model.ops import (
+    FileTarget,
+    HostFolder,
+    Op,
+    PlanContext,
+    Problem,
+    Removal,
+    StageRules,
+    prove_gpus,
+)
 from taco_launch.setup.stage_parts import firewall
 from taco_launch.setup.stages.ssh_mesh import taken_by_another
 
@@ -283,4 +292,21 @@ def variant_removal(cluster: str, image: str, seconds: int) -> Op:
     return replace(removed, script=script, args=args, disrupts="nothing")
 
 
-STAGE = StageRules(plan, ("network", "docker", MADE), gives_gpus=True, take_back=take_back)
+def list_mounts(inventory: Inventory) -> Iterator[HostFolder]:
+    """Yield the folders of `container.mounts`."""
+    for source, _target, mode in inventory.container.mounts if inventory.container else ():
+        yield HostFolder("container", source, mode != "ro")
+
+
+STAGE = StageRules(
+    ("network", "docker", "gpu", "rdma", MADE),
+    plan,
+    after=("image",),
+    mounts=list_mounts,
+    changes=("network", "docker", MADE),
+    prove=(prove_gpus,),
+    take_back=take_back,
+    gives_gpus=True,
+    of_container=True,
+    makes_container=True,
+)

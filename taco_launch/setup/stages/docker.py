@@ -8,7 +8,7 @@ from taco_launch.core.facts import MADE
 from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupState, System
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.setup.model.ops import Op, PlanContext, Problem, Stage, StageRules
+from taco_launch.setup.model.ops import Op, PlanContext, Problem, StageRules
 from taco_launch.setup.scripts import text
 from taco_launch.setup.stage_parts.docker_install import install
 from taco_launch.setup.stage_parts.docker_removal import take_back
@@ -16,8 +16,6 @@ from taco_launch.setup.stage_parts.docker_settings import settings
 
 # The first release with `docker run --gpus`.
 _OLDEST = (19, 3)
-# Their plans depend on the containers and images that the engine has, which it tells once it runs.
-_HELD: tuple[Stage, ...] = ("image", "container", "ssh_mesh")
 
 
 def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
@@ -137,7 +135,7 @@ def _there(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
         script=text("dpkg.sh") + text("dockerd.sh") + text("docker_start.sh"),
         seconds=300,
         expect=_started,
-        reveals=() if runs or told else _HELD,
+        reveals=not (runs or told),
     )
 
 
@@ -153,4 +151,6 @@ def _started(facts: HostFacts) -> HostFacts:
     )
 
 
-STAGE = StageRules(plan, ("system", "docker", MADE), gives_gpus=True, take_back=take_back)
+STAGE = StageRules(
+    ("system", "docker", MADE), plan, changes=("system", "docker", MADE), take_back=take_back, gives_gpus=True
+)

@@ -1,17 +1,28 @@
 """The image stage: the training image on every host, the same one everywhere, by a digest that is resolved once."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from taco_launch.core.command import shell, ssh_line
+from taco_launch.core.errors import HostError, TacoLaunchError
 from taco_launch.core.facts import MADE
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Image
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.core.model.host.image_reference import Reference, parse_reference
 from taco_launch.setup import scripts
-from taco_launch.setup.model.host_images import HostImage, _is_named, image_on_host
-from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, Removal, SourceImage, StageRules
+from taco_launch.setup.model.host_images import HostImage, _is_named, image_by_digest, image_on_host
+from taco_launch.setup.model.ops import (
+    FileTarget,
+    Op,
+    PlanContext,
+    Problem,
+    Removal,
+    SourceImage,
+    StageRules,
+    StageRun,
+)
 from taco_launch.setup.stage_parts import space
 
 # What a dry run takes for the id of an image that does not exist yet.
@@ -23,6 +34,8 @@ _LEAST_SPACE = 2 << 30
 _SECONDS = 1800
 _LOAD_SECONDS = 3600
 _HUB = "docker.io"
+# How long a registry has to answer; an ordinary call spends less to learn of an image that was pushed.
+REGISTRY_SECONDS, _GLANCE_SECONDS = 60, 1
 
 
 def resolve(inventory: Inventory, facts: Mapping[str, HostFacts]) -> str | None:
@@ -103,12 +116,6 @@ def _standard(
         if not first.digests and other.id == first.id:
             first = other
     return name, first
-
-
-def image_by_digest(reference: Reference, digest: str, facts: Mapping[str, HostFacts]) -> HostImage:
-    """Return the image of a digest, with its id where a host has it: one that has it by `docker load` knows no digest."""
-    there = (image_on_host(reference, each.docker) for each in facts.values() if isinstance(each.docker, DockerFacts))
-    return next((each for each in there if each and digest in each.digests), HostImage("", frozenset((digest,))))
 
 
 def _pull(
@@ -268,4 +275,35 @@ def take_back(removal: Removal) -> Iterator[Op]:
         yield Op("image", f"remove {removal.image}", "--images", 'docker rmi "$1" >/dev/null', (reference.name,))
 
 
-STAGE = StageRules(plan, ("system", "docker", MADE), take_back=take_back)
+def learn(run: StageRun) -> PlanContext:
+    """Look what the controller has of the image, or what the registry has under its tag now.
+
+    Raises:
+        HostError: with `--pull`, the registry cannot be asked.
+    """
+    cluster, container = run.cluster, run.cluster.inventory.container
+    if container is not None and container.source != "registry":
+        return replace(cluster, given=run.read_image(container))
+    if run.pull:
+        return replace(cluster, latest=run.ask_registry(REGISTRY_SECONDS))
+    with suppress(HostError):
+        return replace(cluster, now=run.ask_registry(_GLANCE_SECONDS) if cluster.digest is not None else None)
+    return cluster
+
+
+def _send(run: StageRun) -> Mapping[str, TacoLaunchError]:
+    given = run.cluster.given
+    return run.send_image(given) if isinstance(given, SourceImage) else {}
+
+
+STAGE = StageRules(
+    ("system", "docker", MADE),
+    plan,
+    after=("peermem",),
+    learn=learn,
+    before_apply=_send,
+    changes=("system", "docker", MADE),
+    take_back=take_back,
+    of_container=True,
+    pulls=True,
+)

@@ -247,4 +247,10 @@ def take_back(removal: Removal) -> Iterator[Op]:
         yield service_off(f"set-up installed it, and {stays}; the package stays")
 
 
-STAGE = StageRules(plan, ("system", "rdma", MADE), take_back=take_back)
+STAGE = StageRules(
+    ("system", "docker", "gpu", "rdma", MADE),
+    plan,
+    after=("toolkit",),
+    changes=("system", "rdma", MADE),
+    take_back=take_back,
+)

@@ -15,11 +15,12 @@ from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
 from taco_launch.core.model.host.hosts import Container, Host
+from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.setup import scripts
 from taco_launch.setup.files import ssh_files
 from taco_launch.setup.files.ssh_files import Member, public_key
 from taco_launch.setup.model.host_files import differing, files_of, unread, with_files
-from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StageRules
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, ProofFailure, StageRules, StageRun
 from taco_launch.setup.stage_parts import firewall
 
 _STAGE: Final = "ssh_mesh"
@@ -279,4 +280,23 @@ def _listens(facts: HostFacts, settings: FileTarget, own: str, port: int) -> Hos
     return replace(facts, network=replace(facts.network, listeners=listeners))
 
 
-STAGE = StageRules(plan, ("network", "docker", MADE))
+def prove_known(run: StageRun) -> tuple[ProofFailure, ...]:
+    """Return which hosts that are not set up by this call have yet to be told of those that are."""
+    if not run.is_applied or not run.hosts:
+        return ()
+    hosts = tuple(name for name in unaware(run.cluster) if name not in run.chosen)
+    if not hosts:
+        return ()
+    typed = shell(("taco-launch", "-i", run.cluster.inventory.source, "setup", "--only", _STAGE))
+    evidence = f"only {fold(run.chosen)} {'was' if len(run.chosen) == 1 else 'were'} set up"
+    return (ProofFailure(hosts, "has an outdated host list", evidence, f"update it: {typed}"),)
+
+
+STAGE = StageRules(
+    ("network", "docker", MADE),
+    plan,
+    after=("container",),
+    changes=("network", "docker", MADE),
+    prove=(prove_known,),
+    of_container=True,
+)

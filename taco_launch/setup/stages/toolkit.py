@@ -12,7 +12,7 @@ from taco_launch.core.model.host.hosts import Host, Toolkit
 from taco_launch.setup import keys
 from taco_launch.setup.files import daemon_json, gpu_devices
 from taco_launch.setup.model import packages
-from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StageRules
+from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StageRules, prove_gpus
 from taco_launch.setup.scripts import text
 from taco_launch.setup.stage_parts import docker_settings
 from taco_launch.setup.stage_parts.docker_settings import RUNNING
@@ -289,4 +289,11 @@ def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
     return expect
 
 
-STAGE = StageRules(plan, ("system", "docker", MADE), gives_gpus=True)
+STAGE = StageRules(
+    ("system", "docker", "gpu", MADE),
+    plan,
+    after=("docker",),
+    changes=("system", "docker", MADE),
+    prove=(prove_gpus,),
+    gives_gpus=True,
+)

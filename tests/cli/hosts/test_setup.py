@@ -9,9 +9,9 @@ from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.facts import DockerFacts
 from taco_launch.setup.apply import setup_run as flow
-from taco_launch.setup.model.ops import Problem
-from taco_launch.setup.model.stages import STAGES
-from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.model.ops import Problem, ProofFailure
+from taco_launch.setup.plan.stage_rules import STAGES
+from taco_launch.setup.stages import ssh_mesh
 from tests.support.host_facts import host as facts_of
 from tests.support.simulated_setup import PASSWORD, Simulated, World, code, rows, setup
 
@@ -83,7 +83,7 @@ def test_the_stages_know_whether_the_head_is_set_up_as_well(world: World) -> Non
 
 
 def test_hosts_that_are_to_be_told_of_a_new_one(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "unaware", lambda _cluster: ("gpu1", "gpu2", "gpu3"))
+    monkeypatch.setattr(ssh_mesh, "unaware", lambda _cluster: ("gpu1", "gpu2", "gpu3"))
     done = setup(world, "--yes", "--host", "gpu3")
     assert (code(done), rows(done)) == (5, {"gpu3": ["ready", str(len(STAGES))]})
     assert "error: gpu[1-2] has an outdated host list: only gpu3 was set up\nhint: " in done.stderr

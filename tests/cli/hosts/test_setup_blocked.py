@@ -15,8 +15,7 @@ from taco_launch.setup.apply import setup_run as flow
 from taco_launch.setup.apply import teardown_run as back
 from taco_launch.setup.apply import wait_for_jobs
 from taco_launch.setup.model.ops import Op, Problem
-from taco_launch.setup.model.stages import STAGES
-from taco_launch.setup.plan.stage_rules import RULES
+from taco_launch.setup.plan.stage_rules import RULES, STAGES
 from tests.support.simulated_setup import INVENTORY, Simulated, World, code, rows, setup
 
 JOB = b"error: job busy runs in taco-launch-c\nhint: wait for it, or: taco-launch stop busy\n"

@@ -11,8 +11,7 @@ from taco_launch.core.model.host.facts import DockerFacts, HostFacts, NetworkFac
 from taco_launch.core.model.host.hardware import Gpus, Rdma
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.setup.apply import setup_run as flow
-from taco_launch.setup.model.ops import Problem
-from taco_launch.setup.proofs.proof import ProofFailure
+from taco_launch.setup.model.ops import Problem, ProofFailure
 from tests.support.host_facts import host as facts_of
 from tests.support.simulated_setup import INVENTORY, World, code, setup
 

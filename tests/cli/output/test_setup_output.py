@@ -21,9 +21,8 @@ from taco_launch.setup.apply import teardown_run as flow
 from taco_launch.setup.apply.findings import Findings
 from taco_launch.setup.apply.host_ops import SetupEvent
 from taco_launch.setup.apply.setup_run import HostResult, SetupResult
-from taco_launch.setup.model.ops import Op
+from taco_launch.setup.model.ops import Op, ProofFailure
 from taco_launch.setup.plan.host_plan import HostPlan
-from taco_launch.setup.proofs.proof import ProofFailure
 
 
 def test_lines_on_a_terminal_say_for_how_long_a_step_runs(

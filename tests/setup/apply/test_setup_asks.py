@@ -15,7 +15,8 @@ from taco_launch.setup.apply import setup_run as flow
 from taco_launch.setup.apply import sources
 from taco_launch.setup.files.container_definition import unread
 from taco_launch.setup.model.ops import Op, PlanContext, Problem, StageRules
-from taco_launch.setup.model.stages import STAGES
+from taco_launch.setup.plan.stage_rules import STAGES
+from taco_launch.setup.stages.image import REGISTRY_SECONDS
 from tests.support import simulated_setup as simulated
 from tests.support.host_facts import host, known
 from tests.support.simulated_setup import PASSWORD, World, code, setup
@@ -58,7 +59,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 def test_pull_takes_what_the_registry_has(world: World, registry: Registry) -> None:
     assert code(setup(world, "--pull", "--yes")) == 0
-    assert registry.asked == [("gpu1", "registry/train:1", "me", PASSWORD, sources.REGISTRY_SECONDS)]
+    assert registry.asked == [("gpu1", "registry/train:1", "me", PASSWORD, REGISTRY_SECONDS)]
     assert {each.latest for each in world.clusters[-5:]} == {"sha256:new"}
     for words in (("--host", "gpu2"), ("--only", "docker")):
         done = setup(world, "--pull", *words)
@@ -103,8 +104,8 @@ def test_what_the_inventory_says_of_gpus_and_disks_is_heeded(world: World, monke
             yield Problem("container", unread(facts))
 
     monkeypatch.setattr(flow, "gather", gather)
-    nothing = StageRules(lambda *_: iter(()), ())
-    monkeypatch.setattr(flow, "RULES", {**dict.fromkeys(STAGES, nothing), "container": StageRules(plan, ())})
+    nothing = StageRules((), lambda *_: iter(()))
+    monkeypatch.setattr(flow, "RULES", {**dict.fromkeys(STAGES, nothing), "container": StageRules((), plan)})
     file = world.folder.parent / "cluster.yaml"
     file.write_text(file.read_text().replace("gpu2: {}", "gpu2: {gpus: none}") + "docker: {data_root: /data}\n")
     done = setup(world, "--check")

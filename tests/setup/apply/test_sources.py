@@ -76,7 +76,7 @@ class Asked(Simulated):
 def test_the_registry_is_asked_by_a_host_s_engine_and_no_argument_holds_the_password() -> None:
     reference = parse_reference("r.example:5000/train:1")
     host = Asked(0, '{"Descriptor": {"digest": "sha256:aa", "size": 1}}')
-    assert sources.latest(host, reference, "me", PASSWORD) == "sha256:aa"
+    assert sources.latest(host, reference, "me", PASSWORD, 60) == "sha256:aa"
     assert host.asked.argv[-1] == "http://localhost/distribution/r.example:5000/train:1/json"
     assert host.asked.sudo
     assert PASSWORD not in " ".join(host.asked.argv)
@@ -86,7 +86,7 @@ def test_the_registry_is_asked_by_a_host_s_engine_and_no_argument_holds_the_pass
         "password": PASSWORD,
         "serveraddress": "r.example:5000",
     }
-    sources.latest(host, reference, None, None)
+    sources.latest(host, reference, None, None, 60)
     assert host.asked.stdin == b""
 
 
@@ -102,7 +102,7 @@ def test_the_registry_is_asked_by_a_host_s_engine_and_no_argument_holds_the_pass
 )
 def test_why_the_registry_cannot_be_asked(answer: Any, said: str) -> None:
     with pytest.raises(HostError) as caught:
-        sources.latest(Asked(*answer), parse_reference("t:1"), None, None)
+        sources.latest(Asked(*answer), parse_reference("t:1"), None, None, 60)
     assert caught.value.message == f"gpu1: cannot find out from the registry which t:1 is current: {said}"
     assert "Without --pull, hosts keep their image" in str(caught.value.hint)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.setup.model.ops import Op, Problem
+from taco_launch.setup.model.ops import HostFolder, Op, Problem
 from taco_launch.setup.plan import blockers
 from taco_launch.setup.plan.host_plan import HostPlan
 from tests.support.setup_scripts import SHELLS, Fakes
@@ -15,6 +15,10 @@ from tests.support.setup_scripts import SHELLS, Fakes
 CREATE = Op("container", "create taco-launch-c", "there is no container")
 RECREATE = Op("container", "recreate taco-launch-c", "another image", disrupts="container")
 TYPED = "taco-launch -i 'my hosts.yaml'"
+
+
+def mounted(*folders: str, is_writable: bool = True) -> list[HostFolder]:
+    return [HostFolder("container", folder, is_writable) for folder in folders]
 
 
 def said(fakes: Fakes, plan: HostPlan, *folders: str) -> bytes:
@@ -44,11 +48,11 @@ def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
     queue.parent.mkdir()
     with queue.open("w") as of_the_queue:
         fcntl.flock(of_the_queue, fcntl.LOCK_EX)
-        assert blockers.with_blockers(plan, {}, said(fakes, plan)) == plan
+        assert blockers.with_blockers(plan, (), said(fakes, plan)) == plan
     descriptor = os.open(lock, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        blocked = blockers.with_blockers(plan, {}, said(fakes, plan))
+        blocked = blockers.with_blockers(plan, (), said(fakes, plan))
         assert said(fakes, HostPlan("gpu1", (CREATE,)), str(tmp_path)) == b"", (
             "a container that stays is in no job's way"
         )
@@ -68,10 +72,10 @@ def test_what_all_clusters_share_stays_while_any_job_runs_on_the_host(tmp_path: 
     with lock.open("w") as job:
         fcntl.flock(job, fcntl.LOCK_EX)
         for plan in (HostPlan("gpu1", (shared,)), HostPlan("gpu1", (RECREATE, shared))):
-            (problem,) = blockers.with_blockers(plan, {}, said(fakes, plan)).problems
+            (problem,) = blockers.with_blockers(plan, (), said(fakes, plan)).problems
             assert (problem.message, problem.passes) == ("job without-container runs in a container of this host", True)
         plan = HostPlan("gpu1", (RECREATE,))
-        assert blockers.with_blockers(plan, {}, said(fakes, plan)) == plan, "its container is in no such job's way"
+        assert blockers.with_blockers(plan, (), said(fakes, plan)) == plan, "its container is in no such job's way"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -79,12 +83,12 @@ def test_a_folder_that_is_missing_keeps_its_host_as_it_is(tmp_path: Path, shell:
     there, gone, other = f"{tmp_path}/a b", f"{tmp_path}/gone", f"{tmp_path}/o\nther"
     Path(there).mkdir()
     fakes, plan = Fakes(tmp_path / "bin", shell), HostPlan("gpu1", (CREATE,))
-    found = blockers.with_blockers(plan, {there: True, gone: True}, said(fakes, plan, there, gone))
+    found = blockers.with_blockers(plan, mounted(there, gone), said(fakes, plan, there, gone))
     (problem,) = found.problems
     assert (found.ops, problem.stops) == ((), "host")
     assert problem.message == f"{gone}, which container.mounts lists, is not on this host"
     assert problem.hint == f"mkdir -p {gone} there, or take it out of container.mounts in the inventory"
-    (problem,) = blockers.with_blockers(plan, {other: True, gone: True}, said(fakes, plan, other, gone)).problems
+    (problem,) = blockers.with_blockers(plan, mounted(other, gone), said(fakes, plan, other, gone)).problems
     assert problem.message == f"{other}, {gone}, which container.mounts lists, are not on this host"
 
 
@@ -107,13 +111,13 @@ def test_a_writable_folder_where_setuid_programs_run_is_named(
     fakes, plan = Fakes(tmp_path / "bin", shell), HostPlan("gpu1", (CREATE,))
     fakes.make("findmnt", f"echo {options}")
     fakes.make("stat", f'[ "$3" = {data} ] && echo {mode:o} || echo 755')
-    (op,) = blockers.with_blockers(plan, {str(data): writable}, said(fakes, plan, str(data))).ops
+    (op,) = blockers.with_blockers(plan, mounted(str(data), is_writable=writable), said(fakes, plan, str(data))).ops
     assert (f"leave a setuid-root program in {data}" in op.why) is remarked
 
 
 def test_what_ranks_can_leave_in_a_folder_is_told_once() -> None:
     plan = HostPlan("gpu1", (replace(CREATE, why=""), CREATE))
-    first, second = blockers.with_blockers(plan, {"/data": True}, b"setuid 0\n").ops
+    first, second = blockers.with_blockers(plan, mounted("/data"), b"setuid 0\n").ops
     assert first.why.startswith("anyone who runs a rank can leave a setuid-root program in /data")
     assert second == CREATE
 
@@ -121,7 +125,7 @@ def test_what_ranks_can_leave_in_a_folder_is_told_once() -> None:
 def test_all_that_is_in_the_way_is_told_at_once() -> None:
     known = Problem("docker", "no systemd")
     lines = b"missing 0\nerror: job busy runs in taco-launch-c\nhint: wait for it\n"
-    found = blockers.with_blockers(HostPlan("gpu1", (RECREATE,), (known,)), {"/data": True}, lines)
+    found = blockers.with_blockers(HostPlan("gpu1", (RECREATE,), (known,)), mounted("/data"), lines)
     assert [problem.message for problem in found.problems] == [
         "job busy runs in taco-launch-c",
         "/data, which container.mounts lists, is not on this host",
@@ -133,4 +137,4 @@ def test_all_that_is_in_the_way_is_told_at_once() -> None:
 @pytest.mark.parametrize("answer", [b"missing x\n", b"missing \n", "missing ²\n".encode()])
 def test_an_answer_of_another_kind_is_an_error(answer: bytes) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
-        blockers.with_blockers(HostPlan("gpu1", (CREATE,)), {"/data": True}, answer)
+        blockers.with_blockers(HostPlan("gpu1", (CREATE,)), mounted("/data"), answer)

@@ -10,8 +10,9 @@ from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Adapters, Board, Rdma
 from taco_launch.core.model.host.hosts import Container, Host, Inventory, Network
 from taco_launch.hosts.gather_facts import with_declared_values
-from taco_launch.setup.model.ops import STAGES, PlanContext, Problem, StageRules
+from taco_launch.setup.model.ops import PlanContext, Problem, StageRules
 from taco_launch.setup.plan.host_plan import faults, plan_host
+from taco_launch.setup.plan.stage_rules import STAGES
 from tests.support.host_facts import host, known
 
 NONE = Absent()
@@ -136,5 +137,5 @@ def test_nothing_is_planned_on_a_host_with_a_fault() -> None:
     def never(*_: object) -> Any:
         raise AssertionError
 
-    made = plan_host(one, of({"loaded": NONE}), cluster, dict.fromkeys(STAGES, StageRules(never, ())))
+    made = plan_host(one, of({"loaded": NONE}), cluster, dict.fromkeys(STAGES, StageRules((), never)))
     assert (made.ops, [problem.stage for problem in made.problems], made.empty) == ((), ["hardware"], False)

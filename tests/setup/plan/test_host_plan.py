@@ -10,8 +10,9 @@ import pytest
 from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
-from taco_launch.setup.model.ops import STAGES, Op, PlanContext, Problem, Stage, StagePlanner, StageRules
+from taco_launch.setup.model.ops import Op, PlanContext, Problem, Stage, StagePlanner, StageRules
 from taco_launch.setup.plan.host_plan import HostPlan, plan_host
+from taco_launch.setup.plan.stage_rules import STAGES
 from taco_launch.setup.stages import image, ssh_mesh
 from tests.support.training import bare, cluster
 
@@ -32,7 +33,7 @@ def simulated(stage: Stage) -> StagePlanner:
 
 
 def rules(plans: Mapping[Stage, StagePlanner]) -> dict[Stage, StageRules]:
-    return {stage: StageRules(plan, ()) for stage, plan in plans.items()}
+    return {stage: StageRules((), plan, of_container=stage in ("image", "container")) for stage, plan in plans.items()}
 
 
 PLANS: dict[Stage, StagePlanner] = {stage: simulated(stage) for stage in STAGES}
@@ -87,7 +88,7 @@ def test_all_that_keeps_a_host_from_being_set_up_is_told_at_once() -> None:
 
 def test_nothing_is_guessed_of_stages_that_an_operation_reveals() -> None:
     def starts(_host: Host, _facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
-        yield Op("docker", "start docker", "", reveals=("image", "container"))
+        yield Op("docker", "start docker", "", reveals=True)
 
     def guesses(_host: Host, _facts: HostFacts, _cluster: PlanContext) -> Iterator[Op | Problem]:
         yield Problem("image", "nobody knows")

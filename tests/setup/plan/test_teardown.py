@@ -12,9 +12,8 @@ from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import ContainerState, HostFacts, Image, SetupFile, SetupState
 from taco_launch.setup.model.ops import Op, Problem, Removal, StageRules
-from taco_launch.setup.model.stages import STAGES
 from taco_launch.setup.plan import teardown
-from taco_launch.setup.plan.stage_rules import RULES
+from taco_launch.setup.plan.stage_rules import RULES, STAGES
 from taco_launch.setup.stage_parts.docker_removal import ADDED as ADDED_FILE
 from taco_launch.setup.stage_parts.docker_settings import MARKS
 from tests.support.host_facts import host, known
@@ -240,7 +239,7 @@ def test_a_stage_needs_no_more_than_its_rules_to_be_taken_back() -> None:
         assert (removal.cluster, removal.has_cluster, removal.is_last) == ("c", False, True)
         yield Op("toolkit", "remove what a new stage made", "")
 
-    rules = {**RULES, "toolkit": StageRules(RULES["toolkit"].plan, (), take_back=take_back)}
+    rules = {**RULES, "toolkit": StageRules((), RULES["toolkit"].plan, take_back=take_back)}
     (op,) = teardown.plan(facts(), "c", None, "", rules)
     assert op == Op("toolkit", "remove what a new stage made", "")
 

@@ -17,8 +17,8 @@ from taco_launch.core.model.host.fact_value import Absent
 from taco_launch.core.model.host.facts import Firewall, HostFacts
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.hosts.inventory import profile
+from taco_launch.setup.model.ops import ProofFailure
 from taco_launch.setup.proofs.container_network import verify
-from taco_launch.setup.proofs.proof import ProofFailure
 from taco_launch.setup.scripts import peers
 from tests.conftest import eventually
 from tests.support.host_facts import known

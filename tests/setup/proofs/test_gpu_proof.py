@@ -11,8 +11,8 @@ from taco_launch.core.model.host.fact_value import Absent
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.hosts.fanout import Fanout
+from taco_launch.setup.model.ops import ProofFailure
 from taco_launch.setup.proofs.gpu_proof import same_gpus
-from taco_launch.setup.proofs.proof import ProofFailure
 from tests.support.host_facts import host
 from tests.support.mesh import inventory
 

@@ -5,6 +5,7 @@ from typing import Container, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.launchers import launcher_of
 
 _KINDS = {
     **dict.fromkeys(("mpirun", "mpiexec", "orterun", "mpirun.real", "mpirun.openmpi", "mpiexec.openmpi"), "mpirun"),
@@ -129,13 +130,18 @@ def _peeled(words: Tuple[str, ...]) -> Tuple[int, Tuple[str, ...], Tuple[str, ..
     return begin, env, around
 
 
+def is_open_mpi_twice(spec: JobSpec, found: NestedLauncher) -> bool:
+    """Return whether a job would start Open MPI within Open MPI, which refuses that."""
+    return launcher_of(spec).is_open_mpi and found.kind == "mpirun"
+
+
 def clashes(spec: JobSpec, found: NestedLauncher) -> bool:
     """Return whether a job that starts that launcher can only fail, or be as many jobs as it has ranks.
 
     Open MPI refuses to be started by itself. Those of torch, DeepSpeed and Accelerate may be started once on each host; the
     others start ranks on all hosts by themselves, and are right where there is one.
     """
-    if spec.launcher == "mpirun" and found.kind == "mpirun":
+    if is_open_mpi_twice(spec, found):
         return True
     one_host = len(spec.hosts) == 1 or spec.host_count == 1
     if spec.per_host:

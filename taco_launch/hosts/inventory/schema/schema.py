@@ -3,7 +3,7 @@
 A key without a value (YAML's null) counts as not written.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
@@ -15,6 +15,7 @@ from taco_launch.hosts.inventory.schema.values import (
     ConnectTimeout,
     DataName,
     DataPath,
+    EngineName,
     EnvName,
     EnvValue,
     Feature,
@@ -52,11 +53,6 @@ from taco_launch.hosts.inventory.schema.values import (
     User,
     Version,
 )
-
-if TYPE_CHECKING:
-    EngineName = str
-else:
-    EngineName = Literal[tuple(ENGINES)]
 
 
 class Ssh(SchemaSection):
@@ -347,7 +343,8 @@ class InventoryFile(SchemaSection):
     )
     engine: EngineName = Field(
         default="agent",
-        description=f"What manages and runs the jobs. {'; '.join(f'{name}: {what}' for name, what in ENGINES.items())}.",
+        description=f"What manages and runs the jobs. {'; '.join(f'{name}: {what}' for name, what in ENGINES.items())}. "
+        "Another installed package may provide more.",
     )
     ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, timeouts.")
     network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
 
 from taco_launch.core.errors import SpecError
+from taco_launch.core.model.engines import ENGINES
+from taco_launch.hosts import plugins
 from taco_launch.hosts.inventory.schema import mounts, names
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of
 
@@ -190,6 +192,15 @@ def named(what: str) -> AfterValidator:
     return _ruled(lambda text: names.word(text, what, ""))
 
 
+def _engine(text: str) -> str:
+    if text in ENGINES:
+        return text
+    engines = (*ENGINES, *(entry.name for entry in plugins.list_backends()))
+    if text not in engines:
+        raise ValueError(f"must be {' or '.join(map(repr, engines))}", names.did_you_mean(text, engines))
+    return text
+
+
 ClusterName = Annotated[str, named("a cluster name")]
 DataName = Annotated[str, named("a data set's name")]
 DataPath = Annotated[str, AfterValidator(lambda text: mounts.mount(text, "/x")[0])]
@@ -228,6 +239,7 @@ Mount = Annotated[
     PlainValidator(_mount),
     WithJsonSchema({"type": "string", "pattern": "^/[^:]*:/[^:]*(:(ro|rw))?$"}),
 ]
+EngineName = Annotated[str, AfterValidator(_engine)]
 EnvName = Annotated[str, _ruled(_variable)]
 EnvValue = Annotated[str, AfterValidator(_value)]
 HostPath = Annotated[

@@ -2,22 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from taco_launch.core.model.host import hosts
 from taco_launch.hosts.inventory.schema import schema
-from taco_launch.hosts.inventory.schema.section import SchemaSection
-
-_SECTIONS: Mapping[type, type[SchemaSection]] = {
-    hosts.Container: schema.Container,
-    hosts.DataSet: schema.DataEntry,
-    hosts.DockerEngine: schema.Docker,
-    hosts.Network: schema.Network,
-    hosts.Peermem: schema.Peermem,
-    hosts.Registry: schema.Registry,
-    hosts.Toolkit: schema.Toolkit,
-}
+from taco_launch.hosts.inventory.schema.section import SchemaSection, section_in
 
 
 def json_schema() -> dict[str, Any]:
@@ -42,13 +32,19 @@ def document(inventory: hosts.Inventory) -> dict[str, Any]:
 def _changed(value: Any, section: type[SchemaSection]) -> dict[str, Any]:
     """Return those keys of a section for which a dataclass has another value than its default."""
     defaults = {entry.name: entry.default for entry in fields(value)}
-    changed = {name: getattr(value, name) for name in section.model_fields if name in defaults}
-    return {name: _FORMS.get(name, _plain)(each) for name, each in changed.items() if each != defaults[name]}
+    changed = {
+        name: (getattr(value, name), key.annotation)
+        for name, key in section.model_fields.items()
+        if name in defaults and getattr(value, name) != defaults[name]
+    }
+    return {
+        name: _FORMS[name](held) if name in _FORMS else _plain(held, kind) for name, (held, kind) in changed.items()
+    }
 
 
-def _plain(value: Any) -> Any:
-    if type(value) in _SECTIONS:
-        return _changed(value, _SECTIONS[type(value)])
+def _plain(value: Any, annotation: Any) -> Any:
+    if is_dataclass(value) and (section := section_in(annotation)):
+        return _changed(value, section)
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -66,9 +62,8 @@ def _shared(all_hosts: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _container(container: hosts.Container) -> dict[str, Any]:
-    keys: dict[str, Any] = _plain(container)
     image = container.image if container.source == "registry" else {"name": container.image, "from": container.source}
-    return {**keys, "image": image}
+    return {**_changed(container, schema.Container), "image": image}
 
 
 def _ports(ports: tuple[int, int]) -> str:
@@ -78,7 +73,7 @@ def _ports(ports: tuple[int, int]) -> str:
 # Keys that a file writes in another form than the inventory holds them.
 _FORMS: Mapping[str, Callable[[Any], Any]] = {
     "container": _container,
-    "data": lambda data: {one.name: _plain(one) for one in data},
+    "data": lambda data: {one.name: _changed(one, schema.DataEntry) for one in data},
     "env": dict,
     "groups": lambda groups: {name: list(members) for name, members in groups},
     "labels": dict,

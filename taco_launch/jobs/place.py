@@ -13,9 +13,9 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.model import codec
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import from_json
-from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown, known_value
 from taco_launch.core.model.host.facts import HostFacts
-from taco_launch.core.model.host.hardware import Gpus, Topology
+from taco_launch.core.model.host.hardware import Topology
 from taco_launch.core.placement.bandwidth import DEFAULT, KNOWN, Bandwidths, figures_of
 from taco_launch.core.placement.gpus import choose
 from taco_launch.core.placement.mesh import mesh_of
@@ -189,6 +189,6 @@ def _checked(topology: Topology) -> Topology:
 def _of_facts(name: str, facts: HostFacts) -> _Machine:
     if isinstance(facts.topology, (Absent, Unknown)):
         raise UsageError(f"{name}: {facts.topology.reason or 'there is no GPU'}", hint=f"expected: {_READ}")
-    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
+    gpus = known_value(facts.gpus) or ()
     models = {gpu.index: gpu.name for gpu in gpus if gpu.name}
     return _Machine(facts.topology, models, frozenset(gpu.index for gpu in gpus if gpu.mig is True))

@@ -1,6 +1,7 @@
 """Find a named image among those that a host has."""
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.fact_value import known_value
 from taco_launch.core.model.host.facts import DockerFacts, Image
 from taco_launch.core.model.host.image_reference import Reference, parse_reference
 
@@ -19,9 +20,7 @@ class HostImage:
 
 def image_on_host(reference: Reference, docker: DockerFacts) -> HostImage | None:
     """Return what the image's name stands for on a host, None where it has no such image."""
-    if not isinstance(docker.images, tuple):
-        return None
-    found = [image for image in docker.images if _is_named(reference, image)]
+    found = [image for image in known_value(docker.images) or () if _is_named(reference, image)]
     if not found:
         return None
     return HostImage(

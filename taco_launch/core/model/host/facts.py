@@ -7,8 +7,8 @@ Sizes are bytes, rates are Gbit/s, times are seconds.
 from typing import Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found
-from taco_launch.core.model.host.hardware import Gpus, PciDevice, Rdma, Topology
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown, known_value
+from taco_launch.core.model.host.hardware import Gpu, Gpus, Hca, PciDevice, Rdma, Topology
 
 
 @dataclass(frozen=True)
@@ -205,6 +205,10 @@ class Image:
     size: Optional[int]
 
 
+# What only an engine knows, where none answers.
+NO_ANSWER = Unknown("the engine does not answer")
+
+
 @dataclass(frozen=True)
 class DockerFacts:
     """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped.
@@ -217,20 +221,20 @@ class DockerFacts:
     """
 
     version: Found[str]
-    flavour: Found[str]
-    userns: Found[bool]
-    root: Found[str]
-    storage: Found[str]
-    cgroup_driver: Found[str]
-    cgroup_version: Found[int]
-    runtimes: Found[Tuple[str, ...]]
-    default_runtime: Found[str]
-    live_restore: Found[bool]
-    mirrors: Found[Tuple[str, ...]]
-    insecure_registries: Found[Tuple[str, ...]]
-    containers: Found[Tuple[ContainerState, ...]]
-    images: Found[Tuple[Image, ...]]
-    toolkit: Found[str]
+    flavour: Found[str] = NO_ANSWER
+    userns: Found[bool] = NO_ANSWER
+    root: Found[str] = NO_ANSWER
+    storage: Found[str] = NO_ANSWER
+    cgroup_driver: Found[str] = NO_ANSWER
+    cgroup_version: Found[int] = NO_ANSWER
+    runtimes: Found[Tuple[str, ...]] = NO_ANSWER
+    default_runtime: Found[str] = NO_ANSWER
+    live_restore: Found[bool] = NO_ANSWER
+    mirrors: Found[Tuple[str, ...]] = NO_ANSWER
+    insecure_registries: Found[Tuple[str, ...]] = NO_ANSWER
+    containers: Found[Tuple[ContainerState, ...]] = NO_ANSWER
+    images: Found[Tuple[Image, ...]] = NO_ANSWER
+    toolkit: Found[str] = NO_ANSWER
     config: Found[str] = Absent()
     toolkit_programs: Found[Tuple[str, ...]] = NOT_ASKED
     cdi: Found[Tuple[str, ...]] = NOT_ASKED
@@ -327,3 +331,19 @@ class HostFacts:
     pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
     simulated: Found[Tuple[str, ...]] = Absent()
     unread: Tuple[Tuple[str, str], ...] = ()
+
+    @property
+    def gpus(self) -> Found[Tuple[Gpu, ...]]:
+        """The GPUs that the driver reports, else why it reports none."""
+        return self.gpu.gpus if isinstance(self.gpu, Gpus) else self.gpu
+
+    @property
+    def hcas(self) -> Found[Tuple[Hca, ...]]:
+        """The HCAs, else why none are known."""
+        return self.rdma.hcas if isinstance(self.rdma, Rdma) else self.rdma
+
+    @property
+    def containers(self) -> Tuple[ContainerState, ...]:
+        """The containers that the engine reports, none where it reports nothing."""
+        docker = known_value(self.docker)
+        return () if docker is None else known_value(docker.containers) or ()

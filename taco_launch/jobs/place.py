@@ -10,7 +10,6 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.facts.captures import captured
 from taco_launch.core.facts.reports.changes import hosts_of
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model import codec
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import from_json
 from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown, known_value
@@ -19,6 +18,7 @@ from taco_launch.core.model.host.hardware import Topology
 from taco_launch.core.placement.bandwidth import DEFAULT, KNOWN, Bandwidths, figures_of
 from taco_launch.core.placement.gpus import choose
 from taco_launch.core.placement.mesh import mesh_of
+from taco_launch.core.protocol import framing
 from taco_launch.hosts import read_captures
 from taco_launch.hosts.inventory.ranges import fold
 
@@ -119,7 +119,7 @@ def _models(machine: _Machine) -> str:
 def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
     files, left_out = read_captures.read((source,), stdin)
     if len(files) == 1 and not source.is_dir():
-        document = _document(files[0][1])
+        document = framing.parsed(files[0][1])
         if document is not None:
             return _of_document(name, document)
     hosts = [host for host in captured.read(files) if host.topology != NOT_ASKED]
@@ -134,15 +134,6 @@ def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
             hint=f"expected: {_READ}",
         )
     return _of_facts(name, hosts[0])
-
-
-def _document(content: bytes) -> Any:
-    """Return a JSON object, None where it is none."""
-    try:
-        found = codec.load(content)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _of_document(name: str, document: Any) -> _Machine:

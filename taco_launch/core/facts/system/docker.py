@@ -76,7 +76,7 @@ def _info(section: Section, why: Optional[Failure]) -> Found[Mapping[str, Any]]:
     try:
         info = codec.load(section.stdout)
     except ValueError:
-        return Unknown(f"docker info: {shown(section.stdout)} is not understood")
+        info = None
     if not isinstance(info, dict):
         return Unknown(f"docker info: {shown(section.stdout)} is not understood")
     errors = info.get("ServerErrors")

@@ -280,33 +280,38 @@ class SetupFile:
 
 @dataclass(frozen=True)
 class SetupState:
-    """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster.
+    """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster."""
 
-    `files` holds folders, files and links of ours in /var/lib/taco-launch (of jobs none, of other clusters than
-    the one asked about their folder), its systemd unit and the drop-ins of docker.service. `devices` are the paths /dev/infiniband/* and
-    /dev/nvidia*. `capabilities` is the bounding set of process 1, names without CAP_, `memlock` its hard limit in bytes
-    (None is unlimited). `host_key` and `cluster_key` are the public halves. `unit` is how the container's unit stands
-    (`active`, `failed`, ...) and `enabled` whether it starts at boot. `docker_package` names what docker comes from, with
-    its version (`docker.io 20.10.24`), `toolkit_packages` what of the NVIDIA container toolkit is. `engine_unit` says whether docker.service starts at boot (`enabled`, `disabled`,
-    `masked`, ...), `engine_active` its state (`active`, `failed`, ...), and `engine_command` is the command line of
-    the engine that runs, else its ExecStart. `daemon_json` is the text of /etc/docker/daemon.json,
-    `hosts` that of /etc/hosts.
-    """
-
+    # folders, files and links of ours in /var/lib/taco-launch (none of jobs; of other clusters only their folder),
+    # the cluster's systemd unit, and the drop-ins of docker.service
     files: Found[Tuple[SetupFile, ...]]
+    # paths /dev/infiniband/* and /dev/nvidia*
     devices: Found[Tuple[str, ...]]
+    # bounding set of process 1: names without CAP_
     capabilities: Found[Tuple[str, ...]]
+    # hard limit of process 1 in bytes; None is unlimited
     memlock: Found[Optional[int]]
+    # public half of the key of the container's sshd
     host_key: Found[str]
+    # public half of the key by which the cluster's containers log in to one another
     cluster_key: Found[str]
+    # how the container's unit stands: `active`, `failed`, ...
     unit: Found[str]
+    # whether that unit starts at boot
     enabled: Found[bool]
+    # what docker comes from, with its version: `docker.io 20.10.24`
     docker_package: Found[str]
+    # whether docker.service starts at boot: `enabled`, `disabled`, `masked`, ...
     engine_unit: Found[str]
+    # state of docker.service: `active`, `failed`, ...
     engine_active: Found[str]
+    # command line of the engine that runs, else its ExecStart
     engine_command: Found[str]
+    # text of /etc/docker/daemon.json
     daemon_json: Found[str]
+    # text of /etc/hosts
     hosts: Found[str] = NOT_ASKED
+    # packages of the NVIDIA container toolkit, each with its version
     toolkit_packages: Found[Tuple[str, ...]] = NOT_ASKED
 
 

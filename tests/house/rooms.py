@@ -15,10 +15,10 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = {
     "cli": 10_600,
     "api": 870,
-    "bench": 7_400,
+    "bench": 7_380,
     "jobs": 7_960,
-    "setup": 8_250,
-    "hosts": 6_850,
+    "setup": 8_200,
+    "hosts": 6_780,
     "lab": 3_600,
     "agent": 16_180,
     "core": 26_670,

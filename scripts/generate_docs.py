@@ -18,7 +18,7 @@ from reference_pages import command_line, documents, knobs, messages, metrics, p
 
 from taco_launch.bench.run import matrix_schema  # noqa: E402
 from taco_launch.cli import help_topics  # noqa: E402
-from taco_launch.hosts.inventory.schema import schema as inventory_schema  # noqa: E402
+from taco_launch.hosts.inventory import to_document as inventory_schema  # noqa: E402
 from taco_launch.jobs.documents import job_schema  # noqa: E402
 
 _REFERENCE = Path("docs", "reference")

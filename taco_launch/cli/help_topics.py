@@ -76,7 +76,7 @@ def text_of(topic: str) -> str:
 def _schema(topic: str) -> Mapping[str, Any] | None:
     """Return the JSON Schema of the documents that a topic is about."""
     if topic == "inventory":
-        from taco_launch.hosts.inventory.schema.schema import json_schema as of_inventory  # noqa: PLC0415 - pydantic takes long to import
+        from taco_launch.hosts.inventory.to_document import json_schema as of_inventory  # noqa: PLC0415 - pydantic takes long to import
 
         return of_inventory()
     if topic == "job-file":

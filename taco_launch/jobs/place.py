@@ -10,15 +10,15 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.facts.captures import captured
 from taco_launch.core.facts.reports.changes import hosts_of
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model import codec
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import from_json
-from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown, known_value
 from taco_launch.core.model.host.facts import HostFacts
-from taco_launch.core.model.host.hardware import Gpus, Topology
+from taco_launch.core.model.host.hardware import Topology
 from taco_launch.core.placement.bandwidth import DEFAULT, KNOWN, Bandwidths, figures_of
 from taco_launch.core.placement.gpus import choose
 from taco_launch.core.placement.mesh import mesh_of
+from taco_launch.core.protocol import framing
 from taco_launch.hosts import read_captures
 from taco_launch.hosts.inventory.ranges import fold
 
@@ -123,7 +123,7 @@ def _models(machine: _Machine) -> str:
 def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
     files, left_out = read_captures.read((source,), stdin)
     if len(files) == 1 and not source.is_dir():
-        document = _document(files[0][1])
+        document = framing.parsed(files[0][1])
         if document is not None:
             return _of_document(name, document)
     hosts = [host for host in captured.read(files) if host.topology != NOT_ASKED]
@@ -138,15 +138,6 @@ def _read(name: str, source: Path, stdin: IO[bytes]) -> _Machine:
             hint=f"expected: {_READ}",
         )
     return _of_facts(name, hosts[0])
-
-
-def _document(content: bytes) -> Any:
-    """Return a JSON object, None where it is none."""
-    try:
-        found = codec.load(content)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _of_document(name: str, document: Any) -> _Machine:
@@ -201,6 +192,6 @@ def _checked(topology: Topology) -> Topology:
 def _of_facts(name: str, facts: HostFacts) -> _Machine:
     if isinstance(facts.topology, (Absent, Unknown)):
         raise UsageError(f"{name}: {facts.topology.reason or 'there is no GPU'}", hint=f"expected: {_READ}")
-    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
+    gpus = known_value(facts.gpus) or ()
     models = {gpu.index: gpu.name for gpu in gpus if gpu.name}
     return _Machine(facts.topology, models, frozenset(gpu.index for gpu in gpus if gpu.mig is True))

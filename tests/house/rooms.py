@@ -18,10 +18,10 @@ ROOMS = {
     "bench": 7_430,
     "jobs": 8_110,
     "setup": 8_370,
-    "hosts": 6_940,
+    "hosts": 6_870,
     "lab": 3_550,
     "agent": 16_390,
-    "core": 26_710,
+    "core": 26_680,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -22,7 +22,7 @@ LIMITS = {
     "hosts": 15,
     "lab": 1,
     "agent": 57,
-    "core": 11,
+    "core": 9,
 }
 
 

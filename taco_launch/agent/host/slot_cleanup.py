@@ -63,11 +63,10 @@ class OwnSlots:
     def read(self, slot: str) -> Optional[PreviousHolder]:
         """Return the job that had a slot last and did not end in order, None where there is none."""
         try:
-            told = codec.load(untrusted.read(self._folder / slot, _MOST_BYTES))
-            had = PreviousHolder(told["job"], told["id"])
-        except (OSError, ValueError, KeyError, TypeError):
+            had = codec.from_json(PreviousHolder, codec.load(untrusted.read(self._folder / slot, _MOST_BYTES)))
+        except (OSError, ValueError):
             return None
-        return had if isinstance(had.id, str) and isinstance(had.job, str) and is_name(had.job) else None
+        return had if is_name(had.job) else None
 
     def remove(self, slot: str) -> None:
         """Note that nothing is left of the job that had a slot last."""

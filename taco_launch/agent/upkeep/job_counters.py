@@ -64,8 +64,8 @@ def _locked(jobs: Jobs, how: int) -> Iterator[None]:
 def _read(jobs: Jobs) -> _Kept:
     try:
         told = records.read_json(jobs.path / _NAME)
-        return _Kept() if told is None else _Kept(from_json(JobCounts, told["tally"]), str(told["last"]))
-    except (ValueError, KeyError, TypeError):  # damaged: a count from nothing on is taken for a restart
+        return _Kept() if told is None else from_json(_Kept, told)
+    except ValueError:  # damaged: a count from nothing on is taken for a restart
         return _Kept()
 
 

@@ -8,8 +8,8 @@ from taco_launch.core.command import shell
 from taco_launch.core.facts.reports.summary import counted, text, yes_no
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.fabric_facts import between
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Interface, NetworkFacts, Software, System
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value
+from taco_launch.core.model.host.facts import HostFacts, Interface, NetworkFacts, Software, System
 from taco_launch.core.model.host.hardware import Adapters, Gpu, Gpus, Hca, Rdma
 from taco_launch.core.model.jobs import JobRecord, JobSpec
 from taco_launch.core.model.launchers import launcher_of
@@ -188,8 +188,8 @@ def _image(job: MeasuredJob) -> Iterator[tuple[str, str, str]]:
         return
     told = False
     for host in job.hosts:
-        images = host.docker.images if isinstance(host.docker, DockerFacts) else ()
-        for one in images if isinstance(images, tuple) else ():
+        docker = known_value(host.docker)
+        for one in () if docker is None else known_value(docker.images) or ():
             if one.reference == job.spec.container.image:
                 told = True
                 yield host.host, "", one.digest or one.id

@@ -1,6 +1,5 @@
 """nightly install, uninstall: who keeps a nightly run, what its entry is, and the proof that it can start without a person."""
 
-import json
 import re
 import sys
 import sysconfig
@@ -9,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
 from pathlib import Path
-from typing import Any
 
 from taco_launch.bench.history.history import open_history
 from taco_launch.bench.nightly import crontab, record, schedule
@@ -21,6 +19,7 @@ from taco_launch.bench.nightly.systemd_timer import Systemd
 from taco_launch.core.command import Command
 from taco_launch.core.errors import HOST_FAILED, HostError, TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.protocol import framing
 from taco_launch.hosts.remote.transport import Transport
 from taco_launch.jobs.backend import Backend
 
@@ -159,7 +158,7 @@ def prove(remote: Transport, machine: ControllerState, scheduler: str, entry: Sc
     result = remote.run(
         Command(("/bin/sh", "-c", script, "bare", machine.home, machine.user, *started), timeout=_PROVE_SECONDS)
     )
-    answer = _parsed(result.stdout)
+    answer = framing.parsed(result.stdout) or {}
     if result.exit_code == 0 and "message" in answer:
         return str(answer["message"])
     # A program that never came to its own errors, such as an interpreter without the package, has them on stderr only.
@@ -240,15 +239,6 @@ def local_zone() -> tuple[tzinfo, str]:
             return ZoneInfo.from_file(file, name), name
     except (OSError, ValueError):  # a machine without it keeps UTC (tzset(3))
         return timezone.utc, "UTC"
-
-
-def _parsed(stdout: bytes) -> dict[str, Any]:
-    """Return the JSON document of the check; an empty one where it printed none."""
-    try:
-        answer = json.loads(stdout)
-    except ValueError:
-        return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 def _line(asked: InstallRequest, argv: Sequence[str], inventory: str | None, verb: str) -> tuple[str, ...]:

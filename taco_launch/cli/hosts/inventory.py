@@ -6,7 +6,6 @@ from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import Container, Inventory
-from taco_launch.hosts.inventory.to_document import document
 
 
 @verb(inventory=True, output=True)
@@ -23,20 +22,21 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
       taco-launch -i hostfile inventory -o yaml > cluster.yaml
       taco-launch inventory --schema > inventory.schema.json
     """
-    if schema:
-        from taco_launch.hosts.inventory.schema.schema import json_schema  # noqa: PLC0415 - pydantic takes long to import
-
-        render.data(json_schema(), "json")
-        return
     settings = settings_of(ctx)
+    if schema or settings.output == "yaml":
+        # Pydantic takes long to import.
+        from taco_launch.hosts.inventory.to_document import document, json_schema  # noqa: PLC0415
+
+        if schema:
+            render.data(json_schema(), "json")
+        else:
+            render.data(document(settings.load()), "yaml")
+        return
     _show(settings.load(), settings.output)
 
 
 def _show(found: Inventory, output: str) -> None:
-    """Print an inventory; YAML of it can be used as one."""
-    if output == "yaml":
-        render.data(document(found), output)
-        return
+    """Print an inventory as JSON or as text."""
     if output == "json":
         render.data(to_json(found), output)
         return

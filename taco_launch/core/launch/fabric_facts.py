@@ -8,7 +8,7 @@ from taco_launch.core.facts.rdma.gid import readable
 from taco_launch.core.facts.rdma.gid_plan import choice_of, found_by_nccl
 from taco_launch.core.facts.rdma.rails import Rail, by_host, choose
 from taco_launch.core.model.host.fabric import Anomaly, Fabric, FabricChoice, GidChoice
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Rdma
 from taco_launch.core.model.host.versions import version
@@ -71,7 +71,7 @@ def _hcas(made: Fabric) -> SharedValue:
 
 
 def _has_hcas(host: HostFacts) -> bool:
-    return isinstance(host.rdma, Rdma) and bool(host.rdma.hcas) and isinstance(host.rdma.hcas, tuple)
+    return bool(known_value(host.hcas))
 
 
 def _rdma(
@@ -111,7 +111,7 @@ def _is_known(host: HostFacts) -> bool:
 
 def _unknown(host: HostFacts) -> str:
     """Return why it is not known which ports a host has, or which of them are ACTIVE; empty where it is."""
-    part = host.rdma.hcas if isinstance(host.rdma, Rdma) else host.rdma
+    part: Found[object] = host.hcas
     if isinstance(part, tuple):
         words = [word for hca in part for port in hca.ports for word in (port.state, port.link_layer)]
         part = next((word for word in words if isinstance(word, Unknown)), Absent())
@@ -126,11 +126,9 @@ def _without(host: HostFacts, made: Fabric) -> str:
 
 def _ports(host: HostFacts) -> List[Tuple[str, str]]:
     """Return (name, state) of a host's ports."""
-    if not isinstance(host.rdma, Rdma) or not isinstance(host.rdma.hcas, tuple):
-        return []
     return [
-        (f"{hca.name}:{port.number}", port.state if isinstance(port.state, str) else "in an unknown state")
-        for hca in host.rdma.hcas
+        (f"{hca.name}:{port.number}", known_value(port.state) or "in an unknown state")
+        for hca in known_value(host.hcas) or ()
         for port in hca.ports
     ]
 
@@ -155,13 +153,10 @@ def _gdr(hosts: Sequence[HostFacts], nccl: Optional[str]) -> Capability:
     unknown: List[str] = []
     for host in hosts:
         peer = host.rdma.peer_memory if isinstance(host.rdma, Rdma) else None
-        if peer is None or isinstance(peer.loaded, Unknown):
-            why = (
-                peer.loaded.reason
-                if peer is not None and isinstance(peer.loaded, Unknown)
-                else "nothing is known of its peer memory module"
-            )
-            unknown.append(f"{host.host}: {why}")
+        if peer is None:
+            unknown.append(f"{host.host}: nothing is known of its peer memory module")
+        elif isinstance(peer.loaded, Unknown):
+            unknown.append(f"{host.host}: {peer.loaded.reason}")
         elif isinstance(peer.loaded, str):
             ways.append(Anomaly(host.host, f"{peer.loaded} is loaded"))
         elif peer.dmabuf is True and nccl is not None and version(nccl) >= _DMABUF:

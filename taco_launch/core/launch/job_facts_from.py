@@ -7,9 +7,8 @@ from taco_launch.core.errors import PlacementError
 from taco_launch.core.launch.command_line.decisions import interface, versions
 from taco_launch.core.launch.fabric_facts import between
 from taco_launch.core.launch.missing_facts import free_slots, unused
-from taco_launch.core.model.host.fact_value import Absent
+from taco_launch.core.model.host.fact_value import Absent, known_value
 from taco_launch.core.model.host.facts import Cpu, HostFacts, Software, System
-from taco_launch.core.model.host.hardware import Gpus
 from taco_launch.core.model.host.mig import MIG
 from taco_launch.core.model.job_facts import JobFacts, JobHost
 from taco_launch.core.model.jobs import JobSpec
@@ -48,8 +47,13 @@ def job_facts_from(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -
 
 def slots(facts: HostFacts) -> Optional[int]:
     """Return how many ranks a host takes that declares no slots, None where its facts do not tell."""
-    cpu = facts.system.cpu if isinstance(facts.system, System) else None
-    return slots_of(_gpus(facts), cpu.threads if isinstance(cpu, Cpu) else None)
+    cpu = _cpu(facts)
+    return slots_of(_gpus(facts), cpu.threads if cpu else None)
+
+
+def _cpu(facts: HostFacts) -> Optional[Cpu]:
+    system = known_value(facts.system)
+    return None if system is None else known_value(system.cpu)
 
 
 def _placed(spec: JobSpec, found: JobFacts) -> FrozenSet[str]:
@@ -70,23 +74,19 @@ def _is_root(facts: HostFacts) -> bool:
 
 
 def _gpus(facts: HostFacts) -> Optional[int]:
-    from_driver = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
-    if isinstance(from_driver, tuple):
-        return len(from_driver)
-    return 0 if isinstance(from_driver, Absent) else None
+    gpus = () if isinstance(facts.gpus, Absent) else known_value(facts.gpus)
+    return None if gpus is None else len(gpus)
 
 
 def _job_host(facts: HostFacts) -> JobHost:
-    cpu = facts.system.cpu if isinstance(facts.system, System) else None
-    from_driver = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
-    gpus = from_driver if isinstance(from_driver, tuple) else ()
+    cpu = _cpu(facts)
     return JobHost(
         facts.host,
         slots=slots(facts),
         gpus=_gpus(facts),
-        models=tuple(gpu.name + (MIG if gpu.mig is True else "") for gpu in gpus),
-        cpus=cpu.threads if isinstance(cpu, Cpu) else None,
-        cores=cpu.cores if isinstance(cpu, Cpu) else None,
+        models=tuple(gpu.name + (MIG if gpu.mig is True else "") for gpu in known_value(facts.gpus) or ()),
+        cpus=cpu.threads if cpu else None,
+        cores=cpu.cores if cpu else None,
     )
 
 

@@ -1,15 +1,17 @@
-"""Frozen dataclasses to JSON values and back, for what travels between controller and agent and for job folders."""
+"""Typed values to JSON and back: messages between processes, and the frozen dataclasses that travel in them or lie in job folders.
+
+Every rank imports this, so it does not import `dataclasses`.
+"""
 
 import enum
 import functools
 import json
 import types
-from dataclasses import fields, is_dataclass
-from typing import Any, Dict, Mapping, Type, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
 
 T = TypeVar("T")
-# `Optional[str]`, and `str | None` of Python 3.10.
-_UNIONS = (Union, getattr(types, "UnionType", Union))
+# `int | None`, of Python 3.10 and later.
+_NEW_UNION: Tuple[Type[Any], ...] = (types.UnionType,) if hasattr(types, "UnionType") else ()
 _MOST_LEVELS = 100
 _TOO_DEEP = f"is nested in more than {_MOST_LEVELS} levels"
 
@@ -36,8 +38,10 @@ def load(text: Union[str, bytes]) -> Any:
 
 def to_json(value: Any) -> Any:
     """Return `value` as dicts, lists, strings, numbers, booleans and None."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {entry.name: to_json(getattr(value, entry.name)) for entry in fields(value)}
+    if hasattr(value, "to_wire"):
+        return value.to_wire()
+    if hasattr(type(value), "__dataclass_fields__"):
+        return {name: to_json(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, (list, tuple)):
@@ -54,13 +58,11 @@ def from_json(kind: Type[T], data: Any, path: str = "") -> T:
         ValueError: the data does not have the shape of `kind`; the message names the field, below `path` if given.
     """
     path = path or kind.__name__
-    if not isinstance(data, Mapping):
-        raise _wrong(path, "a mapping", data)
     hints = _hints(kind)  # type: ignore[arg-type]  # every class can be hashed
     values: Dict[str, Any] = {}
-    for entry in fields(kind):  # type: ignore[arg-type]
-        if entry.name in data:
-            values[entry.name] = _decode(hints[entry.name], data[entry.name], f"{path}.{entry.name}")
+    for name, value in _mapping(data, path).items():
+        if name in hints:
+            values[name] = read_value(hints[name], value, f"{path}.{name}")
     try:
         return kind(**values)
     except TypeError as error:
@@ -73,39 +75,57 @@ def _hints(kind: Type[Any]) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-def _decode(hint: Any, data: Any, path: str) -> Any:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in _UNIONS:  # Optional[...] is the only union that records have
-        return None if data is None else _decode(arguments[0], data, path)
-    if origin is tuple:
-        if not isinstance(data, (list, tuple)):
-            raise _wrong(path, "a list", data)
-        if arguments[-1] is Ellipsis:
-            return tuple(_decode(arguments[0], item, path) for item in data)
-        if len(data) != len(arguments):
-            raise ValueError(f"{path}: {len(arguments)} items are needed, got {len(data)}")
-        return tuple(_decode(argument, item, path) for argument, item in zip(arguments, data))
-    if origin is not None:  # Mapping[str, Any]
-        if not isinstance(data, Mapping):
-            raise _wrong(path, "a mapping", data)
-        return data
-    return _plain(hint, data, path) if isinstance(hint, type) else data
+def read_value(kind: Any, value: Any, path: str) -> Any:
+    """Return a value of JSON as one of a type: a plain type, an enum, a message, a record, or typing's forms of these.
+
+    Raises:
+        ValueError: it has another shape; the message names `path`.
+    """
+    inner: Tuple[Any, ...] = getattr(kind, "__args__", ())
+    origin = getattr(kind, "__origin__", None)
+    if kind is Any:
+        return value
+    if origin is Union or isinstance(kind, _NEW_UNION):  # Optional[...] is the only union that fields have
+        return None if value is None else read_value(inner[0], value, path)
+    if origin is None:
+        return _read_plain(kind, value, path)
+    if issubclass(origin, Mapping):
+        return {key: read_value(inner[1], each, path) for key, each in _mapping(value, path).items()}
+    if not isinstance(value, (list, tuple)):
+        raise _wrong(path, "a list", value)
+    if origin is not tuple:
+        return [read_value(inner[0], each, path) for each in value]
+    if inner[-1] is not Ellipsis and len(value) != len(inner):
+        raise ValueError(f"{path}: {len(inner)} items are needed, got {len(value)}")
+    items = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+    return tuple(read_value(item, each, path) for item, each in zip(items, value))
 
 
-def _plain(kind: Type[Any], data: Any, path: str) -> Any:
-    if is_dataclass(kind):
-        return from_json(kind, data, path)
+def is_nested(kind: Any) -> bool:
+    """Return whether values of a type are messages or records; a look at a record's fields would have frozen.py write the class."""
+    return isinstance(kind, type) and (hasattr(kind, "from_wire") or "__dataclass_fields__" in vars(kind))
+
+
+def _read_plain(kind: Type[Any], value: Any, path: str) -> Any:
+    if is_nested(kind):
+        return kind.from_wire(_mapping(value, path)) if hasattr(kind, "from_wire") else from_json(kind, value, path)
     try:
         if issubclass(kind, enum.Enum):
-            return kind(data)
-        if kind is float and isinstance(data, int) and not isinstance(data, bool):
-            data = float(data)
+            return kind(value)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
     except (ValueError, OverflowError) as error:
         raise ValueError(f"{path}: {error}") from None
-    if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
-        raise _wrong(path, kind.__name__, data)
-    return data
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise _wrong(path, kind.__name__, value)
+    return value
 
 
-def _wrong(path: str, wanted: str, data: Any) -> ValueError:
-    return ValueError(f"{path}: {wanted} is needed, got {type(data).__name__}")
+def _mapping(value: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _wrong(path, "a mapping", value)
+    return value
+
+
+def _wrong(path: str, wanted: str, value: Any) -> ValueError:
+    return ValueError(f"{path}: {wanted} is needed, got {type(value).__name__}")

@@ -3,8 +3,9 @@
 Every rank imports this, so it is no dataclass: what makes those takes longer than all else that a rank imports.
 """
 
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Mapping, Sequence, Tuple, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Mapping, Tuple, Type, TypeVar
 
+from taco_launch.core.model.codec import is_nested, read_value, to_json
 from taco_launch.core.protocol import framing
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ class Message:
         """Return what JSON can hold of it: all but bytes, which follow the line."""
         found: Dict[str, Any] = {"op": self.op} if self.op else {}
         for name, value in vars(self).items():
-            if not isinstance(value, bytes):
-                found[name] = _written(value)
+            if not isinstance(value, bytes):  # plain values go as they are: pieces of logs have many
+                first = value[0] if isinstance(value, (list, tuple)) and value else value
+                found[name] = to_json(value) if is_nested(type(first)) else value
         return found
 
     def encode(self) -> bytes:
@@ -102,7 +104,7 @@ class Message:
         try:
             for name, kind in cls._fields:
                 if name in line:
-                    values[name] = _read(kind, line[name], name)
+                    values[name] = read_value(kind, line[name], name)
                 elif not hasattr(cls, name):
                     raise ValueError(f"{cls.op or cls.__name__}: {name} is missing")
             found = cls(**values)
@@ -114,74 +116,3 @@ class Message:
 
 # The messages between the processes of a job.
 KINDS = Message.by_op
-
-
-def _read(kind: Any, value: Any, name: str) -> Any:
-    """Return a field's value from JSON.
-
-    Raises:
-        ValueError: the value is not of this kind.
-    """
-    inner: Sequence[Any] = getattr(kind, "__args__", None) or (None,)
-    if _is_nested(kind):
-        return _read_nested(kind, value, name)
-    if _is_nested(inner[0]):
-        if kind.__origin__ is Union:  # with None
-            return None if value is None else _read_nested(inner[0], value, name)
-        if isinstance(value, list):
-            return [_read_nested(inner[0], each, name) for each in value]
-    elif _fits(kind, value):
-        return value
-    raise ValueError(f"{name} is {str(value)[:60]!r}")
-
-
-def _read_nested(kind: Any, value: Any, name: str) -> Any:
-    """Return a message or a record within another.
-
-    Raises:
-        ValueError: the value is no object with these fields.
-    """
-    if not isinstance(value, dict):
-        raise ValueError(  # noqa: TRY004 - as of any other wrong value
-            f"{name} is {str(value)[:60]!r}"
-        )
-    if issubclass(kind, Message):
-        return kind.from_wire(value)
-    from taco_launch.core.model.codec import from_json  # noqa: PLC0415 - most messages have no record
-
-    return from_json(kind, value, name)
-
-
-def _written(value: Any) -> Any:
-    """Return a field's value as JSON."""
-    if isinstance(value, (list, tuple)) and value and _is_nested(type(value[0])):
-        return [_written(each) for each in value]
-    if isinstance(value, Message):
-        return value.to_wire()
-    if not _is_nested(type(value)):
-        return value
-    from taco_launch.core.model.codec import to_json  # noqa: PLC0415 - see above
-
-    return to_json(value)
-
-
-def _is_nested(kind: Any) -> bool:
-    """Return whether values of a type are messages or records of the model; looking for a record's fields would have frozen.py write the class."""
-    return isinstance(kind, type) and (issubclass(kind, Message) or "__dataclass_fields__" in vars(kind))
-
-
-def _fits(kind: Any, value: Any) -> bool:
-    """Return whether a value of JSON is of a type: typing's forms of lists, mappings, unions and plain types."""
-    if kind is Any:
-        return True
-    origin = getattr(kind, "__origin__", None)
-    inner: Sequence[Any] = getattr(kind, "__args__", ())
-    if origin is Union:
-        return any(_fits(each, value) for each in inner)
-    if origin is not None and issubclass(origin, Mapping):
-        return isinstance(value, dict) and all(_fits(inner[1], each) for each in value.values())
-    if origin is not None:
-        return isinstance(value, (list, tuple)) and all(_fits(inner[0], each) for each in value)
-    if kind is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    return value is None if kind is type(None) else type(value) is kind

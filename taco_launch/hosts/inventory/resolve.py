@@ -1,6 +1,8 @@
 """InventoryFile -> Inventory: ranges become hosts, and every host gets its values from itself, its groups, the defaults."""
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from taco_launch.core.errors import SpecError
 from taco_launch.core.frozen import dataclass
@@ -17,23 +19,23 @@ from taco_launch.core.model.host.hosts import (
     Toolkit,
 )
 from taco_launch.hosts.inventory import ranges
-from taco_launch.hosts.inventory.schema import names
+from taco_launch.hosts.inventory.schema import names, schema
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
+
+T = TypeVar("T")
 
 # All entries of all groups together: ten groups of the largest inventory.
 MAX_MEMBERS = 10 * ranges.MAX_HOSTS
 
 _ULIMITS = {"memlock": -1, "stack": 67108864}
-# Keys of `docker`, and the sources that they belong to.
-_SOURCES = {
-    "url": ("docker", "script"),
-    "key": ("docker",),
-    "sha256": ("script",),
-    "packages": ("packages",),
+# Keys that belong to some sources only, and these.
+_SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
+    "docker": {"url": ("docker", "script"), "key": ("docker",), "sha256": ("script",), "packages": ("packages",)},
+    "toolkit": {"url": ("nvidia",), "key": ("nvidia",), "packages": ("packages",)},
 }
-# The same of `toolkit`.
-_TOOLKITS = {"url": ("nvidia",), "key": ("nvidia",), "packages": ("packages",)}
+# Sources for which all of these keys have defaults.
+_WITH_DEFAULTS = ("docker", "nvidia")
 
 
 def resolve(file: InventoryFile, faults: Faults) -> Inventory:
@@ -48,40 +50,44 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
     head = file.head if file.head is not None else next(iter(entries), "")
     if complete and head not in entries:
         faults.add_unknown(("head",), head, entries, "no such host in this inventory")
-    container, docker, toolkit = _container(file, faults), _docker(file, faults), _toolkit(file, faults)
+    container = _container(file, faults)
+    _check_sources("docker", file.docker, faults)
+    _check_sources("toolkit", file.toolkit, faults)
     faults.raise_any()
-    network = file.network
-    return Inventory(
-        cluster=file.cluster,
+    gid_index, proxy = file.network.gid_index, file.docker.proxy
+    return _copied(
+        Inventory,
+        file,
+        file.ssh,
         head=head,
         hosts=hosts,
         container=container,
-        network=Network(
-            interface=network.interface,
-            rdma=network.rdma,
-            gid_index=None if network.gid_index == "auto" else network.gid_index,
-            gdr=network.gdr,
-            port_range=network.port_range,
-            firewall=network.firewall,
-        ),
-        host_keys=file.ssh.host_keys,
-        mpirun=file.mpirun,
-        profile=file.profile,
+        network=_copied(Network, file.network, gid_index=None if gid_index == "auto" else gid_index),
         versions=tuple((name, version) for name, version in file.versions if version is not None),
         groups=tuple(groups.items()),
         source=faults.source,
-        known_hosts=file.ssh.known_hosts,
-        connect_timeout=file.ssh.connect_timeout,
-        docker=docker,
-        host_loss_timeout=file.host_loss_timeout,
-        toolkit=toolkit,
-        peermem=Peermem(file.peermem.use, file.peermem.package, file.peermem.packages),
-        engine=file.engine,
-        data=tuple(
-            DataSet(name, entry.path, entry.description or "", entry.mode, entry.owner or "")
-            for name, entry in file.data.items()
+        docker=_copied(
+            DockerEngine,
+            file.docker,
+            proxy=tuple((name.removesuffix("_proxy"), value) for name, value in proxy if value is not None),
         ),
+        toolkit=_copied(Toolkit, file.toolkit),
+        peermem=_copied(Peermem, file.peermem),
+        data=tuple(_copied(DataSet, entry, name=name) for name, entry in file.data.items()),
     )
+
+
+def _copied(kind: type[T], *written: Iterable[tuple[str, Any]], **converted: Any) -> T:
+    """Return a `kind` with those keys of `written` that have the name of one of its fields.
+
+    A later section overrides an earlier one, `converted` override all. A key that is not written leaves the field its default.
+    """
+    field_names = {entry.name for entry in fields(kind)}  # type: ignore[arg-type]  # every kind is a dataclass
+    values: dict[str, Any] = {}
+    for section in written:
+        values |= {key: value for key, value in section if key in field_names and value is not None}
+    plain = {key: tuple(value.items()) if isinstance(value, dict) else value for key, value in values.items()}
+    return kind(**plain | converted)
 
 
 @dataclass(frozen=True)
@@ -178,17 +184,14 @@ def _hosts(
             loc = next((*part, "max_slots") for part in parts if (*part, "max_slots") in faults.places)
             faults.add(loc, f"is less than slots: {name} has slots {slots} and max_slots {most}")
         hosts.append(
-            Host(
+            _copied(
+                Host,
+                file.ssh,
+                ((loc[0], value) for loc, value in values.items()),
                 name=name,
                 address=entry.address,
-                port=values.get(("port",), 22),
-                user=values.get(("user",), file.ssh.user or ""),
-                identity_file=values.get(("identity_file",), file.ssh.identity_file),
                 slots=None if slots == "auto" else slots,
-                max_slots=most,
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
-                connection=values.get(("connection",), "ssh"),
-                gpus=values.get(("gpus",), "auto"),
                 constraints=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
             )
         )
@@ -219,10 +222,8 @@ def _values(
 def _set(keys: HostDefaults) -> dict[tuple[str, ...], Any]:
     """Return the keys that are set, by path: each label counts on its own."""
     values: dict[tuple[str, ...], Any] = {("labels", label): value for label, value in (keys.labels or {}).items()}
-    for key in ("port", "user", "identity_file", "slots", "max_slots", "gpus", "topology", "connection"):
-        if (value := getattr(keys, key)) is not None:
-            values[key,] = value
-    return values
+    plain = HostDefaults.model_fields.keys() - {"labels"}
+    return values | {(key,): value for key, value in keys if key in plain and value is not None}
 
 
 def _container(file: InventoryFile, faults: Faults) -> Container | None:
@@ -240,54 +241,22 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
         faults.add(("container", "image", "name"), "only an image from a registry has a digest", "name it by its tag")
     if source != "registry" and registry is not None:
         faults.add(("container", "registry"), f"has no effect with from: {source}, which needs no login")
-    return Container(
+    return _copied(
+        Container,
+        written,
         image=named,
-        ssh_port=written.ssh_port,
-        shm_size=written.shm_size,
-        ulimits=tuple((_ULIMITS | dict(written.ulimits)).items()),
-        provides=written.provides,
-        privileged=written.privileged,
-        sys_ptrace=written.sys_ptrace,
-        pid=written.pid,
-        mounts=written.mounts,
-        env=tuple(written.env.items()),
-        registry=None if registry is None else Registry(registry.user, registry.password_file),
         source=source,
-        variant_ports=written.variant_ports,
+        ulimits=tuple((_ULIMITS | dict(written.ulimits)).items()),
+        registry=None if registry is None else _copied(Registry, registry),
     )
 
 
-def _docker(file: InventoryFile, faults: Faults) -> DockerEngine:
-    written = file.docker
-    for key, sources in _SOURCES.items():
-        given, needed = getattr(written, key) is not None, written.source in sources
-        if given and not needed:
-            faults.add(
-                ("docker", key), f"has no effect with source {written.source}: it is only for {' or '.join(sources)}"
-            )
-        elif needed and not given and written.source != "docker":  # its url has a default
-            faults.add(("docker", key), f"source {written.source} needs this key", value="missing")
-    return DockerEngine(
-        source=written.source,
-        url=written.url,
-        key=written.key,
-        sha256=written.sha256,
-        packages=written.packages,
-        proxy=tuple((name.removesuffix("_proxy"), value) for name, value in written.proxy if value is not None),
-        mirrors=written.mirrors,
-        insecure_registries=written.insecure_registries,
-        data_root=written.data_root,
-        settings=tuple(written.settings.items()),
-    )
-
-
-def _toolkit(file: InventoryFile, faults: Faults) -> Toolkit:
-    written = file.toolkit
-    for key, sources in _TOOLKITS.items():
-        if getattr(written, key) is not None and written.source not in sources:
-            faults.add(
-                ("toolkit", key), f"has no effect with source {written.source}: it is only for {' or '.join(sources)}"
-            )
-    if written.source == "packages" and written.packages is None:
-        faults.add(("toolkit", "packages"), "source packages needs this key", value="missing")
-    return Toolkit(written.source, written.url, written.key, written.packages, written.cdi)
+def _check_sources(section: str, written: schema.Docker | schema.Toolkit, faults: Faults) -> None:
+    """Note the keys that the source of a section does not use, and those that it needs and lacks."""
+    for key, sources in _SOURCES[section].items():
+        is_set, is_used = getattr(written, key) is not None, written.source in sources
+        if is_set and not is_used:
+            problem = f"has no effect with source {written.source}: it is only for {' or '.join(sources)}"
+            faults.add((section, key), problem)
+        elif is_used and not is_set and written.source not in _WITH_DEFAULTS:
+            faults.add((section, key), f"source {written.source} needs this key", value="missing")

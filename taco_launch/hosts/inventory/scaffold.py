@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from taco_launch.core.facts.network.interface import carrier
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.fact_value import Absent, Unknown, known_value
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.schema.names import is_interface
@@ -31,15 +31,11 @@ class HostSketch:
     @classmethod
     def of(cls, facts: HostFacts) -> "HostSketch":
         """Return what the facts of a host say; what could not be read is None."""
-        gpus = None
-        if isinstance(facts.gpu, Absent):
-            gpus = 0
-        elif not isinstance(facts.gpu, Unknown) and isinstance(facts.gpu.gpus, tuple):
-            gpus = len(facts.gpu.gpus)
-        interface = carrier(facts.network)
-        name = None if isinstance(interface, (Absent, Unknown)) else interface.name
-        if name is not None and not is_interface(name):  # it would stand in a file that decides what all hosts run
-            name = None
+        there = () if isinstance(facts.gpu, Absent) else known_value(facts.gpus)
+        gpus = None if there is None else len(there)
+        interface = known_value(carrier(facts.network))
+        # Another name would stand in a file that decides what all hosts run.
+        name = interface.name if interface is not None and is_interface(interface.name) else None
         has_rdma = None if isinstance(facts.rdma, Unknown) else not isinstance(facts.rdma, Absent)
         return cls(gpus, name, has_rdma)
 

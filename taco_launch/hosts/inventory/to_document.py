@@ -1,100 +1,87 @@
 """Inventory -> the document of an inventory file: what is written out can be read again, and is the same inventory."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any
 
-from taco_launch.core.model.host.hosts import Container, DockerEngine, Host, Inventory
-
-# Values of Host, and of Inventory, that are keys of the file by the same names.
-_HOST = "port", "user", "identity_file", "slots", "max_slots", "gpus", "connection"
-_TOP = "engine", "mpirun", "profile", "host_loss_timeout"
-_SSH = "host_keys", "known_hosts", "connect_timeout"
+from taco_launch.core.model.host import hosts
+from taco_launch.hosts.inventory.schema import schema
+from taco_launch.hosts.inventory.schema.section import SchemaSection, section_in
 
 
-def document(found: Inventory) -> dict[str, Any]:
-    """Return the keys of a file that describes an inventory; what has its default is left out.
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of an inventory file, for editors: every key with its description."""
+    return schema.InventoryFile.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+
+
+def document(inventory: hosts.Inventory) -> dict[str, Any]:
+    """Return the keys of a file that describes an inventory, in the schema's order; what has its default is left out.
 
     Of ranges, groups' keys and defaults only that is left which comes of them; keys that all hosts share stand in
     `defaults`. A profile that is a path counts from where the file lies.
     """
-    hosts = {host.name: _host(host) for host in found.hosts}
-    shared = _shared(hosts.values())
-    own = {name: {key: value for key, value in keys.items() if key not in shared} for name, keys in hosts.items()}
-    network = _changed(found.network)
-    if found.network.port_range is not None:
-        network["port_range"] = "-".join(map(str, found.network.port_range))
-    parts = {
-        "ssh": _changed(found, _SSH),
-        "network": network,
-        "container": None if found.container is None else _container(found.container),
-        "docker": _docker(found.docker),
-        "toolkit": _changed(found.toolkit),
-        "peermem": _changed(found.peermem),
-        **_changed(found, _TOP),
-        "versions": dict(found.versions),
-        "data": {one.name: {"path": one.path, **_changed(one, ("description", "mode", "owner"))} for one in found.data},
-        "defaults": shared,
+    all_hosts = {host.name: _host(host) for host in inventory.hosts}
+    shared = _shared(all_hosts.values())
+    own = {name: {key: value for key, value in keys.items() if key not in shared} for name, keys in all_hosts.items()}
+    keys = _changed(inventory, schema.InventoryFile)
+    keys |= {"ssh": _changed(inventory, schema.Ssh), "defaults": shared, "hosts": own}
+    return {key: keys[key] for key in schema.InventoryFile.model_fields if keys.get(key)}
+
+
+def _changed(value: Any, section: type[SchemaSection]) -> dict[str, Any]:
+    """Return those keys of a section for which a dataclass has another value than its default."""
+    defaults = {entry.name: entry.default for entry in fields(value)}
+    changed = {
+        name: (getattr(value, name), key.annotation)
+        for name, key in section.model_fields.items()
+        if name in defaults and getattr(value, name) != defaults[name]
     }
-    groups = {name: list(members) for name, members in found.groups}
     return {
-        "cluster": found.cluster,
-        "head": found.head,
-        **{key: value for key, value in parts.items() if value},
-        "hosts": own,
-        **({"groups": groups} if groups else {}),
+        name: _FORMS[name](held) if name in _FORMS else _plain(held, kind) for name, (held, kind) in changed.items()
     }
 
 
-def _changed(value: Any, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Return those values of a dataclass that are not their defaults."""
-    found = {}
-    for entry in fields(value):
-        held = getattr(value, entry.name)
-        if (names is None or entry.name in names) and held != entry.default:
-            found[entry.name] = list(held) if isinstance(held, tuple) else held
-    return found
+def _plain(value: Any, annotation: Any) -> Any:
+    if is_dataclass(value) and (section := section_in(annotation)):
+        return _changed(value, section)
+    return list(value) if isinstance(value, tuple) else value
 
 
-def _host(host: Host) -> dict[str, Any]:
+def _host(host: hosts.Host) -> dict[str, Any]:
     address = {} if host.address == host.name else {"address": host.address}
-    labels = {"labels": dict(host.labels)} if host.labels else {}
     topology = {} if host.constraints.topology else {"topology": "off"}
-    return {**address, **_changed(host, _HOST), **topology, **labels}
+    return {**address, **_changed(host, schema.HostDefaults), **topology}
 
 
-def _shared(hosts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _shared(all_hosts: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Return the keys with values that every host has, of those that may stand in `defaults`."""
-    first, *others = hosts
+    first, *others = all_hosts
     keys = (key for key in first if key != "address" and all(key in other for other in others))
     return {key: first[key] for key in keys if others and all(other[key] == first[key] for other in others)}
 
 
-def _container(container: Container) -> dict[str, Any]:
+def _container(container: hosts.Container) -> dict[str, Any]:
     image = container.image if container.source == "registry" else {"name": container.image, "from": container.source}
-    found = {**_changed(container), "image": image}
-    for name in ("source", "variant", "data"):  # of a job's own container
-        found.pop(name, None)
-    if container.variant_ports is not None:
-        found["variant_ports"] = "-".join(map(str, container.variant_ports))
-    if container.ulimits:
-        found["ulimits"] = dict(container.ulimits)
-    if container.mounts:
-        found["mounts"] = [
-            f"{host}:{place}:ro" if mode == "ro" else f"{host}:{place}" for host, place, mode in container.mounts
-        ]
-    if container.env:
-        found["env"] = dict(container.env)
-    if container.registry is not None:
-        found["registry"] = _changed(container.registry)
-    return found
+    return {**_changed(container, schema.Container), "image": image}
 
 
-def _docker(engine: DockerEngine) -> dict[str, Any]:
-    found = _changed(engine)
-    if engine.proxy:
-        found["proxy"] = {"no_proxy" if name == "no" else name: value for name, value in engine.proxy}
-    if engine.settings:
-        found["settings"] = {key: json.loads(text) for key, text in engine.settings}
-    return found
+def _ports(ports: tuple[int, int]) -> str:
+    return "-".join(map(str, ports))
+
+
+# Keys that a file writes in another form than the inventory holds them.
+_FORMS: Mapping[str, Callable[[Any], Any]] = {
+    "container": _container,
+    "data": lambda data: {one.name: _changed(one, schema.DataEntry) for one in data},
+    "env": dict,
+    "groups": lambda groups: {name: list(members) for name, members in groups},
+    "labels": dict,
+    "mounts": lambda mounts: [":".join(mount[:2] if mount[2] == "rw" else mount) for mount in mounts],
+    "port_range": _ports,
+    "proxy": lambda proxy: {"no_proxy" if name == "no" else name: value for name, value in proxy},
+    "settings": lambda settings: {key: json.loads(text) for key, text in settings},
+    "ulimits": dict,
+    "variant_ports": _ports,
+    "versions": dict,
+}

@@ -7,13 +7,14 @@ from taco_launch.agent.store.folders import state_folder
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.facts import MADE
-from taco_launch.core.model.host.facts import HostFacts, SetupState
+from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.gather_facts import gather
 from taco_launch.setup.apply.host_ops import Changes, SetupEvent, SetupLog, apply
 from taco_launch.setup.apply.setup_run import HostResult, SetupResult, not_converged, refused
 from taco_launch.setup.apply.sources import fetch, unblocked
+from taco_launch.setup.model.host_files import files_of
 from taco_launch.setup.model.ops import Op, Problem
 from taco_launch.setup.plan.host_plan import HostPlan
 from taco_launch.setup.plan.stage_rules import RULES
@@ -110,7 +111,4 @@ class Teardown:
 
 
 def _has(facts: HostFacts, path: str) -> bool:
-    made = facts.made
-    return (
-        isinstance(made, SetupState) and isinstance(made.files, tuple) and any(file.path == path for file in made.files)
-    )
+    return path in (files_of(facts) or {})

@@ -10,9 +10,8 @@ from taco_launch.core.facts.gpus import blocking_faults
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model import codec
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import Unknown, was_requested
+from taco_launch.core.model.host.fact_value import Unknown, known_value, was_requested
 from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState, System
-from taco_launch.core.model.host.hardware import Gpus
 from taco_launch.core.model.host.hosts import Container, Inventory, Toolkit
 from taco_launch.core.model.host.image_reference import parse_reference
 from taco_launch.setup import scripts
@@ -29,6 +28,7 @@ _TRACE = "SYS_PTRACE"
 # Of /dev/infiniband: what libibverbs and librdmacm open; not umad and issm, which manage the fabric.
 _RDMA_DEVICE = re.compile(r"/dev/infiniband/(?:uverbs[0-9]+|rdma_cm)")
 _BY_CDI = "with CDI it keeps them, which needs docker 28.2, or docker 25 or newer with docker.settings: {features: {cdi: true}}"
+_ANY_DEVICE = re.compile("/dev/.+")
 _GPU_DEVICE = re.compile(r"/dev/nvidia(?:[0-9]+|ctl)")
 # Where a container of ours keeps its options, so that a plan can say which of them have changed. Beside it are the GPUs
 # that its host had then (core/facts/gpus/blocking_faults.py): `--device=nvidia.com/gpu=all` would take as many as are left.
@@ -197,7 +197,7 @@ def unread(facts: HostFacts) -> str:
     made, docker = facts.made, facts.docker
     if isinstance(made, SetupState) and isinstance(made.devices, Unknown):
         return f"the devices of this host cannot be read: {made.devices.reason}"
-    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
+    gpus = facts.gpus
     if isinstance(gpus, Unknown) and was_requested(gpus):
         return f"the GPUs of this host cannot be read: {gpus.reason}"
     # An engine that does not exist yet tells nothing; it is asked once it runs.
@@ -211,7 +211,7 @@ def unread(facts: HostFacts) -> str:
 def lost(definition: Definition, there: ContainerState, facts: HostFacts) -> tuple[str, ...]:
     """Name the devices that a container of ours was made with, and that its host has no more."""
     before = _before(there) or ()
-    here = facts.made.devices if isinstance(facts.made, SetupState) and isinstance(facts.made.devices, tuple) else ()
+    here = _devices(facts)
     devices = [option.partition("=")[2] for option in before if option.startswith("--device=/")]
     gone = [device for device in devices if device not in here]
     if of_gpus.gpu_method(before) and not of_gpus.gpu_method(definition.options):
@@ -224,34 +224,33 @@ def fewer(definition: Definition, there: ContainerState) -> str:
     return blocking_faults.fewer(blocking_faults.gpus_of(there), definition.gpus)
 
 
-def _devices(facts: HostFacts, kind: re.Pattern[str]) -> tuple[str, ...]:
-    made = facts.made
-    there = made.devices if isinstance(made, SetupState) and isinstance(made.devices, tuple) else ()
-    return tuple(sorted(filter(kind.fullmatch, there)))
+def _devices(facts: HostFacts, kind: re.Pattern[str] = _ANY_DEVICE) -> tuple[str, ...]:
+    made = known_value(facts.made)
+    return () if made is None else tuple(sorted(filter(kind.fullmatch, known_value(made.devices) or ())))
 
 
 def _capabilities(facts: HostFacts) -> tuple[str, ...] | None:
-    made = facts.made
-    return made.capabilities if isinstance(made, SetupState) and isinstance(made.capabilities, tuple) else None
+    made = known_value(facts.made)
+    return None if made is None else known_value(made.capabilities)
 
 
 def _gpus(
     inventory: Inventory, container: Container, facts: HostFacts
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Return the options by which the container gets GPUs, their devices, and what is to be said."""
-    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
-    if not isinstance(gpus, tuple) or not gpus:
+    gpus, docker = known_value(facts.gpus), known_value(facts.docker)
+    if not gpus:
         return (), (), ()
-    option = of_gpus.option(facts.docker, inventory.toolkit) if isinstance(facts.docker, DockerFacts) else ""
-    if not option:
+    option = "" if docker is None else of_gpus.option(docker, inventory.toolkit)
+    if docker is None or not option:
         return (), (), (f"without its {len(gpus)} GPUs: docker has no NVIDIA container toolkit",)
     options = [option]
     if option == of_gpus.BY_RUNTIME and of_gpus.VISIBLE not in dict(container.env):
         options.append(f"{_ENV}{of_gpus.VISIBLE}=all")
-    undecided = of_gpus.undecided(facts.docker, inventory.toolkit) if isinstance(facts.docker, DockerFacts) else ""
+    undecided = of_gpus.undecided(docker, inventory.toolkit)
     told = f"its {len(gpus)} GPUs {of_gpus.gpu_method((option,))}{undecided}"
     privileged = ("--privileged",) if container.privileged else ()
-    if isinstance(facts.docker, DockerFacts) and of_gpus.loses((option, *privileged), facts.docker):
+    if of_gpus.loses((option, *privileged), docker):
         told += f", which any `systemctl daemon-reload` removes; {_BY_CDI}"
     return tuple(options), _devices(facts, _GPU_DEVICE) or ("/dev/nvidiactl",), (told,)
 
@@ -283,15 +282,14 @@ def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterato
     mode PTRACE_MODE_READ): root of a container may be any user of the host for that. AppArmor's docker-default lets what it
     confines trace and signal each other, whichever container it is in (moby's profiles/apparmor/template.go).
     """
-    docker = facts.docker if isinstance(facts.docker, DockerFacts) else None
+    docker = known_value(facts.docker)
     security = {*docker.security} if docker is not None and isinstance(docker.security, tuple) else {"apparmor"}
     if container.pid != "host" or {"userns", "rootless"} & security:
         return
     if "apparmor" not in security:
         yield "AppArmor is off here: anyone who runs a rank can become root on this host; remove container.pid: host"
         return
-    there = docker.containers if docker is not None and isinstance(docker.containers, tuple) else ()
-    others = sorted(each.name for each in there if dict(each.labels).get(paths.CLUSTER_LABEL) != cluster)
+    others = sorted(each.name for each in facts.containers if dict(each.labels).get(paths.CLUSTER_LABEL) != cluster)
     if others:
         named = ", ".join(others[:_MOST_NAMED]) + (", ..." if len(others) > _MOST_NAMED else "")
         yield f"anyone who runs a rank can become root in other containers of this host ({named}); remove container.pid: host"

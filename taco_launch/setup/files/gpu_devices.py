@@ -7,8 +7,9 @@ hook it has to be started anew, as it looks for that once.
 
 import re
 
+from taco_launch.core.model.host.fact_value import known_value
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts
-from taco_launch.core.model.host.hardware import Gpu, Gpus
+from taco_launch.core.model.host.hardware import Gpu
 from taco_launch.core.model.host.hosts import Host, Toolkit
 
 ALL = "nvidia.com/gpu=all"
@@ -29,8 +30,7 @@ _CDI_UNASKED = (28, 2)
 
 def gpus(host: Host, facts: HostFacts) -> tuple[Gpu, ...]:
     """Return the GPUs that are to be used on a host; none where they are not known."""
-    found = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else ()
-    return found if isinstance(found, tuple) and host.gpus != "none" else ()
+    return () if host.gpus == "none" else known_value(facts.gpus) or ()
 
 
 def by_cdi(docker: DockerFacts, toolkit: Toolkit) -> bool:
@@ -58,8 +58,7 @@ def _describes(docker: DockerFacts, toolkit: Toolkit) -> bool:
     """Return whether the toolkit can describe GPUs for CDI, and may."""
     if toolkit.cdi == "off" or not isinstance(docker.toolkit, str):
         return False
-    known = docker.toolkit_programs if isinstance(docker.toolkit_programs, tuple) else ()
-    return "nvidia-ctk" in known and _numbers(docker.toolkit) >= _OLDEST
+    return "nvidia-ctk" in (known_value(docker.toolkit_programs) or ()) and _numbers(docker.toolkit) >= _OLDEST
 
 
 def _numbers(version: str) -> tuple[int, ...]:

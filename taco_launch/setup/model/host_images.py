@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.fact_value import known_value
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Image
 from taco_launch.core.model.host.image_reference import Reference, parse_reference
 
@@ -21,9 +22,7 @@ class HostImage:
 
 def image_on_host(reference: Reference, docker: DockerFacts) -> HostImage | None:
     """Return what the image's name stands for on a host, None where it has no such image."""
-    if not isinstance(docker.images, tuple):
-        return None
-    found = [image for image in docker.images if _is_named(reference, image)]
+    found = [image for image in known_value(docker.images) or () if _is_named(reference, image)]
     if not found:
         return None
     return HostImage(

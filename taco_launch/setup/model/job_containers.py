@@ -14,6 +14,7 @@ from taco_launch.core.model.host.facts import DockerFacts, HostFacts
 from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.core.model.host.image_reference import parse_reference
 from taco_launch.core.model.host.job_containers import KEY_DIGITS, Variant, VariantRecord
+from taco_launch.setup.model.host_files import files_of
 
 # Ports of their sshds begin so far behind the cluster's own, where the inventory does not say: those next to it are for
 # the copy of images from host to host.
@@ -84,10 +85,9 @@ def ports(container: Container) -> tuple[int, int]:
 
 def keys_of(facts: HostFacts, cluster: str) -> tuple[str, ...]:
     """Return the keys of a cluster's variants that a host has anything of: a container, or files of set-up."""
-    found = set(_of_containers(facts.docker, cluster)) if isinstance(facts.docker, DockerFacts) else set()
-    made = getattr(facts.made, "files", ())
+    found = set(_of_containers(facts, cluster))
     host_folder = f"{paths.HOST}/{paths.variant(cluster, '')}"
-    for file in made if isinstance(made, tuple) else ():
+    for file in (files_of(facts) or {}).values():
         if file.path.startswith(host_folder):
             found.add(file.path.removeprefix(host_folder).partition("/")[0])
     return tuple(sorted(key for key in found if is_key(key)))
@@ -98,8 +98,8 @@ def is_key(text: str) -> bool:
     return len(text) == KEY_DIGITS and not set(text) - set("0123456789abcdef")
 
 
-def _of_containers(docker: DockerFacts, cluster: str) -> Iterator[str]:
-    for container in docker.containers if isinstance(docker.containers, tuple) else ():
+def _of_containers(facts: HostFacts, cluster: str) -> Iterator[str]:
+    for container in facts.containers:
         name, key = paths.split(dict(container.labels).get(paths.CLUSTER_LABEL, ""))
         if key and name == cluster:
             yield key

@@ -43,9 +43,7 @@ def plan(
 
 
 def _has_cluster(facts: HostFacts, files: Mapping[str, SetupFile], cluster: str) -> bool:
-    docker = facts.docker
-    containers = docker.containers if isinstance(docker, DockerFacts) and isinstance(docker.containers, tuple) else ()
-    ours = (one for one in containers if dict(one.labels).get(paths.CLUSTER_LABEL) == cluster)
+    ours = (one for one in facts.containers if dict(one.labels).get(paths.CLUSTER_LABEL) == cluster)
     made = (
         paths.unit_file(cluster),
         paths.folder(cluster),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Os, System
 from taco_launch.core.model.host.hosts import DockerEngine
 from taco_launch.setup import keys
@@ -71,8 +71,7 @@ def install(system: System, cluster: PlanContext) -> Op | Problem:
 
 
 def _full(system: System) -> Problem | None:
-    disks = system.disks if isinstance(system.disks, tuple) else ()
-    disk = next((disk for disk in disks if disk.path == "/"), None)
+    disk = next((disk for disk in known_value(system.disks) or () if disk.path == "/"), None)
     if disk is None or disk.free >= _SPACE:
         return None
     return Problem(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.fact_value import known_value
 from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
 from taco_launch.core.model.host.hosts import DockerEngine
 from taco_launch.core.model.host.paths import ENGINE_CONFIG, ENGINE_PROXY, STATE
@@ -84,11 +85,11 @@ def plan_daemon_keys(
 
 def _merged(stage: Stage, made: SetupState, keys: dict[str, Any]) -> daemon_json.MergedConfig | Problem:
     """Return daemon.json with these keys; or say why it cannot have them."""
-    now = made.daemon_json if isinstance(made.daemon_json, str) else ""
+    now = known_value(made.daemon_json) or ""
     try:
         there = daemon_json.read(now)
         merged = daemon_json.merge(now, keys)
-        command = made.engine_command if isinstance(made.engine_command, str) else ""
+        command = known_value(made.engine_command) or ""
         twice = daemon_json.conflict(now, keys, command) if keys else None
     except daemon_json.NotOursError as error:
         return Problem(
@@ -181,7 +182,7 @@ def _config(made: SetupState, merged: daemon_json.MergedConfig) -> _Change | Non
         FileTarget(f"{MARKS}/adding", f"{merged.added}\n".encode(), 0o600, shown=f"{MARKS}/added"),
         FileTarget(f"{MARKS}/daemon.json", merged.text.encode(), 0o600, shown=ENGINE_CONFIG),
     )
-    now = made.daemon_json if isinstance(made.daemon_json, str) else ""
+    now = known_value(made.daemon_json) or ""
     return _Change(
         f"daemon.json: {', '.join(words)}",
         f"{ENGINE_CONFIG} {' and '.join(differs)}",
@@ -205,7 +206,7 @@ def _hidden(docker: DockerFacts, merged: daemon_json.MergedConfig) -> Iterator[s
     """Yield what an engine with another data root no longer sees."""
     there = [each for each in (docker.images, docker.containers) if isinstance(each, tuple) and each]
     if _moved_to(docker, merged) is not None and there:
-        root = docker.root if isinstance(docker.root, str) else "the old data root"
+        root = known_value(docker.root) or "the old data root"
         yield f"its images and containers stay in {root}, where the engine no longer sees them"
 
 
@@ -252,8 +253,7 @@ def _not_taken(docker: DockerFacts, engine: DockerEngine) -> list[str]:
 
 def _sum(made: SetupState, path: str) -> str | None:
     """Return the SHA-256 of a file of set-up; None where it does not exist."""
-    files = made.files if isinstance(made.files, tuple) else ()
-    return next((file.sha256 or "" for file in files if file.path == path), None)
+    return next((file.sha256 or "" for file in known_value(made.files) or () if file.path == path), None)
 
 
 def _hash(data: bytes) -> str:

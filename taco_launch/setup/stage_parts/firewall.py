@@ -6,7 +6,8 @@ from typing import Final
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.facts import Firewall, HostFacts, NetworkFacts
+from taco_launch.core.model.host.fact_value import known_value
+from taco_launch.core.model.host.facts import Firewall, HostFacts
 from taco_launch.setup import scripts
 from taco_launch.setup.files.ssh_files import Member, is_address
 from taco_launch.setup.model.host_files import differing, files_of, with_files, without
@@ -91,9 +92,9 @@ def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member
 
 def active(facts: HostFacts) -> Firewall | None:
     """Return the firewall that stops something on this host, None where there is none or nobody may tell."""
-    if not isinstance(facts.network, NetworkFacts) or not isinstance(facts.network.firewalls, tuple):
-        return None
-    return next((each for each in facts.network.firewalls if each.active), None)
+    network = known_value(facts.network)
+    firewalls = () if network is None else known_value(network.firewalls) or ()
+    return next((each for each in firewalls if each.active), None)
 
 
 def taken_back(facts: HostFacts, cluster: str, why: str) -> Iterator[Op]:
@@ -117,8 +118,8 @@ def _place(cluster: str) -> _Place:
 
 
 def _ephemeral(facts: HostFacts) -> tuple[int, int]:
-    found = facts.network.port_range if isinstance(facts.network, NetworkFacts) else None
-    return found if isinstance(found, tuple) else _EPHEMERAL
+    network = known_value(facts.network)
+    return (network and known_value(network.port_range)) or _EPHEMERAL
 
 
 def _merged(ports: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from taco_launch.core.facts.rdma.peermem import MODULES, SERVICE
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import Absent, Found
+from taco_launch.core.model.host.fact_value import Absent, Found, known_value
 from taco_launch.core.model.host.facts import HostFacts, System
 from taco_launch.core.model.host.hardware import Gpus, PeerMemory, Rdma
 from taco_launch.core.model.host.hosts import Host
@@ -16,6 +17,8 @@ from taco_launch.setup.model import packages
 from taco_launch.setup.model.host_files import differing, files_of, with_files, without
 from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem
 from taco_launch.setup.scripts import text
+
+T = TypeVar("T")
 
 OFF = "or turn GPUDirect RDMA off in the inventory: network: {gdr: off}"
 _PACKAGES = {
@@ -48,9 +51,9 @@ def problem(message: str, hint: str) -> Problem:
     return Problem("peermem", message, hint)
 
 
-def listed(value: object) -> tuple:  # type: ignore[type-arg]
+def listed(value: Found[tuple[T, ...]]) -> tuple[T, ...]:
     """Return a tuple of facts; empty where it is not known, or not there."""
-    return value if isinstance(value, tuple) else ()
+    return known_value(value) or ()
 
 
 def install(host: Host, facts: HostFacts, rdma: Rdma, way: PeermemModule, cluster: PlanContext) -> Op | Problem:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import Found
-from taco_launch.core.model.host.facts import Disk, DockerFacts, HostFacts, SetupState, System
+from taco_launch.core.model.host.fact_value import Found, known_value
+from taco_launch.core.model.host.facts import Disk, HostFacts, SetupState, System
 from taco_launch.core.model.host.hosts import DockerEngine, Inventory
 from taco_launch.setup.files import daemon_json
 from taco_launch.setup.model.ops import Problem
@@ -32,8 +32,9 @@ def full(facts: HostFacts, inventory: Inventory) -> Iterator[Problem]:
 def data_root(facts: HostFacts, engine: DockerEngine) -> str | None:
     """Return the folder that docker keeps images in once it has its settings; None where the probe did not look at it."""
     looked_at = [engine.data_root, _written(facts.made), DATA_ROOT]
-    root = facts.docker.root if isinstance(facts.docker, DockerFacts) else None
-    if engine.data_root is not None or not isinstance(root, str):
+    docker = known_value(facts.docker)
+    root = None if docker is None else known_value(docker.root)
+    if engine.data_root is not None or root is None:
         return next(filter(None, looked_at))
     return root if root in looked_at else None
 
@@ -64,7 +65,7 @@ def gib(size: int) -> str:
 
 def disk_of(system: Found[System], folder: str) -> Disk | None:
     """Return the disk that a folder lies on, as far as the probe looked at it."""
-    if not isinstance(system, System) or not isinstance(system.disks, tuple):
-        return None
-    over = [disk for disk in system.disks if f"{folder}/".startswith(f"{disk.path.rstrip('/')}/")]
+    there = known_value(system)
+    disks = () if there is None else known_value(there.disks) or ()
+    over = [disk for disk in disks if f"{folder}/".startswith(f"{disk.path.rstrip('/')}/")]
     return max(over, key=lambda disk: len(disk.path), default=None)

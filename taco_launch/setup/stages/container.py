@@ -132,9 +132,7 @@ def _fewer_hint(cluster: str) -> str:
 
 
 def _find(facts: HostFacts, name: str) -> ContainerState | None:
-    docker = facts.docker
-    there = docker.containers if isinstance(docker, DockerFacts) and isinstance(docker.containers, tuple) else ()
-    return next((container for container in there if container.name == name), None)
+    return next((container for container in facts.containers if container.name == name), None)
 
 
 def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str, container: Container) -> Op:
@@ -175,8 +173,7 @@ def _with(facts: HostFacts, container: ContainerState, state: str) -> HostFacts:
     """Return the facts of a host that has this container, and its unit in that state."""
     if not isinstance(facts.docker, DockerFacts) or not isinstance(facts.made, SetupState):
         return facts
-    others = facts.docker.containers if isinstance(facts.docker.containers, tuple) else ()
-    kept = tuple(other for other in others if other.name != container.name)
+    kept = tuple(other for other in facts.containers if other.name != container.name)
     return replace(
         facts,
         docker=replace(facts.docker, containers=(*kept, container)),

@@ -12,8 +12,8 @@ from taco_launch.core.command import shell
 from taco_launch.core.facts import MADE
 from taco_launch.core.facts.network.interface import Carrier, carrier
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import Absent, Unknown
-from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
+from taco_launch.core.model.host.fact_value import Unknown, known_value
+from taco_launch.core.model.host.facts import HostFacts, Listener, NetworkFacts, SetupState
 from taco_launch.core.model.host.hosts import Container, Host
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.setup import scripts
@@ -143,27 +143,23 @@ def _taken(facts: HostFacts, own: str, container: Container, cluster: str) -> Pr
 
 def _listener(facts: HostFacts, own: str, port: int) -> Listener | None:
     """Return who listens on this address, or on all."""
-    if not isinstance(facts.network, NetworkFacts) or not isinstance(facts.network.listeners, tuple):
-        return None
     everywhere = (own, "0.0.0.0", "::", "*")  # noqa: S104 - what ss shows
-    return next((one for one in facts.network.listeners if one.port == port and one.address in everywhere), None)
+    return next((one for one in _listeners(facts) or () if one.port == port and one.address in everywhere), None)
+
+
+def _listeners(facts: HostFacts) -> tuple[Listener, ...] | None:
+    network = known_value(facts.network)
+    return None if network is None else known_value(network.listeners)
 
 
 def _runs(facts: HostFacts, cluster: str) -> bool:
-    containers = facts.docker.containers if isinstance(facts.docker, DockerFacts) else ()
-    return isinstance(containers, tuple) and any(
-        each.name == paths.container(cluster) and each.state == "running" for each in containers
-    )
+    return any(each.name == paths.container(cluster) and each.state == "running" for each in facts.containers)
 
 
 def _others(facts: HostFacts, cluster: str) -> list[str]:
     """Name the training containers of other clusters that run here."""
-    containers = facts.docker.containers if isinstance(facts.docker, DockerFacts) else ()
-    told = [
-        (each.name, dict(each.labels).get(paths.CLUSTER_LABEL, cluster))
-        for each in (containers if isinstance(containers, tuple) else ())
-        if each.state == "running"
-    ]
+    running = (each for each in facts.containers if each.state == "running")
+    told = [(each.name, dict(each.labels).get(paths.CLUSTER_LABEL, cluster)) for each in running]
     return [f"the training container of cluster {other} ({name})" for name, other in told if other != cluster]
 
 
@@ -220,9 +216,9 @@ def _files(
 
 def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[Member, ...]) -> list[FileTarget]:
     """Return the files that name all members, as they are to be."""
-    system = facts.system if not isinstance(facts.system, (Absent, Unknown)) else None
-    hostname = system.hostname if system is not None and isinstance(system.hostname, str) else None
-    theirs = facts.made.hosts if isinstance(facts.made, SetupState) and isinstance(facts.made.hosts, str) else ""
+    system, made = known_value(facts.system), known_value(facts.made)
+    hostname = None if system is None else known_value(system.hostname)
+    theirs = "" if made is None else known_value(made.hosts) or ""
     wanted = [
         _text(paths.hosts(cluster), ssh_files.hosts_file(known, host.name, hostname, theirs), in_place=True),
         _text(paths.ssh_config(cluster), ssh_files.ssh_config(cluster, known, port), in_place=True),
@@ -241,12 +237,11 @@ def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
     settings = _text(paths.sshd_config(cluster), ssh_files.sshd_config(cluster, own, port), 0o600)
     missing = differing(facts, (settings,))
     new_key = isinstance(facts.made, SetupState) and public_key(facts.made.host_key) is None
-    known = isinstance(facts.network, NetworkFacts) and isinstance(facts.network.listeners, tuple)
     if missing:
         name, why = "container's sshd: write its settings", f"it must listen on {own}:{port} and accept only keys"
     elif new_key:
         name, why = "container's sshd: load the new host key", "it still uses the previous key"
-    elif known and _listener(facts, own, port) is None:
+    elif _listeners(facts) is not None and _listener(facts, own, port) is None:
         name, why = "container's sshd: start it", f"nothing listens on {own}:{port}"
     else:
         return
@@ -272,12 +267,11 @@ def _written(name: str, why: str, files: tuple[FileTarget, ...]) -> Op:
 
 def _listens(facts: HostFacts, settings: FileTarget, own: str, port: int) -> HostFacts:
     facts = with_files(facts, (settings,))
-    if not isinstance(facts.network, NetworkFacts) or not isinstance(facts.network.listeners, tuple):
+    network, listeners = known_value(facts.network), _listeners(facts)
+    if network is None or listeners is None or _listener(facts, own, port) is not None:
         return facts
-    if _listener(facts, own, port) is not None:
-        return facts
-    listeners = (*facts.network.listeners, Listener(own, port, "sshd"))
-    return replace(facts, network=replace(facts.network, listeners=listeners))
+    listeners = (*listeners, Listener(own, port, "sshd"))
+    return replace(facts, network=replace(network, listeners=listeners))
 
 
 def prove_known(run: StageRun) -> tuple[ProofFailure, ...]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from taco_launch.core.facts import MADE
-from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.fact_value import Absent, Unknown, known_value
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupState, System
 from taco_launch.core.model.host.hosts import Host, Toolkit
 from taco_launch.setup import keys
@@ -96,8 +96,7 @@ def _lacking(docker: DockerFacts, made: SetupState, toolkit: Toolkit) -> str | P
     """Return what of the toolkit does not exist, empty where it is whole; a Problem where nobody can say."""
     if isinstance(docker.toolkit, Unknown):
         if not isinstance(docker.version, str):  # docker is to come first, and its facts with it
-            there = made.toolkit_packages if isinstance(made.toolkit_packages, tuple) else ()
-            names = [each.partition(" ")[0] for each in there]
+            names = [each.partition(" ")[0] for each in known_value(made.toolkit_packages) or ()]
             whole = "nvidia-container-toolkit" in names or "nvidia-docker2" in names
             return "" if whole else "the NVIDIA container toolkit is not installed"
         if isinstance(docker.runtimes, tuple) and gpu_devices.RUNTIME in docker.runtimes:
@@ -183,7 +182,7 @@ def _installed(facts: HostFacts) -> HostFacts:
     docker = facts.docker
     if not isinstance(docker, DockerFacts):
         return facts
-    version = docker.toolkit if isinstance(docker.toolkit, str) else _NEW
+    version = known_value(docker.toolkit) or _NEW
     return replace(facts, docker=replace(docker, toolkit=version, toolkit_programs=_PROGRAMS))
 
 
@@ -198,7 +197,7 @@ def _given(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
     if gpu_devices.by_cdi(docker, toolkit) or _may_have_cdi(docker, made, cluster):
         yield from _by_cdi(docker, made, cluster)
         return
-    running = isinstance(docker.runtimes, tuple) and gpu_devices.RUNTIME in docker.runtimes
+    running = gpu_devices.RUNTIME in (known_value(docker.runtimes) or ())
     there = _there(made)
     # one that does not run takes it when it starts; one that runs may have it from a file that is gone since
     if toolkit.source == "none" or (there and (running or not isinstance(docker.version, str))):
@@ -251,7 +250,7 @@ def _by_cdi(docker: DockerFacts, made: SetupState, cluster: PlanContext) -> Iter
 
 def _told_of_cdi(made: SetupState) -> bool:
     """Return whether something tells the engine whether it has CDI: daemon.json, or its command line."""
-    command = made.engine_command if isinstance(made.engine_command, str) else ""
+    command = known_value(made.engine_command) or ""
     return "cdi" in _member(made, "features") or _FEATURES_ELSEWHERE.search(command) is not None
 
 
@@ -263,7 +262,7 @@ def _there(made: SetupState) -> bool:
 def _member(made: SetupState, key: str) -> dict[str, Any]:
     """Return an object of daemon.json, empty where there is none that can be read."""
     try:
-        found = daemon_json.read(made.daemon_json if isinstance(made.daemon_json, str) else "").get(key)
+        found = daemon_json.read(known_value(made.daemon_json) or "").get(key)
     except daemon_json.NotOursError:
         return {}
     return found if isinstance(found, dict) else {}
@@ -273,8 +272,8 @@ def _described(facts: HostFacts) -> HostFacts:
     docker = facts.docker
     if not isinstance(docker, DockerFacts):
         return facts
-    others = docker.cdi if isinstance(docker.cdi, tuple) else ()
-    return replace(facts, docker=replace(docker, cdi=tuple(sorted({*others, gpu_devices.ALL}))))
+    devices = {*(known_value(docker.cdi) or ()), gpu_devices.ALL}
+    return replace(facts, docker=replace(docker, cdi=tuple(sorted(devices))))
 
 
 def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
@@ -283,8 +282,8 @@ def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
         docker = facts.docker
         if not isinstance(docker, DockerFacts):
             return facts
-        others = docker.runtimes if isinstance(docker.runtimes, tuple) else ()
-        return replace(facts, docker=replace(docker, runtimes=tuple(sorted({*others, gpu_devices.RUNTIME}))))
+        runtimes = {*(known_value(docker.runtimes) or ()), gpu_devices.RUNTIME}
+        return replace(facts, docker=replace(docker, runtimes=tuple(sorted(runtimes))))
 
     return expect
 

@@ -75,14 +75,14 @@ def test_a_message_is_what_was_said() -> None:
     ("kind", "line", "why"),
     [
         (Register, {"rank": 1}, "roots is missing"),
-        (Register, {"rank": True, "roots": []}, "rank is 'True'"),
-        (Register, {"rank": 1, "roots": [1]}, "roots is"),
-        (Exit, {"rank": 1, "exit_code": "0"}, "exit_code is '0'"),
-        (Prepare, {"welcome": [], "stall_after": 1}, "welcome is"),
+        (Register, {"rank": True, "roots": []}, "rank: int is needed, got bool"),
+        (Register, {"rank": 1, "roots": [1]}, "roots: a list is needed, got int"),
+        (Exit, {"rank": 1, "exit_code": "0"}, "exit_code: int is needed, got str"),
+        (Prepare, {"welcome": [], "stall_after": 1}, "welcome: a mapping is needed, got list"),
         (Trace, {"at": "2026", "text": "a\n2026 supervisor: b"}, "it is not a line"),
         (Trace, {"at": "2026\x1b[2J", "text": ""}, "it is not a line"),
         (Trace, {"at": "", "text": "x" * 301}, "it is not a line"),
-        (Prepare, {"welcome": {"environment": {"A": 1}}, "stall_after": 1}, "environment is"),
+        (Prepare, {"welcome": {"environment": {"A": 1}}, "stall_after": 1}, "environment: str is needed, got int"),
     ],
 )
 def test_what_is_no_message(kind: type[Message], line: Mapping[str, Any], why: str) -> None:

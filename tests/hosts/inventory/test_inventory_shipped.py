@@ -9,7 +9,7 @@ import yaml
 
 from taco_launch.core.model.host.hosts import Container, Host, Inventory, Network
 from taco_launch.hosts.inventory.load import load
-from taco_launch.hosts.inventory.schema.schema import json_schema
+from taco_launch.hosts.inventory.to_document import json_schema
 from tests.conftest import Taco
 from tests.support.paths import ROOT
 

@@ -4,8 +4,8 @@ import re
 from typing import Iterator, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value
+from taco_launch.core.model.host.facts import ContainerState, HostFacts
 from taco_launch.core.model.host.hardware import Adapters, Board, Gpus, Rdma
 from taco_launch.core.signatures.known.system import words
 
@@ -40,8 +40,7 @@ def stops(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Iterator[B
 
 def containers(facts: HostFacts) -> Iterator[BlockingFault]:
     """Yield which GPUs have gone since a training container was made: it is not made anew with fewer."""
-    there = facts.docker.containers if isinstance(facts.docker, DockerFacts) else ()
-    for each in there if isinstance(there, tuple) else ():
+    for each in facts.containers:
         if told := fewer(gpus_of(each), addresses(facts)):
             yield BlockingFault(GONE, f"{each.name}: {told}", GONE_HINT)
 
@@ -53,8 +52,7 @@ def gpus_of(there: ContainerState) -> Tuple[str, ...]:
 
 def addresses(facts: HostFacts) -> Tuple[str, ...]:
     """Return the PCI addresses of a host's GPUs; none where they are not known."""
-    gpus = facts.gpu.gpus if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.gpus, tuple) else ()
-    return tuple(gpu.pci if isinstance(gpu.pci, str) else f"number {gpu.index}" for gpu in gpus)
+    return tuple(known_value(gpu.pci) or f"number {gpu.index}" for gpu in known_value(facts.gpus) or ())
 
 
 def fewer(before: Sequence[str], now: Sequence[str]) -> str:
@@ -192,8 +190,7 @@ def _unlike(ofed: str, of: Adapters, rdma: Rdma, *, no_hca: bool) -> Iterator[Bl
 
 def _built_anew(rdma: Rdma) -> str:
     """Return what else a newer OFED takes: modules of peer memory are built against its symbols."""
-    exists = rdma.peer_memory.exists
-    there = exists if isinstance(exists, tuple) else ()
+    there = known_value(rdma.peer_memory.exists) or ()
     if not there:
         return ""
     source = "the NVIDIA driver" if "nvidia_peermem" in there else there[0]

@@ -9,7 +9,7 @@ from taco_launch.core.facts.gpus.pcie_acs import parse_board
 from taco_launch.core.facts.system.pci import parse_pci
 from taco_launch.core.facts.text.sections import PROBE, Failure, Sections, failure, section_summary, unasked
 from taco_launch.core.facts.text.strip_terminal import lines, plain, shown
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, not_told, was_requested
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value, not_told, was_requested
 from taco_launch.core.model.host.hardware import Board, Driver, Gpu, GpuProcess, Gpus, MigInstance, PciDevice
 
 T = TypeVar("T")
@@ -145,8 +145,8 @@ def read_query(text: str) -> "Found[QueriedGpus]":
         gpus.append(
             Gpu(
                 index=index,
-                uuid=uuid if isinstance(uuid, str) else "",
-                name=name if isinstance(name, str) else "",
+                uuid=known_value(uuid) or "",
+                name=known_value(name) or "",
                 pci=pci_address(bus) if isinstance(bus, str) else bus,
                 memory=row.size("memory.total"),
                 memory_used=row.size("memory.used"),
@@ -215,9 +215,7 @@ def read_processes(text: str) -> Found[Tuple[GpuProcess, ...]]:
             name = row.cells[
                 "process"
             ]  # [Insufficient Permissions], and names that are cut off: nothing is decided by them
-        processes.append(
-            GpuProcess(gpu, pid, name if isinstance(name, str) else "", memory if isinstance(memory, int) else None)
-        )
+        processes.append(GpuProcess(gpu, pid, known_value(name) or "", known_value(memory)))
     return tuple(processes)
 
 

@@ -6,7 +6,7 @@ NODE: over host bridges of one NUMA node. SYS: between NUMA nodes. (The legend o
 
 from typing import Dict, List, Optional, Sequence, Tuple
 
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hardware import Distance, PciDevice, Topology
 
@@ -88,11 +88,10 @@ def between(one: PciDevice, other: PciDevice) -> Found[str]:
 
 
 def _by_tree(facts: HostFacts) -> Dict[Tuple[int, str], Found[str]]:
-    if isinstance(facts.pci, (Absent, Unknown)):
-        return {}
     found: Dict[Tuple[int, str], Found[str]] = {}
-    hcas = [device for device in facts.pci if device.kind == "hca"]
-    for device in facts.pci:
+    devices = known_value(facts.pci) or ()
+    hcas = [device for device in devices if device.kind == "hca"]
+    for device in devices:
         index = _index(facts, device) if device.kind == "gpu" else None
         if index is not None:
             found.update({(index, hca.name): between(device, hca) for hca in hcas})
@@ -101,9 +100,7 @@ def _by_tree(facts: HostFacts) -> Dict[Tuple[int, str], Found[str]]:
 
 def _index(facts: HostFacts, device: PciDevice) -> Optional[int]:
     """Return nvidia-smi's index of a GPU on PCI."""
-    if isinstance(facts.gpu, (Absent, Unknown)) or not isinstance(facts.gpu.gpus, tuple):
-        return None
-    return next((gpu.index for gpu in facts.gpu.gpus if gpu.pci == device.address), None)
+    return next((gpu.index for gpu in known_value(facts.gpus) or () if gpu.pci == device.address), None)
 
 
 def _why_none(facts: HostFacts) -> Found[Tuple[Distance, ...]]:

@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 from taco_launch.core.facts.gpus.gpu import pci_address
 from taco_launch.core.facts.text.strip_terminal import plain
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, not_told
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value, not_told
 from taco_launch.core.model.host.hardware import Driver, Gpu, GpuProcess, Gpus
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -58,14 +58,7 @@ def read_xml(text: str) -> Found[Gpus]:
                 and re.fullmatch("[0-9]{1,10}", pid)
                 and isinstance(uuid, str)
             ):
-                processes.append(
-                    GpuProcess(
-                        uuid,
-                        int(pid),
-                        name if isinstance(name, str) else "",
-                        memory if isinstance(memory, int) else None,
-                    )
-                )
+                processes.append(GpuProcess(uuid, int(pid), known_value(name) or "", known_value(memory)))
     actions = [(index, _perhaps(node, "gpu_recovery_action")) for index, node in enumerate(nodes)]
     lost = tuple(
         f"GPU {index} requires: {action}" for index, action in actions if isinstance(action, str) and action != "None"
@@ -79,8 +72,8 @@ def _gpu(index: int, node: ET.Element) -> Gpu:
     bus = _text(node, "pci/pci_bus_id")
     return Gpu(
         index=index,
-        uuid=uuid if isinstance(uuid, str) else "",
-        name=name if isinstance(name, str) else "",
+        uuid=known_value(uuid) or "",
+        name=known_value(name) or "",
         pci=pci_address(bus) if isinstance(bus, str) else pci_address(node.get("id", "")),
         memory=_size(_text(node, "fb_memory_usage/total")),
         memory_used=_size(_text(node, "fb_memory_usage/used")),

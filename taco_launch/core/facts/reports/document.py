@@ -93,10 +93,8 @@ def _has_table(port: Port) -> bool:
 
 
 def _gids(facts: HostFacts) -> List[Found[GidChoice]]:
-    if not isinstance(facts.rdma, Rdma) or not isinstance(facts.rdma.hcas, tuple):
-        return []
     found: List[Found[GidChoice]] = []
-    for hca in facts.rdma.hcas:
+    for hca in facts.hcas if isinstance(facts.hcas, tuple) else ():
         for port in hca.ports:
             if port.state not in ("DOWN", "INIT", "ARMED") and isinstance(port.gids, tuple):
                 choice = by_nccl(hca.name, port)

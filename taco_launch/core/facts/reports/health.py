@@ -5,9 +5,9 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.core.facts.gpus import blocking_faults
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, was_requested
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value, was_requested
 from taco_launch.core.model.host.facts import HostFacts, System
-from taco_launch.core.model.host.hardware import Adapters, Board, Gpu, Gpus, Hca, Rdma, Topology
+from taco_launch.core.model.host.hardware import Adapters, Board, Gpu, Gpus, Rdma, Topology
 
 OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
 # Where each rule is from. Nothing else of a rule is taken from there.
@@ -72,9 +72,9 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[H
         found += () if blocking_faults.LOST in stopped else _lost(facts.gpu)
         if blocking_faults.DRIVER not in stopped:
             found += (*_driver(facts.gpu), *_fabric_manager(facts.gpu))
-        if isinstance(facts.gpu.gpus, tuple) and facts.gpu.gpus:
+        if gpus := known_value(facts.gpus):
             for each in (_mig, _memory, _remapping, _persistence, _clocks, _temperature):
-                found += each(facts.gpu.gpus)
+                found += each(gpus)
     if (why := _silent(facts)) is not None:
         found += [HealthVerdict(name, UNKNOWN, why.reason, source) for name, source in _OF_GPUS]
     found += _nvlink(facts.topology) if isinstance(facts.topology, Topology) else ()
@@ -117,7 +117,7 @@ def _driver(of: Gpus) -> Iterator[HealthVerdict]:
 
 def _silent(facts: HostFacts) -> Optional[Unknown]:
     """Return why nothing is known of GPUs that a host has, or may have; None where they tell, or nobody asked."""
-    of = facts.gpu.gpus if isinstance(facts.gpu, Gpus) else facts.gpu
+    of = facts.gpus
     if isinstance(of, Unknown):
         return of if was_requested(of) else None
     seen = isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board) and facts.gpu.board.gpus
@@ -243,7 +243,7 @@ def _pcie(facts: HostFacts) -> Iterator[HealthVerdict]:
                 narrow.append(f"GPU {gpu.index} x{gpu.width} of x{gpu.max_width}")
     elif (why := _silent(facts)) is not None:
         told.append(why)
-    for device in facts.pci if isinstance(facts.pci, tuple) else ():
+    for device in known_value(facts.pci) or ():
         if device.kind == "hca" and device.width is not None and device.max_width is not None:
             told.append(device.width)
             if device.width < device.max_width:
@@ -309,7 +309,7 @@ def _acs(board: Board, system: Found[System]) -> Iterator[HealthVerdict]:
 
 def _ports(rdma: Rdma) -> Iterator[HealthVerdict]:
     """Judge the ports of HCAs: some may have no cable on purpose; where none is active, jobs go by TCP."""
-    ports = [(f"{hca.name} port {port.number}", port) for hca in _hcas(rdma) for port in hca.ports]
+    ports = [(f"{hca.name} port {port.number}", port) for hca in known_value(rdma.hcas) or () for port in hca.ports]
     idle = [(name, port.state) for name, port in ports if isinstance(port.state, str) and port.state != "ACTIVE"]
     if idle:
         told = ", ".join(f"{name} is {state}" for name, state in idle)
@@ -319,10 +319,6 @@ def _ports(rdma: Rdma) -> Iterator[HealthVerdict]:
         yield HealthVerdict(PORTS, FAULT if none else REMARK, text, _PORTS, hint)
     else:
         yield from _plain(PORTS, [port.state for _, port in ports], "active", _PORTS)
-
-
-def _hcas(rdma: Rdma) -> Tuple[Hca, ...]:
-    return rdma.hcas if isinstance(rdma.hcas, tuple) else ()
 
 
 def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
@@ -335,7 +331,7 @@ def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
             text = "not installed: without it HCAs can reach GPU memory only by DMA-BUF, which is not possible here"
             yield HealthVerdict("OFED", REMARK, text, _OFED, "install MLNX_OFED, then reinstall the NVIDIA driver")
     else:
-        yield from _plain("OFED", [rdma.ofed], rdma.ofed if isinstance(rdma.ofed, str) else "", _OFED)
+        yield from _plain("OFED", [rdma.ofed], known_value(rdma.ofed) or "", _OFED)
 
 
 def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[HealthVerdict]:

@@ -48,8 +48,7 @@ def parse_docker(sections: Sections) -> Found[DockerFacts]:
     info = _info(section, why)
     engine = info if isinstance(info, (Absent, Unknown)) else _engine(info)
     if isinstance(engine, (Absent, Unknown)):
-        unknown = Unknown("the engine does not answer")
-        engine = DockerFacts(engine, *[unknown] * 14)
+        engine = DockerFacts(version=engine)
     else:
         engine = replace(
             engine,
@@ -77,7 +76,7 @@ def _info(section: Section, why: Optional[Failure]) -> Found[Mapping[str, Any]]:
     try:
         info = codec.load(section.stdout)
     except ValueError:
-        return Unknown(f"docker info: {shown(section.stdout)} is not understood")
+        info = None
     if not isinstance(info, dict):
         return Unknown(f"docker info: {shown(section.stdout)} is not understood")
     errors = info.get("ServerErrors")
@@ -98,7 +97,6 @@ def _engine(info: Mapping[str, Any]) -> Found[DockerFacts]:
     names = tuple(option.partition(",")[0] for option in options)
     registries = info.get("RegistryConfig")
     registries = registries if isinstance(registries, dict) else {}
-    later = Unknown("not read yet")
     return DockerFacts(
         version=version,
         flavour="rootless" if "name=rootless" in names else "docker",
@@ -114,9 +112,6 @@ def _engine(info: Mapping[str, Any]) -> Found[DockerFacts]:
         live_restore=_truth(info.get("LiveRestoreEnabled"), "LiveRestoreEnabled"),
         mirrors=_list(registries.get("Mirrors"), "Mirrors"),
         insecure_registries=_insecure(registries),
-        containers=later,
-        images=later,
-        toolkit=later,
         cdi_folders=_cdi_folders(info),
         security=tuple(sorted(name.partition("=")[2] for name in names))
         if isinstance(info.get("SecurityOptions"), list)
@@ -138,7 +133,6 @@ def _podman(info: Mapping[str, Any]) -> DockerFacts:
     cgroup = {"v1": 1, "v2": 2}.get(str(host.get("cgroupVersion")))
     none = Absent("podman has no daemon")
     elsewhere = Absent("podman reads them from /etc/containers/registries.conf")
-    later = Unknown("not read yet")
     return DockerFacts(
         version=_version(version, "Version") if isinstance(version, dict) else _no("version"),
         flavour="podman",
@@ -152,9 +146,6 @@ def _podman(info: Mapping[str, Any]) -> DockerFacts:
         live_restore=none,
         mirrors=elsewhere,
         insecure_registries=elsewhere,
-        containers=later,
-        images=later,
-        toolkit=later,
     )
 
 

@@ -1,6 +1,6 @@
 """A fact that was found, is known not to be there, or could not be read."""
 
-from typing import Any, TypeVar, Union
+from typing import Any, Optional, TypeVar, Union
 
 from taco_launch.core.frozen import dataclass
 
@@ -32,6 +32,11 @@ NOT_ASKED = Unknown("not asked")
 def not_told(why: str) -> Unknown:
     """Return an Unknown for a value that the output cannot hold, since the tool was not asked for it; `why` says so."""
     return Unknown(f"{NOT_ASKED.reason}: {why}")
+
+
+def known_value(value: Found[T]) -> Optional[T]:
+    """Return the value of a fact, None where it is not there or could not be read."""
+    return None if isinstance(value, (Absent, Unknown)) else value
 
 
 def was_requested(value: Any) -> bool:

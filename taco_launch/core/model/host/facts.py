@@ -7,8 +7,8 @@ Sizes are bytes, rates are Gbit/s, times are seconds.
 from typing import Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found
-from taco_launch.core.model.host.hardware import Gpus, PciDevice, Rdma, Topology
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown, known_value
+from taco_launch.core.model.host.hardware import Gpu, Gpus, Hca, PciDevice, Rdma, Topology
 
 
 @dataclass(frozen=True)
@@ -205,6 +205,10 @@ class Image:
     size: Optional[int]
 
 
+# What only an engine knows, where none answers.
+NO_ANSWER = Unknown("the engine does not answer")
+
+
 @dataclass(frozen=True)
 class DockerFacts:
     """`flavour` is `docker`, `podman` (which answers as docker) or `rootless`; `userns` says that ids are remapped.
@@ -217,20 +221,20 @@ class DockerFacts:
     """
 
     version: Found[str]
-    flavour: Found[str]
-    userns: Found[bool]
-    root: Found[str]
-    storage: Found[str]
-    cgroup_driver: Found[str]
-    cgroup_version: Found[int]
-    runtimes: Found[Tuple[str, ...]]
-    default_runtime: Found[str]
-    live_restore: Found[bool]
-    mirrors: Found[Tuple[str, ...]]
-    insecure_registries: Found[Tuple[str, ...]]
-    containers: Found[Tuple[ContainerState, ...]]
-    images: Found[Tuple[Image, ...]]
-    toolkit: Found[str]
+    flavour: Found[str] = NO_ANSWER
+    userns: Found[bool] = NO_ANSWER
+    root: Found[str] = NO_ANSWER
+    storage: Found[str] = NO_ANSWER
+    cgroup_driver: Found[str] = NO_ANSWER
+    cgroup_version: Found[int] = NO_ANSWER
+    runtimes: Found[Tuple[str, ...]] = NO_ANSWER
+    default_runtime: Found[str] = NO_ANSWER
+    live_restore: Found[bool] = NO_ANSWER
+    mirrors: Found[Tuple[str, ...]] = NO_ANSWER
+    insecure_registries: Found[Tuple[str, ...]] = NO_ANSWER
+    containers: Found[Tuple[ContainerState, ...]] = NO_ANSWER
+    images: Found[Tuple[Image, ...]] = NO_ANSWER
+    toolkit: Found[str] = NO_ANSWER
     config: Found[str] = Absent()
     toolkit_programs: Found[Tuple[str, ...]] = NOT_ASKED
     cdi: Found[Tuple[str, ...]] = NOT_ASKED
@@ -276,33 +280,38 @@ class SetupFile:
 
 @dataclass(frozen=True)
 class SetupState:
-    """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster.
+    """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster."""
 
-    `files` holds folders, files and links of ours in /var/lib/taco-launch (of jobs none, of other clusters than
-    the one asked about their folder), its systemd unit and the drop-ins of docker.service. `devices` are the paths /dev/infiniband/* and
-    /dev/nvidia*. `capabilities` is the bounding set of process 1, names without CAP_, `memlock` its hard limit in bytes
-    (None is unlimited). `host_key` and `cluster_key` are the public halves. `unit` is how the container's unit stands
-    (`active`, `failed`, ...) and `enabled` whether it starts at boot. `docker_package` names what docker comes from, with
-    its version (`docker.io 20.10.24`), `toolkit_packages` what of the NVIDIA container toolkit is. `engine_unit` says whether docker.service starts at boot (`enabled`, `disabled`,
-    `masked`, ...), `engine_active` its state (`active`, `failed`, ...), and `engine_command` is the command line of
-    the engine that runs, else its ExecStart. `daemon_json` is the text of /etc/docker/daemon.json,
-    `hosts` that of /etc/hosts.
-    """
-
+    # folders, files and links of ours in /var/lib/taco-launch (none of jobs; of other clusters only their folder),
+    # the cluster's systemd unit, and the drop-ins of docker.service
     files: Found[Tuple[SetupFile, ...]]
+    # paths /dev/infiniband/* and /dev/nvidia*
     devices: Found[Tuple[str, ...]]
+    # bounding set of process 1: names without CAP_
     capabilities: Found[Tuple[str, ...]]
+    # hard limit of process 1 in bytes; None is unlimited
     memlock: Found[Optional[int]]
+    # public half of the key of the container's sshd
     host_key: Found[str]
+    # public half of the key by which the cluster's containers log in to one another
     cluster_key: Found[str]
+    # how the container's unit stands: `active`, `failed`, ...
     unit: Found[str]
+    # whether that unit starts at boot
     enabled: Found[bool]
+    # what docker comes from, with its version: `docker.io 20.10.24`
     docker_package: Found[str]
+    # whether docker.service starts at boot: `enabled`, `disabled`, `masked`, ...
     engine_unit: Found[str]
+    # state of docker.service: `active`, `failed`, ...
     engine_active: Found[str]
+    # command line of the engine that runs, else its ExecStart
     engine_command: Found[str]
+    # text of /etc/docker/daemon.json
     daemon_json: Found[str]
+    # text of /etc/hosts
     hosts: Found[str] = NOT_ASKED
+    # packages of the NVIDIA container toolkit, each with its version
     toolkit_packages: Found[Tuple[str, ...]] = NOT_ASKED
 
 
@@ -327,3 +336,19 @@ class HostFacts:
     pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
     simulated: Found[Tuple[str, ...]] = Absent()
     unread: Tuple[Tuple[str, str], ...] = ()
+
+    @property
+    def gpus(self) -> Found[Tuple[Gpu, ...]]:
+        """The GPUs that the driver reports, else why it reports none."""
+        return self.gpu.gpus if isinstance(self.gpu, Gpus) else self.gpu
+
+    @property
+    def hcas(self) -> Found[Tuple[Hca, ...]]:
+        """The HCAs, else why none are known."""
+        return self.rdma.hcas if isinstance(self.rdma, Rdma) else self.rdma
+
+    @property
+    def containers(self) -> Tuple[ContainerState, ...]:
+        """The containers that the engine reports, none where it reports nothing."""
+        docker = known_value(self.docker)
+        return () if docker is None else known_value(docker.containers) or ()

@@ -8,17 +8,17 @@ from taco_launch.core.frozen import dataclass
 
 @dataclass(frozen=True)
 class GpuConstraints:
-    """Which GPUs of a host a job may have, and how they are chosen.
+    """Which GPUs of a host a job may have, and how they are chosen."""
 
-    `only` and `without` are nvidia-smi's indices, `models` parts of the names of the GPUs that are wanted; empty, all are.
-    Without `topology` the lowest indices are taken, whatever the links between the GPUs. With `gpus` slots that are no
-    GPUs are not taken.
-    """
-
+    # indices of nvidia-smi that it may have; () for all
     only: Tuple[int, ...] = ()
+    # indices of nvidia-smi that it may not have
     without: Tuple[int, ...] = ()
+    # parts of the names of the GPUs that are wanted; () for all
     models: Tuple[str, ...] = ()
+    # False: the lowest indices are taken, whatever the links between the GPUs
     topology: bool = True
+    # True: slots that are no GPUs are not taken
     gpus: bool = False
 
     def admits(self, index: int) -> bool:
@@ -28,28 +28,32 @@ class GpuConstraints:
 
 @dataclass(frozen=True)
 class Host:
-    """One machine.
+    """One machine."""
 
-    `slots` is how many ranks it takes, None where its facts decide (GPUs, else the larger of 2 and its cores);
-    `max_slots` is the most that a command line may ask of it, None for any number.
-    `connection` is `local` (this machine) or `ssh`; `address`, `port`, `user` and `identity_file` matter to ssh only,
-    where an empty `user` or None `identity_file` leaves the choice to the ssh configuration. `gpus` is `auto` (those that
-    the driver tells) or `none`: it has none to be used, whatever its driver says.
-    `has` is how many slots there are where a command line says how many of them a job may take, which is `slots` then:
-    0 where its facts tell, None where `slots` is all there is. `constraints` say which of its GPUs a job may have.
-    """
-
+    # the name that the inventory gives it
     name: str
+    # name or IP address that ssh connects to
     address: str
+    # of its sshd
     port: int = 22
+    # login on it; "" leaves it to the ssh configuration
     user: str = ""
+    # private key for it; None leaves it to the ssh configuration
     identity_file: Optional[str] = None
+    # how many ranks it takes; None where its facts decide (GPUs, else the larger of 2 and its cores)
     slots: Optional[int] = None
+    # the most slots that a command line may request of it; None for any number
     max_slots: Optional[int] = None
+    # each a (name, value), sorted by name
     labels: Tuple[Tuple[str, str], ...] = ()
+    # `local` (this machine, without ssh) or `ssh`
     connection: str = "ssh"
+    # `auto` (those that the driver reports) or `none` (it has none to be used, whatever its driver reports)
     gpus: str = "auto"
+    # how many slots there are, where a command line says in `slots` how many of them a job may take:
+    # 0 where its facts tell, None where `slots` is all there is
     has: Optional[int] = None
+    # which of its GPUs a job may have
     constraints: GpuConstraints = field(default_factory=GpuConstraints)
 
     @property
@@ -67,18 +71,19 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """What jobs are told about the network; `auto` is decided by facts.
+    """What jobs are told about the network; `auto` is decided by facts."""
 
-    `interface` is a name or `auto`; `rdma` and `gdr` are `auto`, `on` or `off`; `gid_index` is None for auto;
-    `port_range` is (first, last), both included, or None for any. `firewall` is `check` (what is blocked is named) or
-    `manage` (set-up opens what jobs need).
-    """
-
+    # a name or `auto`
     interface: str = "auto"
+    # `auto`, `on` or `off`
     rdma: str = "auto"
+    # of the RDMA ports; None for auto
     gid_index: Optional[int] = None
+    # GPUDirect RDMA: `auto`, `on` or `off`
     gdr: str = "auto"
+    # first and last port that jobs may listen on; None for any
     port_range: Optional[Tuple[int, int]] = None
+    # `check` (set-up names what is blocked) or `manage` (it opens what jobs need)
     firewall: str = "check"
 
 
@@ -92,85 +97,98 @@ class Registry:
 
 @dataclass(frozen=True)
 class Container:
-    """The training container of every host.
+    """The training container of every host."""
 
-    `ulimits` holds (name, limit in the limit's own unit, -1 for none); `shm_size` is in bytes; `provides` names what
-    the image holds that nothing can detect (`lightcc`). `privileged` gives it all of the host instead of the least that
-    RDMA needs. `sys_ptrace` gives it the capability SYS_PTRACE; `pid` is `host` where it sees the host's processes, else
-    `own`. `mounts` are (path on the host, path inside, `rw` or `ro`); `env` is (name, value). `registry` is None
-    where pulling takes no login. `source` is where set-up takes the image from: `registry`, `controller` (the engine of
-    the machine that taco-launch runs on), or the path of a tar file there, as `docker save` writes it. `variant_ports`
-    are the first and the last port for the sshds of variants (setup/model/job_containers.py), None for those behind `ssh_port`.
-    Of a variant, `variant` is the key, "" of the inventory's own container, and `data` holds the mounts that whoever asked
-    for the job named by their paths.
-    """
-
+    # its reference, such as NAME:TAG
     image: str
+    # port of its own sshd
     ssh_port: int = 12222
+    # size of /dev/shm in bytes
     shm_size: int = 32 << 30
+    # (name, limit in the limit's own unit, -1 for none)
     ulimits: Tuple[Tuple[str, int], ...] = (("memlock", -1), ("stack", 67108864))
+    # what the image holds that nothing can detect (`lightcc`)
     provides: Tuple[str, ...] = ()
+    # True: it gets all of the host instead of the least that RDMA needs
     privileged: bool = False
+    # True: it gets the capability SYS_PTRACE
     sys_ptrace: bool = False
+    # `host` where it sees the host's processes, else `own`
     pid: str = "own"
+    # (path on the host, path inside, `rw` or `ro`)
     mounts: Tuple[Tuple[str, str, str], ...] = ()
+    # its environment variables: (name, value)
     env: Tuple[Tuple[str, str], ...] = ()
+    # login for the image; None where pulling takes none
     registry: Optional[Registry] = None
+    # where set-up takes the image from: `registry`, `controller` (the engine of the machine that taco-launch runs on),
+    # or the path of a tar file there, as `docker save` writes it
     source: str = "registry"
+    # first and last port for the sshds of variants (setup/model/job_containers.py); None for those behind `ssh_port`
     variant_ports: Optional[Tuple[int, int]] = None
+    # key of a variant; "" of the inventory's own container
     variant: str = ""
+    # of a variant: the mounts that whoever requested the job named by their paths, as in `mounts`
     data: Tuple[Tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A folder of the hosts that jobs name: `path` is where it lies on each; `mode` is `ro` where nobody may write to it."""
+    """A folder of the hosts that jobs name."""
 
+    # what jobs call it
     name: str
+    # where it lies on each host
     path: str
+    # what it is; "" where nobody says
     description: str = ""
+    # `ro` where nobody may write to it, else `rw`
     mode: str = "rw"
+    # who looks after it; "" where nobody says
     owner: str = ""
 
 
 @dataclass(frozen=True)
 class DockerEngine:
-    """The Docker Engine of every host, as set-up brings it and sets it.
+    """The Docker Engine of every host, as set-up brings it and sets it; daemon.json keeps what is not named here."""
 
-    `source` says where it comes from when there is none: `distribution` (its package), `docker` (Docker's own package
-    repository, at `url` where that is mirrored; `key` is a file of the controller, the key that signs there, None for
-    Docker's), `script` (a get-docker script at `url`, whose SHA-256 is `sha256`),
-    `packages` (the files of the folder `packages` on the controller) or `none` (it is not installed by us).
-    `proxy` holds (`http`, `https` or `no`, value). `mirrors`, `insecure_registries`, `data_root` and `settings` (key,
-    JSON text) go into daemon.json; what is not named there stays as it is.
-    """
-
+    # where it comes from when there is none: `distribution` (its package), `docker` (Docker's package repository),
+    # `script` (a get-docker script), `packages` (files of the controller) or `none` (set-up does not install it)
     source: str = "distribution"
+    # of the script, or of a mirror of Docker's repository; None for Docker's
     url: Optional[str] = None
+    # file of the controller: the key that signs at `url`; None for Docker's
     key: Optional[str] = None
+    # of the script, 64 hex digits; None for other sources
     sha256: Optional[str] = None
+    # folder of the controller with the package files; None for other sources
     packages: Optional[str] = None
+    # (`http`, `https` or `no`, value)
     proxy: Tuple[Tuple[str, str], ...] = ()
+    # URLs of mirrors of docker.io, in the order of their use
     mirrors: Tuple[str, ...] = ()
+    # registries without TLS
     insecure_registries: Tuple[str, ...] = ()
+    # folder for images and containers; None for the engine's default
     data_root: Optional[str] = None
+    # other keys of daemon.json: (key, JSON text)
     settings: Tuple[Tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """The NVIDIA container toolkit of every host with GPUs, as set-up brings it.
+    """The NVIDIA container toolkit of every host with GPUs, as set-up brings it."""
 
-    `source` says where it comes from when there is none: `nvidia` (NVIDIA's package repository, at `url` where that is
-    mirrored, signed by `key`, a file of the controller, None for NVIDIA's), `packages` (the files of the folder
-    `packages` on the controller) or `none` (it is not installed by us). `cdi` is `auto` (containers get
-    their GPUs by CDI where engine and toolkit can) or `off`.
-    """
-
+    # where it comes from when there is none: `nvidia` (NVIDIA's package repository), `packages` (files of the controller)
+    # or `none` (set-up does not install it)
     source: str = "nvidia"
+    # of a mirror of NVIDIA's repository; None for NVIDIA's
     url: Optional[str] = None
+    # file of the controller: the key that signs at `url`; None for NVIDIA's
     key: Optional[str] = None
+    # folder of the controller with the package files; None for other sources
     packages: Optional[str] = None
+    # `auto` (containers get their GPUs by CDI where engine and toolkit can) or `off`
     cdi: str = "auto"
 
 
@@ -190,34 +208,43 @@ class Peermem:
 
 @dataclass(frozen=True)
 class Inventory:
-    """A cluster: hosts in the order the user wrote them, all defaults resolved into each.
+    """A cluster, all defaults resolved into each host."""
 
-    `head` is the name of one of `hosts`. `container` is None where jobs run on the head only, without one. `mpirun` is a
-    path or a bare name looked up on PATH. `versions` holds what was declared of openmpi, nccl and horovod: (name,
-    version). `source` says where the inventory came from, for messages.
-    `host_keys` is `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are
-    refused still). `known_hosts` is a file of host keys that come with the inventory, None for none. `connect_timeout`
-    is how long (seconds) to wait for a host's sshd, None where the ssh configuration or the default says it. `docker` is
-    how set-up brings docker, `engine` what keeps and runs the jobs, a key of ENGINES. `data` holds the data sets that jobs may name. `host_loss_timeout` is for how long (seconds) a host of a job may be silent, None for the
-    default.
-    """
-
+    # its name
     cluster: str
+    # the name of one of `hosts`: it keeps the queue and the records of jobs
     head: str
+    # in the order the user wrote them
     hosts: Tuple[Host, ...]
+    # None where jobs run on the head only, without one
     container: Optional[Container] = None
+    # what jobs are told about the network
     network: Network = field(default_factory=Network)
+    # `strict` (unknown host keys are refused) or `accept-new` (they are taken and kept; changed ones are refused still)
     host_keys: str = "strict"
+    # a path, or a bare name that is looked up on PATH
     mpirun: str = "mpirun"
+    # `auto`, a name, or the path of a profile of the mpirun line
     profile: str = "auto"
+    # declared of openmpi, nccl and horovod: (name, version)
     versions: Tuple[Tuple[str, str], ...] = ()
+    # (name, the names of its hosts)
     groups: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
+    # where the inventory came from, for messages
     source: str = ""
+    # file of host keys that come with the inventory; None for none
     known_hosts: Optional[str] = None
+    # seconds to wait for a host's sshd; None where the ssh configuration or the default says it
     connect_timeout: Optional[int] = None
+    # how set-up brings docker
     docker: DockerEngine = field(default_factory=DockerEngine)
+    # seconds that a host of a job may be silent; None for the default
     host_loss_timeout: Optional[int] = None
+    # how set-up brings the container toolkit
     toolkit: Toolkit = field(default_factory=Toolkit)
+    # how HCAs reach the GPUs' memory
     peermem: Peermem = field(default_factory=Peermem)
+    # what keeps and runs the jobs: a key of ENGINES
     engine: str = "agent"
+    # the data sets that jobs may name
     data: Tuple[DataSet, ...] = ()

@@ -10,23 +10,8 @@ from pydantic_core import ErrorDetails
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of, quoted
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.names import did_you_mean
-from taco_launch.hosts.inventory.schema.schema import (
-    Container,
-    Docker,
-    Group,
-    HostDefaults,
-    HostEntry,
-    ImageSource,
-    InventoryFile,
-    Network,
-    Peermem,
-    Proxy,
-    Registry,
-    Ssh,
-    Toolkit,
-    Versions,
-)
-from taco_launch.hosts.inventory.schema.section import SchemaSection
+from taco_launch.hosts.inventory.schema.schema import InventoryFile
+from taco_launch.hosts.inventory.schema.section import SchemaSection, section_in
 
 _Section = TypeVar("_Section", bound=SchemaSection)
 _FILLER = "x"
@@ -142,20 +127,10 @@ def _hosts_form(value: Any) -> str:
 
 def _keys(loc: Loc) -> tuple[str, ...]:
     """Return the keys that are known beside the one at `loc`."""
-    sections: dict[Loc, type[SchemaSection]] = {
-        ("ssh",): Ssh,
-        ("network",): Network,
-        ("container",): Container,
-        ("container", "image"): ImageSource,
-        ("container", "registry"): Registry,
-        ("docker",): Docker,
-        ("docker", "proxy"): Proxy,
-        ("toolkit",): Toolkit,
-        ("peermem",): Peermem,
-        ("versions",): Versions,
-        ("defaults",): HostDefaults,
-    }
-    section = InventoryFile if len(loc) < 2 else sections.get(loc[:-1], HostEntry if loc[0] == "hosts" else Group)
+    section: type[SchemaSection] = InventoryFile
+    for step in loc[:-1]:  # names of hosts and the like are no keys
+        if field := section.model_fields.get(str(step)):
+            section = section_in(field.annotation) or section
     return tuple(field.alias or name for name, field in section.model_fields.items())
 
 

@@ -390,8 +390,3 @@ class InventoryFile(SchemaSection):
         default={},
         description="Groups by name: a list of hosts, or a mapping with hosts and the settings for all of them.",
     )
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of an inventory file, for editors: every key with its description."""
-    return InventoryFile.model_json_schema() | {"$schema": "https://json-schema.org/draft/2020-12/schema"}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from taco_launch.hosts.inventory.schema.schema import json_schema
+from taco_launch.hosts.inventory.to_document import json_schema
 
 
 def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -17,7 +17,7 @@ from taco_launch.core.model.stalls import RankLook
 from taco_launch.jobs import support_archive
 from taco_launch.jobs.backend import HeadFacts, LogQuery, Output
 from taco_launch.jobs.backend.agent import AgentBackend
-from tests.support.command_line import call, succeeding
+from tests.support.command_line import call, failing, succeeding
 
 HOSTS = (Host("gpu1", "10.0.0.1"),)
 ENDED = JobRecord(
@@ -131,9 +131,7 @@ def test_a_job_that_waits_has_no_logs(head: HeadOfOneJob) -> None:
 @pytest.mark.usefixtures("head")
 def test_no_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "vgg16-support.tar.gz").write_text("mine")
-    result = call("support", "vgg16")
-    assert result.exit_code == 2
-    assert "error: vgg16-support.tar.gz: the file exists already" in result.stderr
+    assert "error: vgg16-support.tar.gz: the file exists already" in failing("support", "vgg16")
     assert (tmp_path / "vgg16-support.tar.gz").read_text() == "mine"
 
 

@@ -17,7 +17,7 @@ from taco_launch.bench.model.runs import Measurement, Metric, MetricKey, RunEnvi
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.cli.main import cli
-from tests.support.command_line import call
+from tests.support.command_line import call, failing
 from tests.support.ladders import ladder, run
 
 BEGIN = 1_795_000_000.0
@@ -160,9 +160,8 @@ def test_what_is_refused(verb: str, args: tuple[str, ...], said: str, hint: str 
 
 @pytest.mark.parametrize(("verb", "args"), [("history", ()), ("show", ()), ("diff", ("a", "b")), ("export", ())])
 def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: Path) -> None:
-    result = call("bench", verb, *args, env={"TACO_LAUNCH_STATE": str(tmp_path / "state")})
-    assert result.exit_code == 1
-    assert result.stderr.startswith(
+    result = failing("bench", verb, *args, env={"TACO_LAUNCH_STATE": str(tmp_path / "state")}, code=1)
+    assert result.startswith(
         f"error: {tmp_path}/state/history.db: there is no history yet\nhint: measure first: taco-launch bench"
     )
     assert not (tmp_path / "state").exists()

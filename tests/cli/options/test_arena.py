@@ -5,19 +5,12 @@ import pytest
 from taco_launch.cli.options.foreign_options import arena_hint
 from tests.support.command_line import call, failing, succeeding
 
+TYPE = "Type: taco-launch arena submit"
+NO_TYPE = "would be taken for the program: jobs have no type here, so omit it and put --"
 TYPED = (
-    (
-        ("submit", "pytorch", "--name=b", "python x.py -n 1"),
-        "Type: taco-launch arena submit pytorch --name=b 'python x.py -n 1'\n",
-    ),
-    (
-        ("submit", "mpijob", "--name=b", "--gpus=1", "--", "mpirun", "x"),
-        "Type: taco-launch arena submit mpijob --name=b --gpus=1 mpirun x\n",
-    ),
-    (
-        ("run", "tf", "--name", "b"),
-        "'tf' would be taken for the program: jobs have no type here, so omit it and put --",
-    ),
+    (("submit", "pytorch", "--name=b", "python x.py -n 1"), f"{TYPE} pytorch --name=b 'python x.py -n 1'\n"),
+    (("submit", "mpijob", "--name=b", "--gpus=1", "--", "mpirun", "x"), f"{TYPE} mpijob --name=b --gpus=1 mpirun x\n"),
+    (("run", "tf", "--name", "b"), f"'tf' {NO_TYPE}"),
     (("run", "--env=A=1", "--", "true"), "No such option: --env: set a variable with -x NAME=VALUE\n"),
 )
 

@@ -23,6 +23,7 @@ from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.request.job_names import default_name
 from tests.conftest import Taco
 from tests.support.command_line import VERBS, call, failing
+from tests.support.raisers import raiser
 
 
 @pytest.mark.parametrize("path", VERBS, ids=" ".join)
@@ -185,10 +186,7 @@ def test_dry_run_says_what_it_asks(taco: Taco) -> None:
 
 
 def test_a_bug_is_one_line_and_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_args: object) -> None:
-        raise RuntimeError("boom")
-
-    monkeypatch.setattr("taco_launch.hosts.inventory.load.load", broken)
+    monkeypatch.setattr("taco_launch.hosts.inventory.load.load", raiser(RuntimeError("boom")))
     result = failing("inventory", code=1)
     assert result.startswith("error: a bug in taco-launch: RuntimeError: boom\nhint: the details are in ")
     log = Path(result.rsplit(" ", 1)[1].strip())

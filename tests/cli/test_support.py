@@ -18,6 +18,7 @@ from taco_launch.jobs import support_archive
 from taco_launch.jobs.backend import HeadFacts, LogQuery, Output
 from taco_launch.jobs.backend.agent import AgentBackend
 from tests.support.command_line import call, failing, succeeding
+from tests.support.raisers import raiser
 
 HOSTS = (Host("gpu1", "10.0.0.1"),)
 ENDED = JobRecord(
@@ -137,10 +138,7 @@ def test_no_file_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("head")
 def test_what_the_head_cannot_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_words: Any, **_more: Any) -> None:
-        raise HostError("gpu1: it does not answer")
-
-    monkeypatch.setattr(AgentBackend, "facts", fail)
+    monkeypatch.setattr(AgentBackend, "facts", raiser(HostError("gpu1: it does not answer")))
     result = succeeding("support", "vgg16")
     assert "left out: facts.json: gpu1: it does not answer" in result.stderr
 

@@ -20,6 +20,7 @@ from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.trust import CHANGED, KNOWN, NEW, REVOKED, ShownKey, TrustReport
 from tests.support.command_line import call, failing, succeeding
 from tests.support.host_facts import host as facts_of
+from tests.support.raisers import raiser
 
 
 def test_names_and_ranges_become_an_inventory(tmp_path: Path) -> None:
@@ -165,10 +166,9 @@ def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -
 
 
 def test_names_without_an_address_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_args: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "create_connection", unknown)
+    monkeypatch.setattr(
+        socket, "create_connection", raiser(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+    )
     told = failing("init", "gpu[1-2].invalid", "--yes", "--to", str(tmp_path / "hosts.yaml"), code=5).splitlines()
     assert told[0].startswith("error: gpu[1-2].invalid: no address for gpu[1-2].invalid: ")
     assert told[1] == (

@@ -17,6 +17,7 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call, failing, succeeding
 from tests.support.host_facts import host
 from tests.support.paths import ROOT, TESTS
+from tests.support.raisers import raiser
 
 GUIDES = yaml.safe_load((TESTS / "cli/cases/guide_lines.yaml").read_text())
 
@@ -82,10 +83,9 @@ def test_json_has_all_of_it(two: Path) -> None:
 
 
 def test_nothing_is_asked_where_all_is_declared(two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_settings: object) -> None:
-        raise AssertionError("a connection was opened")
-
-    monkeypatch.setattr("taco_launch.api.cluster.Cluster.access", property(refuse))
+    monkeypatch.setattr(
+        "taco_launch.api.cluster.Cluster.access", property(raiser(AssertionError("a connection was opened")))
+    )
     result = succeeding("-i", str(two), "run", "--dry-run", "--", "true")
     assert result.stderr.startswith("note: no host was contacted: the job looks for RDMA ports when it starts")
     assert call("-i", str(two), "run", "--dry-run", "--transport", "tcp", "--", "true").stderr == ""

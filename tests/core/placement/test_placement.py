@@ -190,7 +190,9 @@ def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[FreeSl
 
 
 HALF, FULL = FreeSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02"), FreeSlots("gpu2", 0, 8, "8 held by job big")
-BOTH = [HALF, FreeSlots("gpu2", 8)]
+BOTH, SEVEN = [HALF, FreeSlots("gpu2", 8)], FreeSlots("gpu2", 7)
+ROOM = "each must fit on one host, and there is room for"
+ONE_HAS, ONE_IS_FREE = "do not fit: 1 host has as many free", "do not fit: 1 host is free of other jobs"
 AS_MANY = "starts the same number of ranks on any hosts"
 ALLOW = "allow more ranks than cores or GPUs with -H gpu1"
 OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
@@ -203,29 +205,14 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
         (SlotRequest(), BOTH, "16 ranks do not fit: 10 slots free", "request at most --np 10, or"),
         (
             SlotRequest(8, unit=4),
-            [HALF, FreeSlots("gpu2", 7)],
-            "2 workers with 4 slots each do not fit: each must fit on one host, and there is room for 1",
+            [HALF, SEVEN],
+            f"2 workers with 4 slots each do not fit: {ROOM} 1",
             f"--np 8 {AS_MANY};",
         ),
-        (
-            SlotRequest(hosts=2, slots_per_host=8),
-            BOTH,
-            "2 hosts with 8 slots each do not fit: 1 host has as many free",
-            "",
-        ),
-        (
-            SlotRequest(slots_per_host=3),
-            BOTH,
-            "2 hosts with 3 slots each do not fit: 1 host has as many free",
-            f"--np 6 {AS_MANY};",
-        ),
-        (SlotRequest(hosts=2), BOTH, "2 whole hosts do not fit: 1 host is free of other jobs", "--hosts 1;"),
-        (
-            SlotRequest(hosts=4, least=2),
-            BOTH,
-            "at least 2 whole hosts do not fit: 1 host is free of other jobs",
-            "--hosts 1;",
-        ),
+        (SlotRequest(hosts=2, slots_per_host=8), BOTH, f"2 hosts with 8 slots each {ONE_HAS}", ""),
+        (SlotRequest(slots_per_host=3), BOTH, f"2 hosts with 3 slots each {ONE_HAS}", f"--np 6 {AS_MANY};"),
+        (SlotRequest(hosts=2), BOTH, f"2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
+        (SlotRequest(hosts=4, least=2), BOTH, f"at least 2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
     ],
 )
 def test_the_words_where_others_have_the_slots(

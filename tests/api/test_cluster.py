@@ -16,6 +16,7 @@ from taco_launch.core.model.job_view import JobView as Answer
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.jobs.backend import FollowListener, LogQuery, Output
 from tests.support.fake_backend import FakeBackend
+from tests.support.raisers import raiser
 
 ENVIRON = {"PATH": "/usr/bin", "HOME": "/dev/null"}  # nothing is kept there
 TWO = 'cluster: c\nhosts: {gpu1: {slots: 2}, gpu2: {slots: 2}}\nnetwork: {interface: eth0}\nversions: {openmpi: "4.1.4"}\ncontainer: {image: train:1}\n'
@@ -165,10 +166,7 @@ def test_a_job_that_could_not_start_is_an_error(call: str) -> None:
 
 
 def test_a_plan_that_does_not_fit_names_the_fields(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_given: object, **_more: object) -> None:
-        raise UsageError("99 ranks do not fit", "request at most --np 2")
-
-    monkeypatch.setattr(Cluster, "plan_of", refused)
+    monkeypatch.setattr(Cluster, "plan_of", raiser(UsageError("99 ranks do not fit", "request at most --np 2")))
     with Cluster(environ=ENVIRON) as cluster, pytest.raises(UsageError) as caught:
         cluster.plan(JobRequest(command=("true",), np=99))
     assert caught.value.hint == "request at most --np 2 (fields of JobRequest: np)"

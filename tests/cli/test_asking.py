@@ -19,7 +19,7 @@ from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.core.protocol.calls.jobs import Submit as Submit_
 from taco_launch.hosts.inventory.durations import MOST_SECONDS, parse_duration
 from taco_launch.jobs.backend.agent_client import AgentClient
-from tests.support.command_line import call
+from tests.support.command_line import call, failing
 from tests.support.paths import TESTS
 
 Submit = Callable[..., tuple[JobSpec, Result]]
@@ -150,27 +150,19 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
     ],
 )
 def test_what_cannot_be_asked_for(flags: str, said: str, cluster: Path) -> None:
-    result = call("-i", str(cluster), "submit", *flags.split(), "--", "true")
-    assert result.exit_code == 2
-    assert said in result.stderr
+    assert said in failing("-i", str(cluster), "submit", *flags.split(), "--", "true")
 
 
 @pytest.mark.parametrize("verb", ["run", "submit", "bench run --np 1"])
 def test_without_a_command(verb: str, cluster: Path) -> None:
-    result = call("-i", str(cluster), *verb.split())
-    assert result.exit_code == 2
-    assert "The command is missing: add -- COMMAND" in result.stderr
+    assert "The command is missing: add -- COMMAND" in failing("-i", str(cluster), *verb.split())
 
 
 @pytest.mark.parametrize("verb", ["run", "submit", "run --dry-run"])
 def test_a_line_in_quotes(verb: str, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = call("-i", str(cluster), *verb.split(), "--name", "q", "python3 -c 'print(1)' --epochs 10")
-    assert result.exit_code == 2
-    assert (
-        "no program has the name \"python3 -c 'print(1)' --epochs 10\"\nhint: the quotes make it one word"
-        in result.stderr
-    )
-    assert "remove them, or use sh -c '...'" in result.stderr
+    result = failing("-i", str(cluster), *verb.split(), "--name", "q", "python3 -c 'print(1)' --epochs 10")
+    assert "no program has the name \"python3 -c 'print(1)' --epochs 10\"\nhint: the quotes make it one word" in result
+    assert "remove them, or use sh -c '...'" in result
     cluster.with_name("my tool").touch()
     monkeypatch.chdir(cluster.parent)
     assert call("-i", str(cluster), "run", "--dry-run", "my tool").exit_code == 0
@@ -263,10 +255,9 @@ def test_an_mpijob_keeps_the_number_of_ranks_of_its_line(submit: Submit, cluster
         (("--workers", "1", "--slots-per-worker", "1"), "--workers and --slots-per-worker", "only 1 with {}"),
         (("--hosts", "1"), "--hosts", "{} alone does not set their number"),
     ):
-        refused = call("-i", str(cluster), "submit", "-f", guide, *image, *size)
-        assert refused.exit_code == 2
-        assert f"the mpirun line of the file starts 2 ranks: {makes.format(options)}\n" in refused.stderr
-        assert f"hint: omit {options} to keep 2, or give --np N instead" in refused.stderr
+        refused = failing("-i", str(cluster), "submit", "-f", guide, *image, *size)
+        assert f"the mpirun line of the file starts 2 ranks: {makes.format(options)}\n" in refused
+        assert f"hint: omit {options} to keep 2, or give --np N instead" in refused
     assert submit("-f", guide, *image, "--np", "1")[0].np == 1
     assert submit("-f", guide, *image, "--hosts", "2", "--slots-per-host", "1")[0].host_count == 2
     both = call("-i", str(cluster), "submit", "--gpus", "2", "--slots-per-worker", "2", "--", "x")
@@ -277,22 +268,17 @@ def test_the_image_that_a_file_wants(submit: Submit, cluster: Path) -> None:
     submit("-f", "-", stdin="command: x\nimage: registry/taco:1\n")
     other = cluster.with_name("other.yaml")
     other.write_text("command: x\nimage: registry/taco:2\nworkerImage: registry/taco:3\n")
-    wrong = call("-i", str(cluster), "submit", "-f", str(other))
-    assert wrong.exit_code == 2
-    assert (
-        "--worker-image: registry/taco:3: all ranks of a job run in one image, which is registry/taco:2" in wrong.stderr
-    )
-    none = call("run", "-f", str(other), "--worker-image", "registry/taco:2")
-    assert none.exit_code == 2
-    assert "without a container jobs run on the host itself" in none.stderr
+    wrong = failing("-i", str(cluster), "submit", "-f", str(other))
+    assert "--worker-image: registry/taco:3: all ranks of a job run in one image, which is registry/taco:2" in wrong
+    none = failing("run", "-f", str(other), "--worker-image", "registry/taco:2")
+    assert "without a container jobs run on the host itself" in none
 
 
 def test_a_suspended_job_is_not_followed(cluster: Path) -> None:
     file = cluster.with_name("suspended.yaml")
     file.write_text("command: x\nrunPolicy: {suspend: true}\n")
-    result = call("-i", str(cluster), "run", "-f", str(file))
-    assert result.exit_code == 2
-    assert "a suspended job has no output to follow\nhint: start it with submit instead of run" in result.stderr
+    result = failing("-i", str(cluster), "run", "-f", str(file))
+    assert "a suspended job has no output to follow\nhint: start it with submit instead of run" in result
 
 
 @pytest.mark.parametrize(

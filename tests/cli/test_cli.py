@@ -22,7 +22,8 @@ from taco_launch.hosts.inventory.schema.names import job_name
 from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.request.job_names import default_name
 from tests.conftest import Taco
-from tests.support.command_line import VERBS, call
+from tests.support.command_line import VERBS, call, failing
+from tests.support.raisers import raiser
 
 
 @pytest.mark.parametrize("path", VERBS, ids=" ".join)
@@ -108,9 +109,7 @@ def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) ->
     dry = call("run", *hosts, "--dry-run", "--", "true")
     assert "-np 16 -H gpu1:8,gpu2:8" in dry.stdout
     assert "the network interface between the hosts is not known" in dry.stderr
-    bare = call("run", "-H", "gpu1", "--dry-run", "--", "true")
-    assert bare.exit_code == 2
-    assert "-H gpu1:8" in bare.stderr
+    assert "-H gpu1:8" in failing("run", "-H", "gpu1", "--dry-run", "--", "true")
 
 
 @pytest.mark.enable_socket
@@ -187,14 +186,10 @@ def test_dry_run_says_what_it_asks(taco: Taco) -> None:
 
 
 def test_a_bug_is_one_line_and_a_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_args: object) -> None:
-        raise RuntimeError("boom")
-
-    monkeypatch.setattr("taco_launch.hosts.inventory.load.load", broken)
-    result = call("inventory")
-    assert result.exit_code == 1
-    assert result.stderr.startswith("error: a bug in taco-launch: RuntimeError: boom\nhint: the details are in ")
-    log = Path(result.stderr.rsplit(" ", 1)[1].strip())
+    monkeypatch.setattr("taco_launch.hosts.inventory.load.load", raiser(RuntimeError("boom")))
+    result = failing("inventory", code=1)
+    assert result.startswith("error: a bug in taco-launch: RuntimeError: boom\nhint: the details are in ")
+    log = Path(result.rsplit(" ", 1)[1].strip())
     assert "Traceback" in log.read_text(encoding="utf-8")
     log.unlink()
 
@@ -271,9 +266,7 @@ def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
     ],
 )
 def test_bench_run_refuses_a_pattern_that_finds_no_number(words: tuple[str, str], why: str) -> None:
-    result = call("bench", "run", "--np", "1", *words, "--", "true")
-    assert result.exit_code == 2
-    assert why in result.stderr
+    assert why in failing("bench", "run", "--np", "1", *words, "--", "true")
 
 
 def test_output_that_cannot_be_written(taco: Taco) -> None:

@@ -13,7 +13,7 @@ from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import TacoOption
 from taco_launch.cli.options.option_groups import USUAL, OptionGroup
 from taco_launch.cli.verbs import Verb, all_verbs
-from tests.support.command_line import call
+from tests.support.command_line import call, failing
 
 JOB_VERBS = ("run", "submit")
 LONG_VERBS = (*JOB_VERBS, "bench run")
@@ -96,10 +96,9 @@ def test_every_option_has_a_known_group(verb: str) -> None:
     ],
 )
 def test_an_unknown_command_is_answered_with_the_right_one(typed: str, meant: str) -> None:
-    result = call(*typed.split())
-    assert result.exit_code == 2
-    assert f"has no command {typed.rsplit(maxsplit=1)[-1]!r}" in result.stderr
-    assert result.stderr.endswith(f"hint: did you mean: {meant}\n")
+    result = failing(*typed.split())
+    assert f"has no command {typed.rsplit(maxsplit=1)[-1]!r}" in result
+    assert result.endswith(f"hint: did you mean: {meant}\n")
 
 
 def test_a_command_like_no_other_is_answered_with_the_help() -> None:
@@ -109,9 +108,7 @@ def test_a_command_like_no_other_is_answered_with_the_help() -> None:
 
 
 def test_errors_of_options_have_the_form_of_all_errors() -> None:
-    result = call("run", "--nosuch", "--", "true")
-    assert result.exit_code == 2
-    first, hint = result.stderr.splitlines()
+    first, hint = failing("run", "--nosuch", "--", "true").splitlines()
     assert first.startswith("error: No such option '--nosuch'")
     assert hint == "hint: taco-launch run --help"
 
@@ -126,9 +123,7 @@ def test_errors_of_options_have_the_form_of_all_errors() -> None:
     ],
 )
 def test_an_option_of_other_tools_is_answered_with_ours(typed: str, told: str) -> None:
-    result = call(*typed.split())
-    assert result.exit_code == 2
-    assert result.stderr.splitlines()[0].removesuffix(".").endswith(told)
+    assert failing(*typed.split()).splitlines()[0].removesuffix(".").endswith(told)
 
 
 def test_an_error_is_data_too_where_data_is_requested() -> None:

@@ -17,7 +17,8 @@ from taco_launch.core.model.stalls import RankLook
 from taco_launch.jobs import support_archive
 from taco_launch.jobs.backend import HeadFacts, LogQuery, Output
 from taco_launch.jobs.backend.agent import AgentBackend
-from tests.support.command_line import call, succeeding
+from tests.support.command_line import call, failing, succeeding
+from tests.support.raisers import raiser
 
 HOSTS = (Host("gpu1", "10.0.0.1"),)
 ENDED = JobRecord(
@@ -131,18 +132,13 @@ def test_a_job_that_waits_has_no_logs(head: HeadOfOneJob) -> None:
 @pytest.mark.usefixtures("head")
 def test_no_file_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "vgg16-support.tar.gz").write_text("mine")
-    result = call("support", "vgg16")
-    assert result.exit_code == 2
-    assert "error: vgg16-support.tar.gz: the file exists already" in result.stderr
+    assert "error: vgg16-support.tar.gz: the file exists already" in failing("support", "vgg16")
     assert (tmp_path / "vgg16-support.tar.gz").read_text() == "mine"
 
 
 @pytest.mark.usefixtures("head")
 def test_what_the_head_cannot_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_words: Any, **_more: Any) -> None:
-        raise HostError("gpu1: it does not answer")
-
-    monkeypatch.setattr(AgentBackend, "facts", fail)
+    monkeypatch.setattr(AgentBackend, "facts", raiser(HostError("gpu1: it does not answer")))
     result = succeeding("support", "vgg16")
     assert "left out: facts.json: gpu1: it does not answer" in result.stderr
 

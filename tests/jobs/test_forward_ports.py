@@ -21,6 +21,7 @@ from taco_launch.hosts.ssh.host_port import HostPort
 from taco_launch.jobs import forward_ports
 from taco_launch.jobs.forward_ports import FarPort, Forwarding, Listener, LocalPort, Place
 from tests.conftest import eventually
+from tests.support.raisers import raiser
 
 pytestmark = pytest.mark.enable_socket  # they connect to this machine alone
 N1, N2 = Host("n1", "10.0.0.1"), Host("n2", "10.0.0.2")
@@ -276,9 +277,10 @@ def test_a_port_that_is_in_use() -> None:
 
 
 def test_a_port_that_is_not_for_this_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    def bind(_socket: object, _address: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(socket, "socket", type("S", (socket.socket,), {"bind": bind}))
+    monkeypatch.setattr(
+        socket,
+        "socket",
+        type("S", (socket.socket,), {"bind": raiser(PermissionError(errno.EACCES, "Permission denied"))}),
+    )
     with pytest.raises(UsageError, match="port 80 of this machine: Permission denied"):
         Listener(80, print)

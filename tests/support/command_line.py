@@ -37,3 +37,10 @@ def succeeding(*args: str, **more: Any) -> Result:
     result = call(*args, **more)
     assert result.exit_code == 0, result.output
     return result
+
+
+def failing(*args: str, code: int = 2, **more: Any) -> str:
+    """Run a command line that has to end with this exit code, and return its stderr."""
+    result = call(*args, **more)
+    assert result.exit_code == code, result.output
+    return result.stderr

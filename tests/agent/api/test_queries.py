@@ -21,6 +21,7 @@ from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
 from tests.agent.conftest import Family, write_agent
 from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 from tests.support.patience import HANG
+from tests.support.raisers import raiser
 
 
 def rows() -> dict[str, JobRow]:
@@ -201,11 +202,8 @@ def test_a_damaged_index_is_made_anew(jobs: Jobs, text: bytes) -> None:
 
 
 def test_an_index_that_cannot_be_written_is_no_error(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_arguments: object) -> None:
-        raise OSError(28, "No space left on device")
-
     submitted(jobs, "a", SUCCEEDED)
-    monkeypatch.setattr(records, "write_json", full)
+    monkeypatch.setattr(records, "write_json", raiser(OSError(28, "No space left on device")))
     assert sorted(rows()) == ["a"]
 
 

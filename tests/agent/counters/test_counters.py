@@ -12,6 +12,7 @@ import pytest
 
 from taco_launch.agent.counters import inet_diag, netlink, nics, processes, sockets
 from taco_launch.core.model.run.observed import InterfaceTraffic
+from tests.support.raisers import raiser
 
 pytestmark = pytest.mark.enable_socket  # they connect to this machine alone
 
@@ -66,10 +67,7 @@ def test_a_process_without_connections_and_one_that_is_gone() -> None:
 
 @pytest.mark.usefixtures("pair")
 def test_without_the_kernels_answer_the_list_of_proc_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_arguments: object) -> Iterator[netlink.NetlinkMessage]:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(netlink, "dump", refuse)
+    monkeypatch.setattr(netlink, "dump", raiser(PermissionError(1, "Operation not permitted")))
     found = sockets.of_processes([os.getpid()])
     assert found.inside.connections >= 2
     assert found.bytes is None

@@ -22,6 +22,7 @@ from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState, check
 from tests.agent.conftest import PYTHON, Family
 from tests.support.agent_calls import submitted
 from tests.support.patience import HANG
+from tests.support.raisers import raiser
 from tests.support.slots_here import slots_here
 from tests.support.smi import GPUS, Smi
 
@@ -133,11 +134,7 @@ def test_where_the_locks_cannot_be_read_nothing_is_free(
     hold: Callable[..., Leases], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold("vgg16", "slot-0")
-
-    def fails() -> file_locks.Locks:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(file_locks, "read", fails)
+    monkeypatch.setattr(file_locks, "read", raiser(PermissionError(13, "Permission denied")))
     found = slots_here(2)
     assert found.free == 0
     assert occupancy.describe(found, NOWHERE, "ann") == "2 with unknown users (/proc/locks: Permission denied)"

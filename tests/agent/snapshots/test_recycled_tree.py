@@ -14,6 +14,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import manifest
 from taco_launch.core.manifest import FileEntry, Manifest
 from tests.support import trees
+from tests.support.raisers import raiser
 
 DATA = b"the code"
 CHUNK = hashlib.sha256(DATA).hexdigest()
@@ -107,11 +108,7 @@ def test_nothing_is_lost_where_the_outputs_cannot_be_moved(
 ) -> None:
     folder = attempt(store)
     (folder.code / "out").write_bytes(b"out")
-
-    def full(*_words: object, **_more: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "mkdir", full)
+    monkeypatch.setattr(Path, "mkdir", raiser(OSError(28, "No space left on device")))
     recycled_tree.keep(folder, store)
     monkeypatch.undo()
     (rest,) = [path for path in folder.path.iterdir() if path.name.startswith("code.") and path.is_dir()]

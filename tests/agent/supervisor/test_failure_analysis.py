@@ -85,37 +85,29 @@ def test_a_missing_script_of_this_machine(folder: JobFolder, tmp_path: Path, fil
     assert found.next.startswith(told.format(cwd=tmp_path))
 
 
+LACKS = "The folder that --sync copied has no"
+CANNOT_OPEN, COPY = (
+    "python3: can't open file '{}': [Errno 2] x",
+    "on your machine, copy its folder to the hosts: --sync DIR.",
+)
+
+
 @pytest.mark.parametrize(
-    ("source", "file", "told"),
+    ("source", "output", "told"),
     [
-        (
-            "",
-            "//train.py",
-            "If train.py is on your machine, copy its folder to the hosts: --sync DIR. Mount or copy it there, ",
-        ),
-        (
-            ".",
-            "{code}/src/train.py",
-            "The folder that --sync copied has no src/train.py: check the name and --workdir; ",
-        ),
-        (".", "/home/me/train.py", "Give its path relative to the copied folder: "),
+        ("", CANNOT_OPEN.format("//train.py"), f"If train.py is {COPY} Mount or copy it there, "),
+        (".", CANNOT_OPEN.format("{code}/src/train.py"), f"{LACKS} src/train.py: check the name and --workdir; "),
+        (".", CANNOT_OPEN.format("/home/me/train.py"), "Give its path relative to the copied folder: "),
+        ("", "taco-launch: cannot run './run.sh': No such file or directory", f"If run.sh is {COPY} "),
     ],
 )
-def test_a_missing_script_of_a_job_on_hosts(folder: JobFolder, source: str, file: str, told: str) -> None:
+def test_a_missing_script_or_command_of_a_job_on_hosts(folder: JobFolder, source: str, output: str, told: str) -> None:
     code = CodeSnapshot("0" * 64, source) if source else None
     spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),), head="gpu1", container=Container("train"), code=code)
     records.write_spec(folder, spec)
-    write(folder.rank(0), f"python3: can't open file '{file.format(code=folder.code)}': [Errno 2] x\n".encode())
+    write(folder.rank(0), f"{output.format(code=folder.code)}\n".encode())
     (found,) = analyze_failure(folder, 0, "gpu1", ended_itself=True).findings
     assert found.next.startswith(told), found.next
-
-
-def test_a_missing_command_of_a_job_on_hosts(folder: JobFolder) -> None:
-    spec = JobSpec("job", ("true",), (Host("gpu1", "10.0.0.1"),), head="gpu1", container=Container("train"))
-    records.write_spec(folder, spec)
-    write(folder.rank(0), b"taco-launch: cannot run './run.sh': No such file or directory\n")
-    (found,) = analyze_failure(folder, 0, "gpu1", ended_itself=True).findings
-    assert found.next.startswith("If run.sh is on your machine, copy its folder to the hosts: --sync DIR. "), found.next
 
 
 def test_the_machines_own_name_may_be_that_of_another_host(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:

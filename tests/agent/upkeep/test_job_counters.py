@@ -16,6 +16,7 @@ from taco_launch.core.model.codec import from_json
 from taco_launch.core.model.job_counts import JobCounts
 from taco_launch.core.model.job_rows import decoded
 from tests.support.agent_calls import PLACED, SUCCEEDED, call, submitted
+from tests.support.raisers import raiser
 
 FAILED = (state.ENDED, {"state": "FAILED", "exit_code": 3})
 CANCELLED = (state.ENDED, {"state": "CANCELLED", "exit_code": 143})
@@ -62,11 +63,7 @@ def test_prune(jobs: Jobs) -> None:
 
 def test_a_removal_that_is_cut_off_counts_once(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     some(jobs)
-
-    def die(_folder: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs, "remove", die)
+    monkeypatch.setattr(jobs, "remove", raiser(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         job_counters.removed(jobs, jobs.get("a"))
     assert jobs.get("a").path.exists()

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import math
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
@@ -118,6 +119,10 @@ def _document(change: Callable[[Any], None]) -> str:
     return json.dumps(document)
 
 
+def _reading(value: float) -> str:
+    return _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=value))
+
+
 def _csv(old: str, new: str) -> str:
     file = io.StringIO()
     exchange.write_csv(TWO, file)
@@ -139,18 +144,9 @@ def _csv(old: str, new: str) -> str:
         (_document(lambda it: it["ladders"][0].pop("seed")), r"ladders\[0\].seed: None is not of type int"),
         (_document(lambda it: it["ladders"][0].update(seed=True)), r"ladders\[0\].seed: True is not of type int"),
         (_document(lambda it: it["ladders"][1].update(kind="dream")), "'dream' is not a valid LadderKind"),
-        (
-            _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=-1.0)),
-            r"ladders\[0\].runs\[0\].readings\[0\].value: -1.0 is not a reading",
-        ),
-        (
-            _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=float("nan"))),
-            r"readings\[0\].value: nan is not a reading",
-        ),
-        (
-            _document(lambda it: it["ladders"][0]["runs"][0]["readings"][0].update(value=float("inf"))),
-            r"readings\[0\].value: inf is not a reading",
-        ),
+        (_reading(-1.0), r"ladders\[0\].runs\[0\].readings\[0\].value: -1.0 is not a reading"),
+        (_reading(math.nan), r"readings\[0\].value: nan is not a reading"),
+        (_reading(math.inf), r"readings\[0\].value: inf is not a reading"),
         (_document(lambda it: it["ladders"][0]["runs"][1].update(position=0)), r"ladders\[0\]: a position occurs twice"),
         (_document(lambda it: it["ladders"][0]["runs"][0].update(circumstances=2)), r"runs\[0\].circumstances: index 2 does not exist"),
         (_document(lambda it: it["ladders"][0]["runs"][0].update(hosts=[1])), r"runs\[0\].hosts: must be a list of host names"),

@@ -14,7 +14,9 @@ from taco_launch.core.errors import UsageError
 from taco_launch.hosts.remote.local import LocalTransport
 
 HERE = ControllerState(1000, "ann", "/home/ann", "/run/user/1000", "", False, True, True, True)
-NO_SYSTEMD = replace(HERE, no_systemd="no systemd runs here")
+NO = "no systemd runs here"
+NO_SYSTEMD, STOPPED = replace(HERE, no_systemd=NO), replace(HERE, cron_runs=False)
+TWICE = "already, so it would run twice"
 NEITHER = replace(NO_SYSTEMD, crontab=False)
 NIGHT = ScheduledRun("n", Schedule(2, 30), "/", ("/t",))
 BEFORE = datetime(2027, 3, 1, tzinfo=ZoneInfo("Europe/Berlin"))
@@ -32,59 +34,22 @@ def test_who_keeps_a_night() -> None:
 
 
 @pytest.mark.parametrize(
-    ("machine", "word", "mail", "by", "message", "hint"),
+    ("machine", "asked_for", "message", "hint"),
     [
-        (NEITHER, None, None, None, "no systemd runs here; crontab is not installed here", "apt-get install cron"),
-        (NO_SYSTEMD, "systemd", None, None, "no systemd runs here", "--with cron"),
-        (
-            replace(HERE, crontab=False),
-            "cron",
-            None,
-            None,
-            "crontab is not installed here",
-            "dnf install cronie",
-        ),
-        (
-            replace(HERE, cron_runs=False),
-            "cron",
-            None,
-            None,
-            "nightly run: cron is not running here",
-            "start cron: sudo",
-        ),
-        (
-            replace(NO_SYSTEMD, cron_runs=False),
-            None,
-            None,
-            None,
-            "no systemd runs here; cron is not running here",
-            "or install",
-        ),
-        (replace(NO_SYSTEMD, cron_runs=False), "systemd", None, None, "no systemd runs here", "start cron: sudo"),
-        (
-            HERE,
-            "systemd",
-            "a@b",
-            None,
-            "systemd sends no mail",
-            "--with cron",
-        ),
-        (HERE, "systemd", None, "cron", "is installed with cron already, so it would run twice", "nightly uninstall n"),
-        (
-            HERE,
-            None,
-            "a@b",
-            "systemd",
-            "is installed with systemd already, so it would run twice",
-            "nightly uninstall n",
-        ),
+        (NEITHER, {}, "no systemd runs here; crontab is not installed here", "apt-get install cron"),
+        (NO_SYSTEMD, {"word": "systemd"}, "no systemd runs here", "--with cron"),
+        (replace(HERE, crontab=False), {"word": "cron"}, "crontab is not installed here", "dnf install cronie"),
+        (STOPPED, {"word": "cron"}, "nightly run: cron is not running here", "start cron: sudo"),
+        (replace(STOPPED, no_systemd=NO), {}, "no systemd runs here; cron is not running here", "or install"),
+        (replace(STOPPED, no_systemd=NO), {"word": "systemd"}, "no systemd runs here", "start cron: sudo"),
+        (HERE, {"word": "systemd", "mail": "a@b"}, "systemd sends no mail", "--with cron"),
+        (HERE, {"word": "systemd", "by": "cron"}, f"is installed with cron {TWICE}", "nightly uninstall n"),
+        (HERE, {"mail": "a@b", "by": "systemd"}, f"is installed with systemd {TWICE}", "nightly uninstall n"),
     ],
 )
-def test_who_cannot(
-    machine: ControllerState, word: str | None, mail: str | None, by: str | None, message: str, hint: str
-) -> None:
+def test_who_cannot(machine: ControllerState, asked_for: dict[str, str], message: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
-        who(machine, word, mail, by)
+        who(machine, **asked_for)
     assert message in caught.value.message
     assert hint in (caught.value.hint or "")
 

@@ -25,18 +25,15 @@ def below(folder: Path, *paths: Path) -> list[str]:
     return [line.replace(top, "") for line in writable_by_others(paths, OWN) if line.startswith((f"{top}/", f"{top} "))]
 
 
-def test_what_is_ones_own(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("mode", "others", "writable"),
+    [(0o644, "not there/at all", []), (0o666, "file", ["/b/file is writable by everyone"])],
+)
+def test_what_is_ones_own_or_everybodys(folder: Path, mode: int, others: str, writable: list[str]) -> None:
     file = folder / "file"
     file.write_text("")
-    file.chmod(0o644)
-    assert below(folder, file, folder / "not there" / "at all") == []
-
-
-def test_a_file_that_everybody_may_write(folder: Path) -> None:
-    file = folder / "file"
-    file.write_text("")
-    file.chmod(0o666)
-    assert below(folder, file, file) == ["/b/file is writable by everyone"]
+    file.chmod(mode)
+    assert below(folder, file, folder / others) == writable
 
 
 def test_a_folder_on_the_way(folder: Path) -> None:

@@ -19,6 +19,7 @@ from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
 from taco_launch.jobs.backend.agent_client import AgentError
 from tests.support.fake_backend import FakeBackend
+from tests.support.raisers import raiser
 
 CELLS = (Cell("w", "a", 1), Cell("w", "b", 1))
 FINDING = Finding("script-missing", "Python finds no script /x.py.", "Copy it there.", "gpu1", 1)
@@ -215,10 +216,7 @@ def test_without_a_head_nothing_is_measured(bench: Bench) -> None:
 
 
 def test_hosts_that_cannot_be_used_are_told_from_jobs_that_fail(bench: Bench) -> None:
-    def says(_spec: JobSpec) -> JobRecord:
-        raise AgentError("gpu2 cannot be used", None, 5)
-
-    bench.says, bench.output = says, b""
+    bench.says, bench.output = raiser(AgentError("gpu2 cannot be used", None, 5)), b""
     measured = bench()
     assert (measured.hosts_failed, len(measured.runs)) == (True, 4)
 

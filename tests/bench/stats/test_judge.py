@@ -20,6 +20,11 @@ AGAINST = "[?, ?] against 20 nightly runs"
 AGAIN = "measured again 10 times"
 NEW = "a step that none of the accepted nightly runs shows"
 LESS = "less than minEffect, which is 3 %"
+SHOWN, BESIDES = "a step that the last accepted nightly run shows too", "a step in addition to the drift"
+REVIEW = "accept or reject this run; if the earlier runs are wrong, reject them"
+LARGE = "a gain this large counts only after you accept it"
+GRADUALLY = "gradually, without a step"
+WITH_THIS = "with this one the baseline"
 
 
 def key(variant: str = "rdma") -> MetricKey:
@@ -36,7 +41,8 @@ def baseline(*levels: float) -> tuple[Night, ...]:
 
 
 FLAT = baseline(*[1000] * 20)
-SLOW = baseline(*[1000 * 0.997**at for at in range(20)])
+SLOW, FASTER = (baseline(*[1000 * each**at for at in range(20)]) for each in (0.997, 1.003))
+UNEVEN, FALLEN = baseline(*[1000 + 80 * (-1) ** at for at in range(10)]), baseline(*[1000] * 19, 945)
 
 
 def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher: bool = True) -> Verdict:
@@ -46,125 +52,41 @@ def one(nights: tuple[Night, ...], tonight: Night, fresh: Night = (), *, higher:
 @pytest.mark.parametrize(
     ("nights", "tonight", "fresh", "kind", "why"),
     [
-        (FLAT, 1002, None, "ok", "+0.3 % [?, ?] against 20 nightly runs"),
-        (
-            FLAT[:2],
-            1002,
-            None,
-            "no verdict yet",
-            "with this one the baseline is complete: the next nightly run will be judged",
-        ),
-        (FLAT[:1], 1002, None, "no verdict yet", "with this one the baseline has 2 of 3 nightly runs"),
-        (
-            FLAT[:2],
-            900,
-            None,
-            "pending",
-            "-9.9 % against the 2 nightly runs so far: accept or reject this run; if the earlier runs are wrong, reject them",
-        ),
+        (FLAT, 1002, None, "ok", f"+0.3 % {AGAINST}"),
+        (FLAT[:2], 1002, None, "no verdict yet", f"{WITH_THIS} is complete: the next nightly run will be judged"),
+        (FLAT[:1], 1002, None, "no verdict yet", f"{WITH_THIS} has 2 of 3 nightly runs"),
+        (FLAT[:2], 900, None, "pending", f"-9.9 % against the 2 nightly runs so far: {REVIEW}"),
         (FLAT[:3], 1002, None, "ok", "+0.3 % [?, ?] against 3 nightly runs"),
-        (
-            ((1000.0,),) * 3,
-            1000,
-            None,
-            "no verdict yet",
-            "with this one the baseline has 4 of 3 nightly runs, 8 of 10 values",
-        ),
+        (((1000.0,),) * 3, 1000, None, "no verdict yet", f"{WITH_THIS} has 4 of 3 nightly runs, 8 of 10 values"),
         (FLAT, None, None, "no sample", "no run gave a number"),
         ((), None, None, "no sample", "no run gave a number"),
-        (
-            FLAT,
-            950,
-            None,
-            "no sample",
-            "worse: -4.9 % [?, ?] against 20 nightly runs, but measuring it again gave no number",
-        ),
-        (
-            FLAT,
-            950,
-            952,
-            "regression",
-            f"worse: -4.8 % {AGAINST}, {AGAIN}: {NEW}",
-        ),
-        (
-            FLAT,
-            1050,
-            1060,
-            "improvement",
-            f"better: +6.0 % {AGAINST}, {AGAIN}: {NEW}",
-        ),
-        (
-            FLAT,
-            40_000,
-            40_000,
-            "pending",
-            f"better: +3899.9 % {AGAINST}, {AGAIN}: {NEW}; a gain this large counts only after you accept it",
-        ),
+        (FLAT, 950, None, "no sample", f"worse: -4.9 % {AGAINST}, but measuring it again gave no number"),
+        (FLAT, 950, 952, "regression", f"worse: -4.8 % {AGAINST}, {AGAIN}: {NEW}"),
+        (FLAT, 1050, 1060, "improvement", f"better: +6.0 % {AGAINST}, {AGAIN}: {NEW}"),
+        (FLAT, 40_000, 40_000, "pending", f"better: +3899.9 % {AGAINST}, {AGAIN}: {NEW}; {LARGE}"),
         (FLAT, 25, 25, "regression", None),
-        (
-            FLAT,
-            960,
-            999,
-            "ok",
-            "worse: -3.9 % [?, ?] against 20 nightly runs, but -0.1 % [?, ?] when measured again 10 times",
-        ),
+        (FLAT, 960, 999, "ok", f"worse: -3.9 % {AGAINST}, but -0.1 % [?, ?] when {AGAIN}"),
         (FLAT, 960, 1050, "ok", None),  # the other side was not suspected
-        (FLAT, 980, None, "ok", "-1.9 % [?, ?] against 20 nightly runs: less than minEffect, which is 3 %"),
-        (
-            FLAT,
-            970,
-            975,
-            "ok",
-            f"worse: -2.9 % {AGAINST}, but -2.5 % [?, ?] when {AGAIN}: {LESS}",
-        ),
-        (
-            baseline(*[1000 + 80 * (-1) ** at for at in range(10)]),
-            920,
-            None,
-            "ok",
-            "-7.7 % [?, ?] against 10 nightly runs: the nightly runs differ too much to be sure",
-        ),
-        (
-            baseline(*[1000] * 19, 945),
-            945,
-            945,
-            "regression",
-            f"worse: -5.2 % {AGAINST}, {AGAIN}: a step that the last accepted nightly run shows too",
-        ),
-        (
-            SLOW,
-            1000 * 0.997**20,
-            None,
-            "drift",
-            "worse: -5.6 % in 20 nightly runs, gradually, without a step",
-        ),
+        (FLAT, 980, None, "ok", f"-1.9 % {AGAINST}: {LESS}"),
+        (FLAT, 970, 975, "ok", f"worse: -2.9 % {AGAINST}, but -2.5 % [?, ?] when {AGAIN}: {LESS}"),
+        (UNEVEN, 920, None, "ok", "-7.7 % [?, ?] against 10 nightly runs: the nightly runs differ too much to be sure"),
+        (FALLEN, 945, 945, "regression", f"worse: -5.2 % {AGAINST}, {AGAIN}: {SHOWN}"),
+        (SLOW, 1000 * 0.997**20, None, "drift", f"worse: -5.6 % in 20 nightly runs, {GRADUALLY}"),
         (
             SLOW,
             890,
             890,
             "regression",
-            "worse: -5.5 % [?, ?] against the drift of 20 nightly runs, measured again 10 times: a step in addition to the drift",
+            f"worse: -5.5 % [?, ?] against the drift of 20 nightly runs, {AGAIN}: {BESIDES}",
         ),
-        (
-            baseline(*[1000 * 1.003**at for at in range(20)]),
-            1000 * 1.003**20,
-            None,
-            "drift",
-            "better: +5.8 % in 20 nightly runs, gradually, without a step",
-        ),
+        (FASTER, 1000 * 1.003**20, None, "drift", f"better: +5.8 % in 20 nightly runs, {GRADUALLY}"),
         # a step among the accepted nightly runs is no drift
         (baseline(*[1000] * 10, *[960] * 10), 962, None, "ok", None),
         # as much by night, but too little in all
         (baseline(*[1000 * 0.9985**at for at in range(20)]), 972, None, "ok", None),
         # numbers that never varied
         (((819.0,) * 5,) * 10, 819.0, None, "ok", "+0.0 % [?, ?] against 10 nightly runs"),
-        (
-            ((819.1,) * 5,) * 12,
-            819.0,
-            None,
-            "ok",
-            "+0.0 % [?, ?] against 12 nightly runs: less than minEffect, which is 3 %",
-        ),
+        (((819.1,) * 5,) * 12, 819.0, None, "ok", f"+0.0 % [?, ?] against 12 nightly runs: {LESS}"),
     ],
 )
 def test_what_is_said(

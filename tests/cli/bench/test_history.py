@@ -17,8 +17,9 @@ from taco_launch.bench.model.runs import Measurement, Metric, MetricKey, RunEnvi
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.cli.main import cli
-from tests.support.command_line import call
+from tests.support.command_line import call, failing
 from tests.support.ladders import ladder, run
+from tests.support.raisers import raiser
 
 BEGIN = 1_795_000_000.0
 WHEN = time.strftime("%Y-%m-%d %H:%M", time.localtime(BEGIN))
@@ -160,9 +161,8 @@ def test_what_is_refused(verb: str, args: tuple[str, ...], said: str, hint: str 
 
 @pytest.mark.parametrize(("verb", "args"), [("history", ()), ("show", ()), ("diff", ("a", "b")), ("export", ())])
 def test_a_reader_makes_no_history(verb: str, args: tuple[str, ...], tmp_path: Path) -> None:
-    result = call("bench", verb, *args, env={"TACO_LAUNCH_STATE": str(tmp_path / "state")})
-    assert result.exit_code == 1
-    assert result.stderr.startswith(
+    result = failing("bench", verb, *args, env={"TACO_LAUNCH_STATE": str(tmp_path / "state")}, code=1)
+    assert result.startswith(
         f"error: {tmp_path}/state/history.db: there is no history yet\nhint: measure first: taco-launch bench"
     )
     assert not (tmp_path / "state").exists()
@@ -225,12 +225,9 @@ def test_a_file_that_comes_up_meanwhile_stays(db: str, tmp_path: Path, monkeypat
 def test_a_failed_export_leaves_the_file_that_was_there(
     db: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_args: Any) -> None:
-        raise OSError(28, "No space left on device")
-
     file = tmp_path / "x.json"
     file.write_text("mine")
-    monkeypatch.setattr("taco_launch.bench.history.exchange.write_json", full)
+    monkeypatch.setattr("taco_launch.bench.history.exchange.write_json", raiser(OSError(28, "No space left on device")))
     result = bench("export", db, "--to", str(file), "--force")
     assert (result.exit_code, result.stderr) == (1, f"error: {file}: No space left on device\n")
     assert file.read_text() == "mine"

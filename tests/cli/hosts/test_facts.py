@@ -22,6 +22,7 @@ from tests.support.command_line import call, succeeding
 from tests.support.host_facts import host
 from tests.support.machines import bond
 from tests.support.paths import TESTS
+from tests.support.raisers import raiser
 
 TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV2\t0-7\nGPU1\tNV2\t X \t0-7\n"
 CASES = TESTS / "core/facts/cases/captured"
@@ -319,12 +320,9 @@ def test_a_change_is_seen_however_long_the_value(played: Callable[..., Result], 
 def test_a_file_that_is_no_document_is_refused_before_hosts_are_asked(
     played: Callable[..., Result], tmp_path: Path, text: str | None, words: str
 ) -> None:
-    def play(_report: Callable[[Answer[HostFacts]], None]) -> None:
-        raise AssertionError
-
     path = tmp_path / "old"
     path.mkdir() if text is None else path.write_text(text)
-    done = played(play, "--compare", str(path))
+    done = played(raiser(AssertionError()), "--compare", str(path))
     assert isinstance(done.exception, UsageError)
     assert words in str(done.exception)
     if text == "hello":

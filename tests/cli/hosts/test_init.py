@@ -18,8 +18,9 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.inventory.load import parse
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.trust import CHANGED, KNOWN, NEW, REVOKED, ShownKey, TrustReport
-from tests.support.command_line import call, succeeding
+from tests.support.command_line import call, failing, succeeding
 from tests.support.host_facts import host as facts_of
+from tests.support.raisers import raiser
 
 
 def test_names_and_ranges_become_an_inventory(tmp_path: Path) -> None:
@@ -48,9 +49,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["gpu[1-"], ["a b"], ["gpu1", "--cluster", "a/b"]])
 def test_wrong_names_are_refused(words: list[str], tmp_path: Path) -> None:
     target = tmp_path / "hosts.yaml"
-    result = call("init", *words, "--no-facts", "--to", str(target))
-    assert result.exit_code == 2, result.stderr
-    assert result.stderr.startswith("error: ")
+    assert failing("init", *words, "--no-facts", "--to", str(target)).startswith("error: ")
     assert not target.exists()
 
 
@@ -167,13 +166,10 @@ def test_all_hosts_that_cannot_be_asked_are_told(world: Hosts, tmp_path: Path) -
 
 
 def test_names_without_an_address_are_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unknown(*_args: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    monkeypatch.setattr(socket, "create_connection", unknown)
-    done = call("init", "gpu[1-2].invalid", "--yes", "--to", str(tmp_path / "hosts.yaml"))
-    assert done.exit_code == 5
-    told = done.stderr.splitlines()
+    monkeypatch.setattr(
+        socket, "create_connection", raiser(socket.gaierror(socket.EAI_NONAME, "Name or service not known"))
+    )
+    told = failing("init", "gpu[1-2].invalid", "--yes", "--to", str(tmp_path / "hosts.yaml"), code=5).splitlines()
     assert told[0].startswith("error: gpu[1-2].invalid: no address for gpu[1-2].invalid: ")
     assert told[1] == (
         "hint: type its IP address instead of the name, or add a line to /etc/hosts of this machine: ADDRESS gpu1.invalid"

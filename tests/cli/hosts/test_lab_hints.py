@@ -14,7 +14,8 @@ from taco_launch.lab.docker.hosts import FoundHost
 from taco_launch.lab.docker.labels import LabHost
 from taco_launch.lab.down import RemovalResult
 from taco_launch.lab.status import LabHostStatus, Status
-from tests.support.command_line import call
+from tests.support.command_line import call, failing
+from tests.support.raisers import raiser
 
 
 @pytest.mark.parametrize(
@@ -123,10 +124,7 @@ def test_down_tells_what_is_left_where_the_engine_hangs(
 def test_down_where_no_engine_runs_names_what_to_do_if_it_had_a_lab(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def connect(_environ: object) -> None:
-        raise engine.UnreachableError("no Docker Engine answers: no socket", None)
-
-    monkeypatch.setattr(engine, "connect", connect)
+    monkeypatch.setattr(engine, "connect", raiser(engine.UnreachableError("no Docker Engine answers: no socket", None)))
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
     said = call("lab", "down").stderr
     assert "so no lab is up; if there was one, start the engine, then type: taco-launch lab down\n" in said
@@ -144,20 +142,16 @@ def test_changes_of_this_machine_are_shown_and_need_agreement(monkeypatch: pytes
     monkeypatch.setattr(flow, "up", up)
     shown = call("lab", "up", "--dry-run")
     assert (shown.exit_code, shown.stdout.splitlines()) == (0, [*machine, "create containers"])
-    refused = call("lab", "up")
-    assert refused.exit_code == 2
-    assert f"  {machine[0]}\n  {machine[1]}\nerror: stdin is not a terminal" in refused.stderr
-    assert "pass --yes" in refused.stderr
+    refused = failing("lab", "up")
+    assert f"  {machine[0]}\n  {machine[1]}\nerror: stdin is not a terminal" in refused
+    assert "pass --yes" in refused
     assert calls == []
     assert call("lab", "up", "--yes").exit_code == 0
     assert len(calls) == 1
 
 
 def test_an_engine_that_is_missing_is_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    def connect(_environ: object) -> None:
-        raise engine.UnreachableError("no Docker Engine answers", None)
-
-    monkeypatch.setattr(engine, "connect", connect)
+    monkeypatch.setattr(engine, "connect", raiser(engine.UnreachableError("no Docker Engine answers", None)))
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name: None if name == "dockerd" else f"/usr/bin/{name}")
     packages, start = daemon.needs({})

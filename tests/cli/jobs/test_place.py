@@ -173,20 +173,17 @@ def test_mig_is_refused(tmp_path: Path) -> None:
     assert told("--topology", str(tmp_path), "--gpus", "1", "--free", "1")["gpus"] == [1]
 
 
+NO_MATRIX = "it contains no matrix of nvidia-smi topo -m"
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (lambda text: text.replace("NV1", "OK").replace("NV2", "OK"), "nvidia-smi topo -p2p"),
         (lambda text: text[:700], "is cut off"),
         (lambda text: text.replace("GPU1\tNV1", "GPU1\tNV2"), "one of them is wrong"),
-        (
-            lambda _text: "hello\n",
-            "it contains no matrix of nvidia-smi topo -m",
-        ),
-        (
-            lambda _text: "",
-            "it contains no matrix of nvidia-smi topo -m",
-        ),
+        (lambda _text: "hello\n", NO_MATRIX),
+        (lambda _text: "", NO_MATRIX),
     ],
 )
 def test_what_is_no_matrix(change: Any, message: str, tmp_path: Path) -> None:

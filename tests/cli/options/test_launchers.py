@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import call, succeeding
+from tests.support.command_line import call, failing, succeeding
 from tests.support.paths import TESTS
 
 JOBS = TESTS / "jobs/documents/cases"
@@ -77,10 +77,9 @@ def test_per_host_is_for_env_alone(two: list[str], launcher: list[str]) -> None:
     ],
 )
 def test_the_line_for_a_launcher_as_the_command_is_one_that_works(two: list[str], line: str) -> None:
-    refused = call(*two, "--", *line.split())
-    assert refused.exit_code == 2
-    assert "the command is a launcher itself" in refused.stderr
-    program, *hint = shlex.split(refused.stderr.partition("hint: ")[2])
+    refused = failing(*two, "--", *line.split())
+    assert "the command is a launcher itself" in refused
+    program, *hint = shlex.split(refused.partition("hint: ")[2])
     assert program == "taco-launch"
     succeeding(*hint)
 
@@ -89,7 +88,6 @@ def test_the_line_for_a_launcher_as_the_command_is_one_that_works(two: list[str]
 def test_the_line_for_a_pytorchjob_is_one_that_works(tmp_path: Path, case: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text(INVENTORY.replace("n[1-2]: {slots: 2}", "n[1-8]: {slots: 8}"), encoding="ascii")
-    refused = call("-i", str(file), "run", "-f", str(case))
-    assert refused.exit_code == 2
-    hint = shlex.split(refused.stderr.partition("(taco-launch -i FILE submit ")[2].rpartition(")")[0])
+    refused = failing("-i", str(file), "run", "-f", str(case))
+    hint = shlex.split(refused.partition("(taco-launch -i FILE submit ")[2].rpartition(")")[0])
     succeeding("-i", str(file), "run", "--dry-run", *hint)

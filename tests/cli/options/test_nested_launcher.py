@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.command_line import call, succeeding
+from tests.support.command_line import call, failing, succeeding
 
 CASES = yaml.safe_load((Path(__file__).parents[1] / "cases" / "launchers_inside.yaml").read_text(encoding="utf-8"))
 
@@ -22,9 +22,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("case", CASES["refused"], ids=lambda case: case["typed"])
 def test_refused_with_the_line_as_it_is_typed_here(case: dict[str, str]) -> None:
-    result = call(*shlex.split(case["typed"]))
-    assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1] == f"hint: {case['told']}"
+    assert failing(*shlex.split(case["typed"])).splitlines()[-1] == f"hint: {case['told']}"
 
 
 @pytest.mark.parametrize("typed", CASES["let_be"])
@@ -45,9 +43,7 @@ def test_warned_of(typed: str, told: str) -> None:
 
 @pytest.mark.parametrize(("typed", "told"), CASES["foreign"])
 def test_another_launchers_option(typed: str, told: str) -> None:
-    result = call(*shlex.split(typed))
-    assert result.exit_code == 2
-    assert told in result.stderr
+    assert told in failing(*shlex.split(typed))
 
 
 def test_a_flag_may_have_a_value_as_arenas_have() -> None:
@@ -59,8 +55,7 @@ def test_a_flag_may_have_a_value_as_arenas_have() -> None:
 
 @pytest.mark.parametrize(("line", "hint"), [("python3 t.py", "remove them"), ("python3 t.py $RANK", "bash -c '...'")])
 def test_a_long_line_in_quotes(line: str, hint: str) -> None:
-    result = call("submit", f"{line} {'x ' * 200}")
-    assert result.exit_code == 2
-    assert hint in result.stderr
-    assert ("remove them" in result.stderr) == ("$" not in line)
-    assert len(result.stderr) < 250
+    result = failing("submit", f"{line} {'x ' * 200}")
+    assert hint in result
+    assert ("remove them" in result) == ("$" not in line)
+    assert len(result) < 250

@@ -23,6 +23,7 @@ from taco_launch.setup.apply.host_ops import SetupEvent
 from taco_launch.setup.apply.setup_run import HostResult, SetupResult
 from taco_launch.setup.model.ops import Op, ProofFailure
 from taco_launch.setup.plan.host_plan import HostPlan
+from tests.support.raisers import raiser
 
 
 def test_lines_on_a_terminal_say_for_how_long_a_step_runs(
@@ -160,16 +161,12 @@ def test_teardown_of_nothing_and_its_interruption(tmp_path: Path, monkeypatch: p
     file = tmp_path / "c.yaml"
     file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
     plans = [HostPlan("gpu1", (), ())]
-
-    def stop(_teardown: flow.Teardown) -> SetupResult:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(flow.Teardown, "refresh", lambda *_args: tuple(plans))
     words = ("-i", str(file), "teardown", "--yes")
     told = CliRunner().invoke(cli, (*words, "--json"))
     assert (told.exit_code, json.loads(told.stdout)["hosts"][0]["state"]) == (0, "clear")
     plans[:] = [HostPlan("gpu1", (Op("container", "remove it", "", ":"),), ())]
-    monkeypatch.setattr(flow.Teardown, "apply", stop)
+    monkeypatch.setattr(flow.Teardown, "apply", raiser(KeyboardInterrupt()))
     stopped = CliRunner().invoke(cli, (*words, "--images", "--host", "gpu1"))
     assert stopped.exit_code == 130
     again = f"taco-launch -i {file} teardown -H gpu1 --images\n"
@@ -195,15 +192,11 @@ def test_no_is_an_answer(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_setup_goes_on_with_what_was_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("cluster: c\ncontainer: {image: train}\nhosts: {gpu1: {}}\n")
-
-    def stop(_setup: setup_flow.Setup) -> SetupResult:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(setup_flow.Setup, "refresh", lambda *_args: None)
     monkeypatch.setattr(
         setup_flow.Setup, "plan", lambda *_args: (HostPlan("gpu1", (Op("image", "pull it", "", ":"),), ()),)
     )
-    monkeypatch.setattr(setup_flow.Setup, "apply", stop)
+    monkeypatch.setattr(setup_flow.Setup, "apply", raiser(KeyboardInterrupt()))
     words = ("--yes", "--only", "image", "--only", "docker", "--disrupt", "docker", "--pull")
     stopped = CliRunner().invoke(cli, ("-i", str(file), "setup", *words))
     assert stopped.exit_code == 130

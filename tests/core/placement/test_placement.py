@@ -190,7 +190,11 @@ def test_what_never_fits_says_how_much_there_is_and_what_would(free: list[FreeSl
 
 
 HALF, FULL = FreeSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02"), FreeSlots("gpu2", 0, 8, "8 held by job big")
-BOTH = [HALF, FreeSlots("gpu2", 8)]
+BOTH, SEVEN = [HALF, FreeSlots("gpu2", 8)], FreeSlots("gpu2", 7)
+ROOM = "each must fit on one host, and there is room for"
+ONE_HAS, ONE_IS_FREE = "do not fit: 1 host has as many free", "do not fit: 1 host is free of other jobs"
+AS_MANY = "starts the same number of ranks on any hosts"
+ALLOW = "allow more ranks than cores or GPUs with -H gpu1"
 OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
@@ -201,34 +205,14 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
         (SlotRequest(), BOTH, "16 ranks do not fit: 10 slots free", "request at most --np 10, or"),
         (
             SlotRequest(8, unit=4),
-            [HALF, FreeSlots("gpu2", 7)],
-            "2 workers with 4 slots each do not fit: each must fit on one host, and there is room for 1",
-            "--np 8 starts the same number of ranks on any hosts;",
+            [HALF, SEVEN],
+            f"2 workers with 4 slots each do not fit: {ROOM} 1",
+            f"--np 8 {AS_MANY};",
         ),
-        (
-            SlotRequest(hosts=2, slots_per_host=8),
-            BOTH,
-            "2 hosts with 8 slots each do not fit: 1 host has as many free",
-            "",
-        ),
-        (
-            SlotRequest(slots_per_host=3),
-            BOTH,
-            "2 hosts with 3 slots each do not fit: 1 host has as many free",
-            "--np 6 starts the same number of ranks on any hosts;",
-        ),
-        (
-            SlotRequest(hosts=2),
-            BOTH,
-            "2 whole hosts do not fit: 1 host is free of other jobs",
-            "--hosts 1;",
-        ),
-        (
-            SlotRequest(hosts=4, least=2),
-            BOTH,
-            "at least 2 whole hosts do not fit: 1 host is free of other jobs",
-            "--hosts 1;",
-        ),
+        (SlotRequest(hosts=2, slots_per_host=8), BOTH, f"2 hosts with 8 slots each {ONE_HAS}", ""),
+        (SlotRequest(slots_per_host=3), BOTH, f"2 hosts with 3 slots each {ONE_HAS}", f"--np 6 {AS_MANY};"),
+        (SlotRequest(hosts=2), BOTH, f"2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
+        (SlotRequest(hosts=4, least=2), BOTH, f"at least 2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
     ],
 )
 def test_the_words_where_others_have_the_slots(
@@ -253,32 +237,27 @@ def test_the_words_where_others_have_the_slots(
             SlotRequest(2),
             [FreeSlots("gpu1", 1)],
             "2 ranks do not fit: there is 1 slot\n  gpu1: 1 slot",
-            "request at most --np 1, or allow more ranks than cores or GPUs with -H gpu1:2",
+            f"request at most --np 1, or {ALLOW}:2",
         ),
         (
             SlotRequest(1),
             [FreeSlots("gpu1", 0)],
             "1 rank does not fit: there are 0 slots\n  gpu1: 0 slots",
-            "allow more ranks than cores or GPUs with -H gpu1:1",
+            f"{ALLOW}:1",
         ),
         (
             SlotRequest(hosts=3, slots_per_host=4),
             BOTH,
             "3 hosts with 4 slots each do not fit: 2 hosts have as many\n  gpu1: 8 slots\n  gpu2: 8 slots",
-            "--np 12 starts the same number of ranks on any hosts",
+            f"--np 12 {AS_MANY}",
         ),
         (
             SlotRequest(hosts=1, slots_per_host=16),
             [HALF],
             "1 host with 16 slots does not fit: no host has as many\n  gpu1: 8 slots",
-            "--np 16, and allow more ranks than cores or GPUs with -H gpu1:16",
+            f"--np 16, and {ALLOW}:16",
         ),
-        (
-            SlotRequest(hosts=2),
-            [HALF],
-            "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots",
-            "--hosts 1",
-        ),
+        (SlotRequest(hosts=2), [HALF], "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots", "--hosts 1"),
         (
             SlotRequest(hosts=1),
             [HALF],

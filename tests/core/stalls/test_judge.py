@@ -24,30 +24,17 @@ class Row(NamedTuple):
 
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
+FIRST = "rank 0 on gpu1"
 WORKING, HUNG, UNKNOWN = Life.WORKING, Life.HUNG, Life.UNKNOWN
 TABLE = (
     Row("horovod_one_sleeps", HUNG, UNKNOWN, (0,), (1,), "rank 1 on gpu2 is in load_batch at situation.py:"),
-    Row(
-        "gloo_one_sleeps",
-        HUNG,
-        HUNG,
-        (0,),
-        (1,),
-        "rank 0 on gpu1 waits in torch.distributed.all_reduce at situation.py:",
-    ),
-    Row("gloo_barrier", HUNG, HUNG, (0,), (1,), "rank 0 on gpu1 waits in torch.distributed.barrier at situation.py:"),
+    Row("gloo_one_sleeps", HUNG, HUNG, (0,), (1,), f"{FIRST} waits in torch.distributed.all_reduce at situation.py:"),
+    Row("gloo_barrier", HUNG, HUNG, (0,), (1,), f"{FIRST} waits in torch.distributed.barrier at situation.py:"),
     Row("gloo_both_receive", HUNG, HUNG, (0, 1), (), "no rank sends"),
     Row("mpi_receives_nothing", HUNG, UNKNOWN, (0, 1), (), "rank 1 on gpu2 waits in MPI_Mprobe at situation.py:"),
     Row("mpi_one_is_stopped", HUNG, HUNG, (0,), (1,), "rank 1 on gpu2: process 7 (python3) is stopped"),
     Row("mpi_network_is_stuck", HUNG, UNKNOWN, (0, 1), (), "no rank is missing: look at the network"),
-    Row(
-        "alone_loader_is_dead",
-        HUNG,
-        HUNG,
-        (),
-        (),
-        "rank 0 on gpu1 is in wait_for_loader at situation.py:95 (in Queue.get)",
-    ),
+    Row("alone_loader_is_dead", HUNG, HUNG, (), (), f"{FIRST} is in wait_for_loader at situation.py:95 (in Queue.get)"),
     Row("horovod_trains", WORKING, WORKING, told="writes output"),
     Row("gloo_trains", WORKING, WORKING, told="writes output"),
     Row("horovod_one_computes", WORKING, UNKNOWN, told="rank 0 computes in compute at situation.py:"),
@@ -184,7 +171,7 @@ def test_a_collective_in_a_hook_of_backward() -> None:
     stack = Stack(main, others=(monitor, hooks))
     found = verdict(job(looks(stack, cpu=1.0), looks(LOADS)), 8.0)
     assert (found.life, found.waiting, found.missing) == (HUNG, (0,), (1,))
-    assert "rank 0 on gpu1 waits in torch.distributed.all_gather_into_tensor at fine_tune.py:410" in found.why
+    assert f"{FIRST} waits in torch.distributed.all_gather_into_tensor at fine_tune.py:410" in found.why
     # While it computes, a thread of a checkpoint that waits for other ranks tells nothing of it.
     computes = Stack((Frame("mm", "/x/libmkl.so"), Frame("step", "/train/train.py", 9)), others=(hooks,))
     assert verdict(job(looks(computes, cpu=1.0), looks(WAITS)), 8.0).life is WORKING

@@ -15,6 +15,7 @@ from taco_launch.core.stalls.waits import place, same_python
 from tests.support.recorded_stalls import situation
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
+HOROVOD, C10D = f"{SITE}/horovod/torch/mpi_ops.py", f"{SITE}/torch/distributed/distributed_c10d.py"
 
 
 def frame(name: str, file: str = "/train/train.py", line: int = 7) -> dict[str, object]:
@@ -69,40 +70,12 @@ def test_any_json_is_read(told: object) -> None:
 @pytest.mark.parametrize(
     ("frames", "call"),
     [
-        (
-            [
-                ("synchronize", f"{SITE}/horovod/torch/mpi_ops.py"),
-                ("forward", f"{SITE}/horovod/torch/mpi_ops.py"),
-                ("allreduce", f"{SITE}/horovod/torch/mpi_ops.py"),
-            ],
-            "hvd.allreduce",
-        ),
-        (
-            [
-                ("synchronize", f"{SITE}/horovod/torch/mpi_ops.py"),
-                ("HorovodBroadcast.forward", f"{SITE}/horovod/torch/mpi_ops.py"),
-            ],
-            "hvd.broadcast",
-        ),
-        (
-            [
-                ("synchronize", f"{SITE}/horovod/torch/mpi_ops.py"),
-                ("synchronize", f"{SITE}/horovod/torch/optimizer.py"),
-            ],
-            "hvd.synchronize",
-        ),
-        ([("barrier", f"{SITE}/torch/distributed/distributed_c10d.py")], "torch.distributed.barrier"),
-        (
-            [("all_gather_into_tensor", f"{SITE}/torch/distributed/distributed_c10d.py")],
-            "torch.distributed.all_gather_into_tensor",
-        ),
-        (
-            [
-                ("c10d::TCPStore::wait", "/x/libtorch_cpu.so"),
-                ("_store_based_barrier", f"{SITE}/torch/distributed/distributed_c10d.py"),
-            ],
-            "the rendezvous store",
-        ),
+        ([("synchronize", HOROVOD), ("forward", HOROVOD), ("allreduce", HOROVOD)], "hvd.allreduce"),
+        ([("synchronize", HOROVOD), ("HorovodBroadcast.forward", HOROVOD)], "hvd.broadcast"),
+        ([("synchronize", HOROVOD), ("synchronize", f"{SITE}/horovod/torch/optimizer.py")], "hvd.synchronize"),
+        ([("barrier", C10D)], "torch.distributed.barrier"),
+        ([("all_gather_into_tensor", C10D)], "torch.distributed.all_gather_into_tensor"),
+        ([("c10d::TCPStore::wait", "/x/libtorch_cpu.so"), ("_store_based_barrier", C10D)], "the rendezvous store"),
         ([("PMPI_Allreduce", "/x/libmpi.so.40"), ("Allreduce", f"{SITE}/mpi4py/MPI.so")], "MPI_Allreduce"),
         ([("opal_progress", "/x/libopen-pal.so"), ("Barrier", f"{SITE}/mpi4py/MPI.so")], "MPI.Barrier"),
         ([("MPIDI_progress", "/x/libmpi.so.12")], "MPI"),

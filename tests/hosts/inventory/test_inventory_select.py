@@ -153,17 +153,14 @@ def test_a_group_stands_for_its_hosts(text: str, expected: list[tuple[str, int]]
     assert [(host.name, host.slots) for host in choose(GROUPED, text)] == expected
 
 
+NAMED = "is already named at column 1 (name it only once, with the sum of its slots)"
+
+
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        (
-            "nightly,gpu2",
-            "column 9: 'gpu2': gpu2 is already named at column 1 (name it only once, with the sum of its slots)",
-        ),
-        (
-            "gpu1:2,nightly",
-            "column 8: 'nightly': gpu1 is already named at column 1 (name it only once, with the sum of its slots)",
-        ),
+        ("nightly,gpu2", f"column 9: 'gpu2': gpu2 {NAMED}"),
+        ("gpu1:2,nightly", f"column 8: 'nightly': gpu1 {NAMED}"),
         (
             "nigtly",
             "column 1: 'nigtly': unknown host: the hosts of c.yaml are fe80::5,gpu[1-4] (did you mean 'nightly'?)",

@@ -60,32 +60,23 @@ def test_more_gpus_than_ranks_are_named() -> None:
     assert "8 for a worker of 1 ranks" in note
 
 
+LAUNCHER = "  spec.mpiReplicaSpecs.Launcher.template.spec.containers[0]"
+ONE_IMAGE = "taco-launch runs all of a job in one image, and the workers have"
+ONLY, ABSOLUTE = "only folders of the hosts", "must be an absolute path"
+MOUNTED = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+
+
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
         (
             {"worker": {"image": "a:1"}, "launcher": {"image": "b:1"}},
-            "  spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].image (line 1): 'b:1': taco-launch runs all of a job in one image, and the workers have a:1",
+            f"{LAUNCHER}.image (line 1): 'b:1': {ONE_IMAGE} a:1",
         ),
-        (
-            {
-                "worker": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
-                "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}],
-            },
-            "nfs: only folders of the hosts",
-        ),
-        (
-            {
-                "worker": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
-                "volumes": [{"name": "v", "emptyDir": {}}],
-            },
-            "emptyDir: only folders of the hosts",
-        ),
+        ({"worker": MOUNTED, "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]}, f"nfs: {ONLY}"),
+        ({"worker": MOUNTED, "volumes": [{"name": "v", "emptyDir": {}}]}, f"emptyDir: {ONLY}"),
         ({"worker": {"volumeMounts": [{"name": "other", "mountPath": "/v"}]}}, "is not a mount"),
-        (
-            {"worker": {}, "launcher": {"workingDir": "here"}},
-            "  spec.mpiReplicaSpecs.Launcher.template.spec.containers[0].workingDir (line 1): 'here': must be an absolute path",
-        ),
+        ({"worker": {}, "launcher": {"workingDir": "here"}}, f"{LAUNCHER}.workingDir (line 1): 'here': {ABSOLUTE}"),
     ],
 )
 def test_what_cannot_be_here_is_refused(parts: dict[str, Any], words: str) -> None:

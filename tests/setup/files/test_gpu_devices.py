@@ -67,19 +67,16 @@ def fewer(facts: HostFacts, *gone: int, moved: bool = False) -> HostFacts:
     return replace(facts, gpu=replace(known(facts.gpu), gpus=left))
 
 
+SINCE = "since the last setup (the container was created with 8, and"
+
+
 @pytest.mark.parametrize("way", [RUNTIME, CDI, {"toolkit": "1.17.8"}])
 def test_a_gpu_that_is_gone_is_a_fault_and_no_reason_to_go_on_without(way: dict[str, Any]) -> None:
     facts = after(having(ready(devices=DEVICES), **way))
     assert plan(facts) == []
     for less, said in (
-        (
-            fewer(facts, 3),
-            "GPU 0000:03:00.0 is gone since the last setup (the container was created with 8, and 7 are present now)",
-        ),
-        (
-            fewer(facts, 3, 5),
-            "GPUs 0000:03:00.0, 0000:05:00.0 are gone since the last setup (the container was created with 8, and 6",
-        ),
+        (fewer(facts, 3), f"GPU 0000:03:00.0 is gone {SINCE} 7 are present now)"),
+        (fewer(facts, 3, 5), f"GPUs 0000:03:00.0, 0000:05:00.0 are gone {SINCE} 6"),
         (fewer(facts, 3, moved=True), "1 of 8 GPUs is gone since the last setup"),
     ):
         found = problem(plan(less))

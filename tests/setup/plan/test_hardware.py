@@ -14,6 +14,7 @@ from taco_launch.setup.model.ops import PlanContext, Problem, StageRules
 from taco_launch.setup.plan.host_plan import faults, plan_host
 from taco_launch.setup.plan.stage_rules import STAGES
 from tests.support.host_facts import host, known
+from tests.support.raisers import raiser
 
 NONE = Absent()
 BOARD = Board(("0000:1b:00.0", "0000:1c:00.0"), (), NONE, ())
@@ -133,9 +134,6 @@ def test_the_inventory_says_what_is_used() -> None:
 def test_nothing_is_planned_on_a_host_with_a_fault() -> None:
     one = Host("gpu1", "10.0.0.1")
     cluster = PlanContext(Inventory("c", "gpu1", (one,), Container("i")), {})
-
-    def never(*_: object) -> Any:
-        raise AssertionError
-
+    never = raiser(AssertionError())
     made = plan_host(one, of({"loaded": NONE}), cluster, dict.fromkeys(STAGES, StageRules((), never)))
     assert (made.ops, [problem.stage for problem in made.problems], made.empty) == ((), ["hardware"], False)

@@ -55,27 +55,19 @@ def proved(
     return same_gpus(of, Fanout(hosts), told, lambda _what: None)
 
 
+THAN_HOST = "gives its container different GPUs than the host has"
+DIFFERENT, NONE = "gives its container different GPUs", "gives its container no GPUs"
+
+
 @pytest.mark.parametrize(
     ("host_1", "what", "evidence"),
     [
-        (
-            {"inside": (TWO[:1], 0)},
-            "gives its container different GPUs than the host has",
-            f"1 in the container, 2 on the host: it lacks {TWO[1]}",
-        ),
-        (
-            {"outside": (TWO[:1], 0)},
-            "gives its container different GPUs than the host has",
-            f"2 in the container, 1 on the host: it has {TWO[1]}",
-        ),
-        (
-            {"outside": (TWO, 0), "inside": (MIG, 0)},
-            "gives its container different GPUs",
-            f"lacks {TWO[1]}, and it has {MIG[1].strip()}",
-        ),
-        ({"inside": (TWO[::-1], 0)}, "gives its container different GPUs", "in another order"),
-        ({"inside": ((LOST,), 255)}, "gives its container no GPUs", f"{LOST}. The container on gpu1 has lost its GPUs"),
-        ({"inside": ((), 126)}, "gives its container no GPUs", "nvidia-smi ended with exit code 126"),
+        ({"inside": (TWO[:1], 0)}, THAN_HOST, f"1 in the container, 2 on the host: it lacks {TWO[1]}"),
+        ({"outside": (TWO[:1], 0)}, THAN_HOST, f"2 in the container, 1 on the host: it has {TWO[1]}"),
+        ({"outside": (TWO, 0), "inside": (MIG, 0)}, DIFFERENT, f"lacks {TWO[1]}, and it has {MIG[1].strip()}"),
+        ({"inside": (TWO[::-1], 0)}, DIFFERENT, "in another order"),
+        ({"inside": ((LOST,), 255)}, NONE, f"{LOST}. The container on gpu1 has lost its GPUs"),
+        ({"inside": ((), 126)}, NONE, "nvidia-smi ended with exit code 126"),
         ({"outside": (("No devices were found",), 6)}, "cannot list its GPUs", "No devices were found"),
         ({"error": HostError("gpu1: cut off", hint="look")}, "cannot list its GPUs", "cut off"),
     ],

@@ -1,6 +1,7 @@
 """SSH between containers, planned: what is done when, for whom, and that it comes to an end."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,13 @@ def files(world: World, name: str) -> dict[str, str]:
     """The texts that the next round would write on a host, by their last name."""
     ops = [item for item in world.plan(name) if isinstance(item, Op)]
     return {file.path.rpartition("/")[2]: file.data.decode() for op in ops for file in op.files}
+
+
+def meshed(*of: Any) -> World:
+    """Return a world in which nothing is left to do."""
+    world = World(*of)
+    world.converge()
+    return world
 
 
 def test_two_hosts_become_a_mesh() -> None:
@@ -87,8 +95,7 @@ def test_what_is_mounted_is_written_in_place_and_nothing_else() -> None:
 
 
 def test_a_new_host_disturbs_nobody() -> None:
-    world = World(inventory(2))
-    world.converge()
+    world = meshed(inventory(2))
     world.inventory = inventory(3)
     world.facts["gpu3"] = bare("gpu3")
     rounds = world.converge()
@@ -99,8 +106,7 @@ def test_a_new_host_disturbs_nobody() -> None:
 
 
 def test_a_host_that_leaves_is_forgotten() -> None:
-    world = World(inventory(3))
-    world.converge()
+    world = meshed(inventory(3))
     world.inventory = inventory(2)
     del world.facts["gpu3"]
     told = files(world, "gpu1")
@@ -109,8 +115,7 @@ def test_a_host_that_leaves_is_forgotten() -> None:
 
 
 def test_a_host_that_is_off_stays_a_member() -> None:
-    world = World(inventory(3))
-    world.converge()
+    world = meshed(inventory(3))
     silent = world.facts.pop("gpu3")
     assert [world.plan(name) for name in ("gpu1", "gpu2")] == [(), ()]
     world.facts["gpu3"] = silent
@@ -118,8 +123,7 @@ def test_a_host_that_is_off_stays_a_member() -> None:
 
 
 def test_one_broken_host_keeps_no_other_from_the_mesh() -> None:
-    world = World(inventory(3), [bare("gpu1"), bare("gpu2")])
-    world.converge()
+    world = meshed(inventory(3), [bare("gpu1"), bare("gpu2")])
     told = world.known_hosts
     assert ("gpu1" in told, "gpu2" in told, "gpu3" in told) == (True, True, False)
     world.facts["gpu3"] = bare("gpu3")
@@ -154,16 +158,14 @@ def test_the_head_is_not_set_up() -> None:
 
 
 def test_a_head_that_lost_its_key_is_set_up_first() -> None:
-    world = World(inventory(2))
-    world.converge()
+    world = meshed(inventory(2))
     world.facts["gpu1"] = bare("gpu1")
     (problem,) = without_head(world, "gpu2")
     assert "which is not set up" in problem.message
 
 
 def test_members_that_have_not_heard_of_a_new_host() -> None:
-    world = World(inventory(2))
-    world.converge()
+    world = meshed(inventory(2))
     assert ssh_mesh.unaware(world.cluster) == ()
     world.inventory = inventory(3)
     world.facts["gpu3"] = bare("gpu3")
@@ -178,8 +180,7 @@ def test_members_that_have_not_heard_of_a_new_host() -> None:
 
 
 def test_a_member_goes_on_without_its_head() -> None:
-    world = World(inventory(2))
-    world.converge()
+    world = meshed(inventory(2))
     del world.facts["gpu1"]
     assert world.plan("gpu2") == ()
 
@@ -235,8 +236,7 @@ def test_a_host_without_the_interface_is_told() -> None:
 
 
 def test_a_new_address_is_taken_everywhere_and_only_its_own_sshd_begins_anew() -> None:
-    world = World(inventory())
-    world.converge()
+    world = meshed(inventory())
     facts = world.facts["gpu2"]
     moved = known(carried(("10.0.9.2/24", "global")).network)
     world.facts["gpu2"] = replace(facts, network=replace(moved, listeners=known(facts.network).listeners))
@@ -296,8 +296,7 @@ def test_others_listen_elsewhere(listener: Listener) -> None:
 
 @pytest.mark.parametrize("process", ["nginx", "sshd"])
 def test_a_stranger_takes_the_port_later(process: str) -> None:
-    world = World(inventory())
-    world.converge()
+    world = meshed(inventory())
     world.facts["gpu1"] = with_listener(world.facts["gpu1"], Listener("0.0.0.0", 12222, process))
     problem = the_problem(world.plan("gpu1"))
     assert problem.hint
@@ -305,15 +304,13 @@ def test_a_stranger_takes_the_port_later(process: str) -> None:
 
 
 def test_an_sshd_that_is_gone_is_waited_for() -> None:
-    world = World(inventory())
-    world.converge()
+    world = meshed(inventory())
     world.facts["gpu1"] = with_listener(world.facts["gpu1"])
     assert [op.name for op in world.plan("gpu1") if isinstance(op, Op)] == ["container's sshd: start it"]
 
 
 def test_a_host_key_that_is_gone_is_made_anew_and_taken() -> None:
-    world = World(inventory())
-    world.converge()
+    world = meshed(inventory())
     made = known(world.facts["gpu2"].made)
     world.facts["gpu2"] = replace(world.facts["gpu2"], made=replace(made, host_key=Absent()))
     assert [op.name for op in world.plan("gpu2") if isinstance(op, Op)] == [

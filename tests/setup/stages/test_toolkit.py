@@ -294,26 +294,18 @@ def test_running_containers_are_no_hindrance() -> None:
     assert [op.disrupts for op in ops(busy)] == ["nothing", "nothing"]
 
 
+NO_DOCKER = "docker is not available to give GPUs to containers"
+UNKNOWN = "it is not known whether docker has the NVIDIA container toolkit: it hangs"
+
+
 @pytest.mark.parametrize(
     ("found", "of", "message"),
     [
         (facts(), Toolkit("none"), "set-up does not install it because of toolkit.source: none in the inventory"),
         (facts("pacman"), Toolkit(), "set-up does not support this host's package manager: pacman"),
-        (
-            facts(toolkit=Unknown("it hangs")),
-            Toolkit(),
-            "it is not known whether docker has the NVIDIA container toolkit: it hangs",
-        ),
-        (
-            replace(facts(), docker=Absent("docker: not found")),
-            Toolkit(),
-            "docker is not available to give GPUs to containers: docker: not found",
-        ),
-        (
-            replace(facts(), docker=Unknown("cut off")),
-            Toolkit(),
-            "docker is not available to give GPUs to containers: cut off",
-        ),
+        (facts(toolkit=Unknown("it hangs")), Toolkit(), UNKNOWN),
+        (replace(facts(), docker=Absent("docker: not found")), Toolkit(), f"{NO_DOCKER}: docker: not found"),
+        (replace(facts(), docker=Unknown("cut off")), Toolkit(), f"{NO_DOCKER}: cut off"),
     ],
 )
 def test_why_it_cannot_be(found: HostFacts, of: Toolkit, message: str) -> None:

@@ -30,6 +30,7 @@ def both(first: int, gid: str) -> tuple[tuple[int, str, str], tuple[int, str, st
 
 USUAL = (*both(0, LOCAL), *both(2, ip("10.0.0.1")))
 TWO = (*USUAL, *both(4, ip("10.9.0.1")))
+CHOOSES = "mlx5_0:1: NCCL would choose GID index"
 
 
 @pytest.mark.parametrize(
@@ -60,37 +61,21 @@ def test_nccl_by_itself(slots: tuple[tuple[int, str, str], ...], asked: dict[str
 @pytest.mark.parametrize(
     ("slots", "asked", "reason"),
     [
-        (
-            both(0, LOCAL),
-            {},
-            "mlx5_0:1: NCCL would choose GID index 0, which cannot work (link-local, which is not routed): its ",
-        ),
-        ((), {}, "mlx5_0:1: NCCL would choose GID index 0, which cannot work (not in use): the table is empty"),
-        (
-            USUAL[:3],
-            {},
-            "mlx5_0:1: NCCL would choose GID index 2, which cannot work (RoCE v1, which is not routed): the port has 10.",
-        ),
-        (
-            USUAL,
-            {"address_range": "10.1.0.0/16"},
-            "mlx5_0:1: NCCL would choose GID index 0, which cannot work (link-local",
-        ),
+        (both(0, LOCAL), {}, f"{CHOOSES} 0, which cannot work (link-local, which is not routed): its "),
+        ((), {}, f"{CHOOSES} 0, which cannot work (not in use): the table is empty"),
+        (USUAL[:3], {}, f"{CHOOSES} 2, which cannot work (RoCE v1, which is not routed): the port has 10."),
+        (USUAL, {"address_range": "10.1.0.0/16"}, f"{CHOOSES} 0, which cannot work (link-local"),
         # NCCL does not look whether where it starts is in the range
         (
             ((0, ip("10.0.0.1"), V2), (1, ip("10.9.0.1"), V2)),
             {"address_range": "10.9.0.0/16"},
-            "mlx5_0:1: NCCL would choose GID index 0, which cannot work (outside of 10.9.0.0/16)",
+            f"{CHOOSES} 0, which cannot work (outside of 10.9.0.0/16)",
         ),
         (USUAL, {"address_range": "10.1.0.0/99"}, "10.1.0.0/99 is not a range of addresses"),
         (USUAL, {"address_range": "2010::/16"}, "2010::/16 is not a range of the address family AF_INET"),
-        (USUAL, {"family": "AF_INET6"}, "mlx5_0:1: NCCL would choose GID index 0, which cannot work (link-local"),
+        (USUAL, {"family": "AF_INET6"}, f"{CHOOSES} 0, which cannot work (link-local"),
         # an unused slot is of the family AF_INET6 for NCCL: it leaves an IPv4 address for it
-        (
-            both(0, ip("10.0.0.1")) + both(3, ip("10.9.0.1")),
-            {"family": "AF_INET6"},
-            "mlx5_0:1: NCCL would choose GID index 2",
-        ),
+        (both(0, ip("10.0.0.1")) + both(3, ip("10.9.0.1")), {"family": "AF_INET6"}, f"{CHOOSES} 2"),
     ],
 )
 def test_where_nccl_ends_at_a_slot_that_cannot_work(

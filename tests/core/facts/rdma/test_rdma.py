@@ -302,23 +302,16 @@ def test_a_module_that_did_not_load_at_this_boot_is_not_told_to_come_back() -> N
         assert [row.text for row in found if row.name == "peer memory"] == [words]
 
 
-DEVICE = "hca_id:\tmlx5_{0}\n\tfw_ver:\t\t28.42.1000\n\tphys_port_cnt:\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"
+COUNT, PORT = "\tphys_port_cnt:\t\t1\n", "\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"
+DEVICE = f"hca_id:\tmlx5_{{0}}\n\tfw_ver:\t\t28.42.1000\n{COUNT}{PORT}"
 
 
 @pytest.mark.parametrize(
     ("begin", "end", "said"),
     [
-        (
-            len("hca_id:\tmlx5_0\n"),
-            None,
-            "starts in the middle of a device: its beginning is cut off",
-        ),
-        (0, -len("\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"), "'mlx5_1' ends in the middle"),
-        (
-            0,
-            -len("\tphys_port_cnt:\t\t1\n\t\tport:\t1\n\t\t\tstate:\t\tPORT_ACTIVE (4)\n\n"),
-            "'mlx5_1' ends in the middle",
-        ),
+        (len("hca_id:\tmlx5_0\n"), None, "starts in the middle of a device: its beginning is cut off"),
+        (0, -len(PORT), "'mlx5_1' ends in the middle"),
+        (0, -len(COUNT + PORT), "'mlx5_1' ends in the middle"),
     ],
 )
 def test_devices_that_are_cut_off_are_not_a_whole_answer(begin: int, end: int | None, said: str) -> None:

@@ -17,30 +17,22 @@ def clock(began: str, ended: str = "") -> Clock:
     return parse_clock(read(f"m probe 1 {began}\n{done}".encode()), SEEN, SEEN + 1)
 
 
-def test_two_times_leave_only_the_way_there_and_back() -> None:
-    # sent 0.0, started 0.1, ended 0.8, received 1.0 on one clock: 0.3 s of the second were under way
-    offset, error = clock("1790000000.100000000", "1790000000.800000000")
-    assert offset == pytest.approx(-0.05, abs=1e-5)
-    assert error == pytest.approx(0.15, abs=1e-5)
-
-
-def test_a_host_an_hour_ahead() -> None:
-    offset, error = clock("1790003600.100000000", "1790003600.900000000")
-    assert offset == pytest.approx(3600, abs=1e-5)
-    assert error == pytest.approx(0.1, abs=1e-5)
-
-
-def test_of_a_cut_answer_the_middle() -> None:
-    offset, error = clock("1790000000.500000000")
-    assert offset == pytest.approx(0)
-    assert error == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize("began", ["1790000000", "1790000000.%N", "1790000000.N"])
-def test_whole_seconds_where_date_knows_no_others(began: str) -> None:
-    offset, error = clock(began, began)
-    assert offset == pytest.approx(0)
-    assert error == pytest.approx(1)
+@pytest.mark.parametrize(
+    ("times", "offset", "error", "within"),
+    [
+        # sent 0.0, started 0.1, ended 0.8, received 1.0 on one clock: 0.3 s of the second were under way
+        (("1790000000.100000000", "1790000000.800000000"), -0.05, 0.15, 1e-5),
+        (("1790003600.100000000", "1790003600.900000000"), 3600, 0.1, 1e-5),  # an hour ahead
+        (("1790000000.500000000",), 0, 0.5, None),  # the middle of an answer that was cut
+        *(((began, began), 0, 1, None) for began in ("1790000000", "1790000000.%N", "1790000000.N")),  # whole seconds
+    ],
+)
+def test_two_times_leave_only_the_way_there_and_back(
+    times: tuple[str, ...], offset: float, error: float, within: float | None
+) -> None:
+    seen_offset, seen_error = clock(*times)
+    assert seen_offset == pytest.approx(offset, abs=within)
+    assert seen_error == pytest.approx(error, abs=within)
 
 
 def test_a_clock_that_was_set() -> None:

@@ -66,6 +66,10 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
     assert not [warning for warning in asked if "your environment" in warning]
 
 
+BONDED = {"hosts": FAR, "network": BOND}
+UNDONE = "-x NCCL_NET_GDR_LEVEL=SYS undoes -x NCCL_NET_GDR_LEVEL=LOC (no GPUDirect RDMA; --no-gdr)"
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
@@ -78,27 +82,19 @@ def test_what_the_environment_holds_and_the_line_overrides() -> None:
             ["--transport tcp: nothing on the line keeps NCCL off RDMA: add -x NCCL_IB_DISABLE=1"],
         ),
         (
-            {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(gdr=True), "profile": "ack"},
+            {**BONDED, "asked": NetworkOverrides(gdr=True), "profile": "ack"},
             ["--gdr changes", "the line names no hosts"],
         ),
         (
-            {"hosts": FAR, "network": BOND, "asked": NetworkOverrides(transport="tcp", gdr=True)},
+            {**BONDED, "asked": NetworkOverrides(transport="tcp", gdr=True)},
             ["GPUDirect RDMA is requested, but the job uses TCP"],
         ),
+        ({**BONDED, "asked": NetworkOverrides(gdr=False), "env": (("NCCL_NET_GDR_LEVEL", "SYS"),)}, [UNDONE]),
         (
-            {
-                "hosts": FAR,
-                "network": BOND,
-                "asked": NetworkOverrides(gdr=False),
-                "env": (("NCCL_NET_GDR_LEVEL", "SYS"),),
-            },
-            ["-x NCCL_NET_GDR_LEVEL=SYS undoes -x NCCL_NET_GDR_LEVEL=LOC (no GPUDirect RDMA; --no-gdr)"],
-        ),
-        (
-            {"hosts": FAR, "network": BOND, "env": (("NCCL_SOCKET_IFNAME", "=eth0"),)},
+            {**BONDED, "env": (("NCCL_SOCKET_IFNAME", "=eth0"),)},
             ["NCCL_SOCKET_IFNAME==eth0 and bond0 for MPI differ: --interface sets both"],
         ),
-        ({"hosts": FAR, "network": BOND, "mca": (("btl_tcp_if_include", "10.0.0.0/16"),)}, []),
+        ({**BONDED, "mca": (("btl_tcp_if_include", "10.0.0.0/16"),)}, []),
     ],
 )
 def test_what_is_asked_and_comes_to_nothing_is_said(fields: dict[str, Any], said: list[str]) -> None:

@@ -12,6 +12,7 @@ GUIDE = (
     "HOROVOD_FUSION_THRESHOLD", "HOROVOD_CYCLE_TIME", "LIGHT_2D_ALLREDUCE", "LIGHT_TOPK_ALLREDUCE", "btl", "pml",
     "btl_tcp_if_include", "PATH", "UCX_TLS",
 )  # fmt: skip
+ADDED, REMOVED = "Open MPI 4.1.4 does not read it: it was added in 5.0", "no longer reads it: it was removed in 5.0"
 
 
 @pytest.mark.parametrize(
@@ -20,29 +21,13 @@ GUIDE = (
         (OLD, "NCCL_IB_ADDR_RANGE", "NCCL 2.9.9 does not read it: it was added in 2.21"),
         (OLD, "NCCL_NET", "NCCL 2.9.9 does not read it: it was added in 2.10"),
         (OLD, "HOROVOD_TORUS_ALLREDUCE", "Horovod 0.25.0 does not read it: it was added in 0.26"),
-        (OLD, "smsc", "Open MPI 4.1.4 does not read it: it was added in 5.0"),
-        (
-            OLD,
-            "prte_keep_fqdn_hostnames",
-            "Open MPI 4.1.4 does not read it: it was added in 5.0; write orte_keep_fqdn_hostnames",
-        ),
-        (
-            NEW,
-            "orte_keep_fqdn_hostnames",
-            "Open MPI 5.0.11 no longer reads it: it was removed in 5.0; write prte_keep_fqdn_hostnames",
-        ),
-        (NEW, "orte_tag_output", "Open MPI 5.0.11 no longer reads it: it was removed in 5.0 (5.0: --output tag)"),
-        (
-            {"openmpi": "5"},
-            "btl_openib_allow_ib",
-            "Open MPI 5 no longer reads it: it was removed in 5.0",
-        ),
+        (OLD, "smsc", ADDED),
+        (OLD, "prte_keep_fqdn_hostnames", f"{ADDED}; write orte_keep_fqdn_hostnames"),
+        (NEW, "orte_keep_fqdn_hostnames", f"Open MPI 5.0.11 {REMOVED}; write prte_keep_fqdn_hostnames"),
+        (NEW, "orte_tag_output", f"Open MPI 5.0.11 {REMOVED} (5.0: --output tag)"),
+        ({"openmpi": "5"}, "btl_openib_allow_ib", f"Open MPI 5 {REMOVED}"),
         (NEW, "NCCL_IB_GID_INDEX", "NCCL 2.27.3 finds the index of each host by itself: better omit it"),
-        (
-            {"nccl": "2.21"},
-            "NCCL_IB_GID_INDEX",
-            "NCCL 2.21 finds the index of each host by itself: better omit it",
-        ),
+        ({"nccl": "2.21"}, "NCCL_IB_GID_INDEX", "NCCL 2.21 finds the index of each host by itself: better omit it"),
         ({"nccl": "2.22.1"}, "NCCL_IB_FIFO_TC", "NCCL 2.22.1 does not read it: it was added in 2.22.3"),
     ],
 )

@@ -11,7 +11,7 @@ from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hin
 
 T = TypeVar("T")
 # `int | None`, of Python 3.10 and later.
-_NEW_UNION: Tuple[Type[Any], ...] = (types.UnionType,) if hasattr(types, "UnionType") else ()
+_NEW_UNION: Any = getattr(types, "UnionType", ())
 _MOST_LEVELS = 100
 _TOO_DEEP = f"is nested in more than {_MOST_LEVELS} levels"
 

@@ -45,7 +45,7 @@ class NightlyListener:
 
 @dataclass(frozen=True)
 class NightlyOptions:
-    """What a nightly run takes besides its matrix."""
+    """Settings of a nightly run other than its matrix."""
 
     # Name of the nightly run; by default the matrix's.
     name: str | None = None

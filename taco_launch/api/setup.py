@@ -17,7 +17,7 @@ from taco_launch.setup.plan.stage_rules import STAGES
 
 @dataclass(frozen=True)
 class SetupOptions:
-    """What a set-up takes besides the inventory."""
+    """Settings of a set-up other than the inventory."""
 
     # Hosts and groups to set up: names and ranges such as "gpu[1-3],gpu7"; all by default.
     hosts: str | None = None

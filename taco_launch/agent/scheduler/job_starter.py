@@ -122,7 +122,7 @@ class JobStarter:
         return records.Events(self.pending.folder(entry))
 
     def under_lock(self, entry: PendingJob, act: Callable[[], object]) -> None:
-        """Write to a job's events; where somebody else has the job, or it has changed, it is looked at again."""
+        """Write to a job's events; if another process holds the job, or it has changed, a later look reads it again."""
         lock = self.pending.lock(entry)
         if lock is None:
             return

@@ -25,7 +25,7 @@ from taco_launch.core.protocol.rank_messages import Terminate
 
 
 class SupervisedAttempt:
-    """What the phases of an attempt share: starting.py, running.py and ending.py, in this order."""
+    """Hold the state that the phases of an attempt share: starting.py, running.py and ending.py, in this order."""
 
     def __init__(self, folder: JobFolder, agent: str, guard_process: agent_program.Process) -> None:
         """Read the job; `agent` is the agent's file, `guard_process` this host's guard, started already."""

@@ -21,7 +21,7 @@ from taco_launch.core.frozen import dataclass
 
 @dataclass(frozen=True)
 class NightlyResult:
-    """How a nightly run went: its summary, the same in one line, and the path of the summary as Markdown."""
+    """Result of a nightly run: its summary, the summary in one line, and the path of the summary as Markdown."""
 
     summary: Summary
     line: str

@@ -173,7 +173,7 @@ class Cluster:
 
     @property
     def access(self) -> Credentials:
-        """What hosts may ask for."""
+        """The passwords that hosts may ask for."""
         return self._access
 
     # --- jobs

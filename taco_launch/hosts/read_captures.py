@@ -62,7 +62,7 @@ def _content(path: Path, *, pipe: bool = False) -> bytes:
 
 
 def _of_pipe(path: Path) -> bytes:
-    """Read a pipe to its end, which one that nobody writes into never has.
+    """Read a pipe to its end; one without a writer has no end, so the first byte is awaited for a limited time.
 
     Raises:
         UsageError: nothing was written into it in time.

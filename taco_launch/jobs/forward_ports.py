@@ -239,8 +239,8 @@ class Forwarding:
             far.open()
             self._place, listener.far = place, far
             threading.Thread(target=listener.serve_forever, daemon=True).start()
-            ready(listener.port, far.name)
             try:
+                ready(listener.port, far.name)
                 return self._keep(listener)
             finally:
                 listener.shutdown()
@@ -264,8 +264,9 @@ class Forwarding:
                 if place != self._place:
                     far = self._reach(place)
                     self._check_loop(far, place, listener.port)
-                    listener.far.close()
+                    earlier = listener.far
                     self._place, listener.far = place, far
+                    earlier.close()  # after the exchange: a new connection must not open it again
             except NoJobError:
                 raise
             except TacoLaunchError as error:  # the head is away for a moment, or the job waits for its next attempt

@@ -104,8 +104,9 @@ class Near:
         with socket.create_connection(("127.0.0.1", self.port), timeout=60) as connection:
 
             def send() -> None:
-                connection.sendall(data)
-                connection.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):  # refused: the answer tells
+                    connection.sendall(data)
+                    connection.shutdown(socket.SHUT_WR)
 
             threading.Thread(target=send).start()
             answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
@@ -253,6 +254,27 @@ def test_which_host_a_place_is(cluster: Inventory) -> None:
     with pytest.raises(HostError, match=r"gone: the job runs there, but the inventory hosts.yaml does not contain"):
         reach(Place("gone", 80))
     assert reach(Place("localhost", 80), replace(cluster, container=None)).name == "n1"
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, BrokenPipeError])
+def test_an_end_while_it_reports_that_it_is_ready(
+    far: Far, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """Ctrl-C or a closed stdout ends the forwarding without a traceback of its threads."""
+    failures = list[threading.ExceptHookArgs]()
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    before = threading.active_count()
+    forwarding = Forwarding(
+        lambda: JOB,
+        lambda _job: Place("n1", far.port),
+        lambda place: LocalPort(place.host, place.port),
+        lambda _job: True,
+        print,
+    )
+    with pytest.raises(error):
+        forwarding.run((0,), raiser(error()))
+    eventually(lambda: threading.active_count() == before)
+    assert failures == []
 
 
 def test_a_port_is_not_forwarded_to_itself() -> None:

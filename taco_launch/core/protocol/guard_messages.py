@@ -372,10 +372,10 @@ class FolderRemoved(Message):
 
 
 def _check_slots(occupancy: Optional[Occupancy], error: str) -> None:
-    """Check that a guard says who has its host's slots, or why nobody knows.
+    """Check that a guard's message has the holders of its host's slots, or the reason why they are unknown.
 
     Raises:
-        ValueError: the message has neither or both.
+        ValueError: the message has neither, or the holders are wrong.
     """
     if occupancy is not None:
         check_occupancy(occupancy)

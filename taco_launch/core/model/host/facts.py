@@ -280,7 +280,7 @@ class SetupFile:
 
 @dataclass(frozen=True)
 class SetupState:
-    """What of set-up is on a host, and what it is built on; of one cluster, where it is about a cluster."""
+    """The state of set-up on a host, and what it is built on; where a cluster is meant, of the one that was asked about."""
 
     # folders, files and links of ours in /var/lib/taco-launch (none of jobs; of other clusters only their folder),
     # the cluster's systemd unit, and the drop-ins of docker.service

@@ -8,7 +8,7 @@ from taco_launch.core.frozen import dataclass
 
 @dataclass(frozen=True)
 class GpuConstraints:
-    """Which GPUs of a host a job may have, and how they are chosen."""
+    """The GPUs of a host that a job may use, and how they are chosen."""
 
     # indices of nvidia-smi that it may have; () for all
     only: Tuple[int, ...] = ()
@@ -71,7 +71,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Network:
-    """What jobs are told about the network; `auto` is decided by facts."""
+    """Network settings of jobs; where a value is `auto`, facts decide."""
 
     # a name or `auto`
     interface: str = "auto"
@@ -128,7 +128,7 @@ class Container:
     variant_ports: Optional[Tuple[int, int]] = None
     # key of a variant; "" of the inventory's own container
     variant: str = ""
-    # of a variant: the mounts that whoever requested the job named by their paths, as in `mounts`
+    # of a job's own container: the mounts that its user requested by path, as in `mounts`
     data: Tuple[Tuple[str, str, str], ...] = ()
 
 
@@ -140,11 +140,11 @@ class DataSet:
     name: str
     # where it lies on each host
     path: str
-    # what it is; "" where nobody says
+    # description; "" if none is given
     description: str = ""
-    # `ro` where nobody may write to it, else `rw`
+    # `ro` for read-only, else `rw`
     mode: str = "rw"
-    # who looks after it; "" where nobody says
+    # maintainer; "" if none is given
     owner: str = ""
 
 

@@ -1,6 +1,6 @@
 """What a ladder is measured on: the facts of its hosts, collected while it runs, and the circumstances of each run."""
 
-import subprocess
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,10 +17,10 @@ from taco_launch.core.model.jobs import JobRecord, JobSpec
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.gather_facts import gather, with_declared_values
 from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.code import git_state
 
 # What may change while a ladder continues; the rest takes a change of software, or a reboot, which ends a job.
 _CHANGING = ("network", "gpu", "rdma")
-_GIT_SECONDS = 10.0
 
 
 class EnvironmentProbe:
@@ -77,12 +77,8 @@ class EnvironmentProbe:
 
 def _commit(folder: str) -> str:
     """Return the commit of a folder's files, `-dirty` behind it where they differ from it; "" where it has none."""
-    line = ("git", "--no-optional-locks", "-C", folder, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")
-    try:
-        told = subprocess.run(line, capture_output=True, text=True, timeout=_GIT_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return told.stdout.strip() if told.returncode == 0 else ""
+    state = git_state.ask(folder, os.environ, untracked="no").answer()
+    return "" if state is None else state.commit[:12] + "-dirty" * bool(state.changed)
 
 
 def of_run(hosts: Sequence[HostFacts], spec: JobSpec, record: JobRecord, commit: str = "") -> RunEnvironment:

@@ -1,11 +1,13 @@
-"""How git is run on the controller: it asks nobody, runs nothing that a repository says, and has a limit of time."""
+"""Run git on the controller: every call is made here, asks nobody, runs nothing that a repository names, and is limited."""
 
 import contextlib
 import os
 import re
+import selectors
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -29,7 +31,12 @@ _SETTINGS = (
     ("init.defaultBranch", "main"),
     ("protocol.version", "2"),
 )
+# What a question about a local folder may use: git fetches what a partial clone lacks from where the clone says.
+LOCAL = ""
+# Only a folder's own settings could name these: a mirror has none, and your own are yours to use for a fetch.
+_NO_NETWORK = (("credential.helper", ""), ("http.cookieFile", ""), ("http.saveCookies", "false"))
 _MOST_ANSWER = 1 << 27
+_PIECE = 1 << 16
 _ASK_SECONDS = 20.0
 _SECRET_BYTES = 1 << 14
 # It is run by a shell of git's; the values are in its environment alone.
@@ -45,8 +52,8 @@ def find(environ: Mapping[str, str]) -> str:
     return shutil.which("git", path=environ.get("PATH", os.defpath)) or ""
 
 
-def environment(
-    environ: Mapping[str, str], settings: Sequence[tuple[str, str]] = (), protocols: str = "https:ssh"
+def _environment(
+    environ: Mapping[str, str], protocols: str, settings: Sequence[tuple[str, str]], secrets: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment of git: the caller's, with settings that go before those of any repository.
 
@@ -54,16 +61,18 @@ def environment(
     """
     # the password too, which only credentials() gives
     own = {name: value for name, value in environ.items() if not _NOT_OURS.fullmatch(name)}
-    pairs = (*_SETTINGS, *settings)
+    pairs = (*_SETTINGS, *(() if protocols else _NO_NETWORK), *settings)
     found = {
         **own,
         "LC_ALL": "C.UTF-8",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ALLOW_PROTOCOL": protocols,
+        "GIT_NO_LAZY_FETCH": "1",
         "GIT_TEMPLATE_DIR": "",
         "GIT_ATTR_NOSYSTEM": "1",
         "GCM_INTERACTIVE": "never",
         "GIT_CONFIG_COUNT": str(len(pairs)),
+        **secrets,
     }
     found.setdefault("GIT_SSH_COMMAND", "ssh -o BatchMode=yes")
     found["GIT_ASKPASS"] = found["SSH_ASKPASS"] = ""
@@ -105,15 +114,21 @@ def _content(path: str) -> str:
         raise UsageError(f"{PASSWORD_FILE}: {path}: cannot be read: {why}") from None
 
 
-def start(argv: Sequence[str], environ: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """Start git, without a terminal.
+def start(
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    protocols: str,
+    settings: Sequence[tuple[str, str]] = (),
+    secrets: Mapping[str, str] | None = None,
+) -> "subprocess.Popen[bytes]":
+    """Start git, without a terminal; `protocols` are all that it may use, with ":" between them, LOCAL for none.
 
     Raises:
         OSError: it cannot be run.
     """
     return subprocess.Popen(
-        argv,
-        env=dict(environ),
+        (find(environ) or "git", *words),
+        env=_environment(environ, protocols, settings, secrets or {}),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -122,18 +137,34 @@ def start(argv: Sequence[str], environ: Mapping[str, str]) -> "subprocess.Popen[
 
 
 def answer(process: "subprocess.Popen[bytes]", seconds: float = _ASK_SECONDS) -> tuple[int, bytes, str]:
-    """Return the exit code of git, what it says, and the last line of its errors; -9 and why where it takes too long."""
-    try:
-        out, errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return -signal.SIGKILL, b"", f"not within {seconds:g} s"
-    return process.returncode, out[:_MOST_ANSWER], git_error(errors)
+    """Return the exit code of git, what it says, and its error; -9 and why where it takes too long or says too much."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    deadline = time.monotonic() + seconds
+    said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    why = ""
+    with process.stdout, process.stderr, selectors.DefaultSelector() as pipes:
+        for number in said:
+            pipes.register(number, selectors.EVENT_READ)
+        while pipes.get_map() and not why:
+            for key, _events in pipes.select(max(0.0, deadline - time.monotonic())):
+                piece = os.read(key.fd, _PIECE)
+                said[key.fd] += piece
+                if not piece:
+                    pipes.unregister(key.fd)
+            if sum(map(len, said.values())) > _MOST_ANSWER:
+                why = f"more than {_MOST_ANSWER >> 20} MiB of output"
+            elif time.monotonic() >= deadline and pipes.get_map():
+                why = f"not within {seconds:g} s"
+        if why:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    out, errors = said.values()
+    return (-signal.SIGKILL, b"", why) if why else (process.returncode, bytes(out), git_error(errors))
 
 
-def git_error(errors: bytes) -> str:
+def git_error(errors: bytes | bytearray) -> str:
     """Return what git says is wrong: its own line, or the last one, as it may be printed."""
     lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     own = [number for number, line in enumerate(lines) if _SAID.match(line)]
@@ -143,19 +174,13 @@ def git_error(errors: bytes) -> str:
     return "".join(char if char.isprintable() else "?" for char in _SAID.sub("", found))[:300]
 
 
-def run(argv: Sequence[str], environ: Mapping[str, str], seconds: float, what: str, hint: str = "") -> bytes:
-    """Run git; return what it says.
+def succeed(process: "subprocess.Popen[bytes]", seconds: float, what: str, hint: str) -> bytes:
+    """Return what git says.
 
     Raises:
         HostError: it fails; `what` names what was tried.
     """
-    try:
-        process = start(argv, environ)
-    except OSError as error:
-        raise HostError(
-            f"{what}: git cannot be run: {error.strerror}", hint="install git: apt-get install git"
-        ) from None
     code, out, why = answer(process, seconds)
     if code:
-        raise HostError(f"{what}: git: {why or f'exit code {code}'}", hint or None)
+        raise HostError(f"{what}: git: {why or f'exit code {code}'}", hint)
     return out

@@ -49,10 +49,9 @@ def checked_out(url: str, ref: str, cache: Path, environ: Mapping[str, str], say
         UsageError: it has no such ref, or files of Git LFS that cannot be had here.
         HostError: there is no git here, or the repository cannot be reached.
     """
-    git = git_program.find(environ)
-    if not git:
+    if not git_program.find(environ):
         raise HostError("this machine has no git", hint="install it: apt-get install git")
-    repository = _Repository(git, url, cache, environ, say)
+    repository = _Repository(url, cache, environ, say)
     with repository.locked():
         return repository.check_out(ref)
 
@@ -60,15 +59,14 @@ def checked_out(url: str, ref: str, cache: Path, environ: Mapping[str, str], say
 class _Repository:
     """The mirror of one URL, without files, and a folder for each commit that was wanted."""
 
-    def __init__(self, git: str, url: str, cache: Path, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
-        secrets, settings = git_program.credentials(url, environ)
+    def __init__(self, url: str, cache: Path, environ: Mapping[str, str], say: Callable[[str], None]) -> None:
+        self._secrets, settings = git_program.credentials(url, environ)
         scheme = urlsplit(url).scheme
-        protocols = ":".join(("https", "ssh", *([scheme] if scheme in ("http", "file") else [])))
+        self._protocols = ":".join(("https", "ssh", *([scheme] if scheme in ("http", "file") else [])))
         if shutil.which("git-lfs", path=environ.get("PATH")):
             settings = (*settings, *_LFS)
-        settings = (*settings, ("protocol.file.allow", "always")) if scheme == "file" else settings
-        self._environment = {**git_program.environment(environ, settings, protocols), **secrets}
-        self._git, self._url, self._say = git, url, say
+        self._settings = (*settings, ("protocol.file.allow", "always")) if scheme == "file" else settings
+        self._environ, self._url, self._say = environ, url, say
         name = digest((url.encode(),))
         self._mirror, self._trees = cache / "git" / name, cache / "trees"
         self._name = name
@@ -193,7 +191,8 @@ class _Repository:
         return self._run("-C", str(self._mirror), *words)
 
     def _run(self, *words: str) -> bytes:
-        return git_program.run((self._git, *words), self._environment, _SECONDS, self._url, _PRIVATE)
+        process = git_program.start(words, self._environ, self._protocols, self._settings, self._secrets)
+        return git_program.succeed(process, _SECONDS, self._url, _PRIVATE)
 
 
 def _read_refs(said: str) -> tuple[dict[str, str], dict[str, str]]:

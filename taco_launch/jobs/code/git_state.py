@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from taco_launch.core import trace
 from taco_launch.jobs.code import git_program
 from taco_launch.jobs.code.snapshot import Snapshot
 
-_FILTERS = r"^filter\..*\.(clean|smudge|process)$"
+_FILTERS = r"^(filter\..*\.(clean|smudge|process)|include(if\..*)?\.path)$"
 _OWN_SCOPES = (b"local", b"worktree")
 
 
@@ -50,30 +51,31 @@ class GitQuestion:
         return None if code else parsed(said, self._prefix)
 
 
-def ask(folder: str, environ: Mapping[str, str]) -> GitQuestion:
-    """Ask git of a folder; nothing that the repository itself names is run: no hook, no monitor, no filter."""
+def ask(folder: str, environ: Mapping[str, str], untracked: str = "all") -> GitQuestion:
+    """Ask git of a folder, with its `untracked` files (all or no).
+
+    Nothing that the repository itself names is run, fetched or included. One that includes settings of other files is
+    not asked: what these say is not known before git does it.
+    """
     real = os.path.realpath(folder)
     top = next((str(path) for path in (Path(real), *Path(real).parents) if (path / ".git").exists()), "")
-    git = git_program.find(environ)
-    if not top or not git:
+    if not top or not git_program.find(environ):
         return GitQuestion(None, "")
-    plain = git_program.environment(environ)
+    list_settings = ("-C", real, "config", "--no-includes", "-z", "--show-scope", "--name-only", "--get-regexp")
+    show = (
+        *("--no-optional-locks", "-C", real, "status", "--porcelain=v2", "--branch", "-z"),
+        *(f"--untracked-files={untracked}", "--ignore-submodules=dirty", "--no-renames", "--", "."),
+    )
     try:
-        listed = git_program.start(
-            (git, "-C", real, "config", "-z", "--show-scope", "--name-only", "--get-regexp", _FILTERS), plain
-        )
-        code, said, _why = git_program.answer(listed)
+        code, said, _why = git_program.answer(git_program.start((*list_settings, _FILTERS), environ, git_program.LOCAL))
         words = said.split(b"\0")
         own = [os.fsdecode(name) for scope, name in zip(words[::2], words[1::2], strict=False) if scope in _OWN_SCOPES]
-        if code not in (0, 1):
+        if code not in (0, 1) or any(name.startswith("include") for name in own):
+            trace.decision("code: git is not asked of %s: exit code %s, own settings %s", real, code, own)
             return GitQuestion(None, "")
-        off = tuple((name, "") for name in own)
         required = {f"{name.rpartition('.')[0]}.required": "false" for name in own}
-        argv = (
-            *(git, "--no-optional-locks", "-C", real, "status", "--porcelain=v2", "--branch", "-z"),
-            *("--untracked-files=all", "--ignore-submodules=dirty", "--no-renames", "--", "."),
-        )
-        process = git_program.start(argv, git_program.environment(environ, (*off, *required.items())))
+        off = (*((name, "") for name in own), *required.items())
+        process = git_program.start(show, environ, git_program.LOCAL, off)
     except OSError:
         return GitQuestion(None, "")
     prefix = os.path.relpath(real, top)

@@ -5,11 +5,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from taco_launch.core.errors import HostError, UsageError
-from taco_launch.jobs.code import git_program
 from taco_launch.jobs.code.git_repository import Checkout, checked_out
 from tests.support import sshd as ssh_server
 from tests.support.git_server import ENVIRONMENT, PASSWORD, USER, GitServer, commit, git, repository, served
@@ -135,11 +135,11 @@ def test_the_password_may_stand_in_a_file(fetched: Fetcher, server: GitServer, t
 
 def test_the_password_is_in_no_argv(fetched: Fetcher, server: GitServer, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[tuple[str, ...]] = []
-    start = git_program.start
+    popen = subprocess.Popen
 
-    def noted(argv: tuple[str, ...], environ: dict[str, str]) -> object:
+    def noted(argv: tuple[str, ...], **more: Any) -> object:
         started.append(argv)
-        process = start(argv, environ)
+        process = popen(argv, **more)
         for child in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 assert PASSWORD.encode() not in child.read_bytes()
@@ -147,7 +147,7 @@ def test_the_password_is_in_no_argv(fetched: Fetcher, server: GitServer, monkeyp
                 continue
         return process
 
-    monkeypatch.setattr(git_program, "start", noted)
+    monkeypatch.setattr(subprocess, "Popen", noted)
     fetched.environ.update({**server.environment, **SECRETS})
     fetched(f"{server.url}/code.git")
     assert started

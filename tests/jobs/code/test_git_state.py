@@ -10,7 +10,7 @@ from taco_launch.jobs.code import git_state, snapshot
 from taco_launch.jobs.code.git_state import GitState
 from taco_launch.jobs.code.snapshot import Snapshot
 from taco_launch.jobs.code.tree_walk import walk
-from tests.support.git_server import ENVIRONMENT, commit, git, repository
+from tests.support.git_server import ENVIRONMENT, commit, git, repository, served
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed (apt-get install git)")
 
@@ -106,3 +106,63 @@ def test_what_a_hook_left_in_the_environment_names_no_other_repository(work: Pat
     found = git_state.ask(str(work), environ).answer()
     assert found is not None
     assert found.commit == git(work, "rev-parse", "HEAD")
+
+
+_HOSTILE = {
+    "credential.helper": "credential.helper = !touch {mark}",
+    "credential of a host": '[credential "https://localhost"]\n  helper = !touch {mark}',
+    "core.askPass": "core.askPass = {program}",
+    "cookies": "http.cookieFile = {mark}\nhttp.saveCookies = true",
+    "core.sshCommand": "remote.origin.url = ssh://localhost/x\ncore.sshCommand = {program}",
+    "core.gitProxy": "remote.origin.url = git://localhost/x\ncore.gitProxy = {program}\nprotocol.allow = always",
+    "uploadpack": "remote.origin.url = {tmp}/work\nremote.origin.uploadpack = {program}",
+    "uploadpack of file:": "remote.origin.url = file://{tmp}/work\nremote.origin.uploadpack = {program}",
+    "ext": "remote.origin.url = ext::{program}\nprotocol.ext.allow = always",
+    "vcs": "remote.origin.vcs = ext\nremote.origin.url = {program}\nprotocol.ext.allow = always",
+    "include": "include.path = {tmp}/more",
+    "filter": "include.path = {tmp}/filter",
+}
+
+
+@pytest.mark.enable_socket
+@pytest.mark.parametrize("case", _HOSTILE)
+def test_a_partial_clone_that_lacks_an_object_runs_and_fetches_nothing(work: Path, tmp_path: Path, case: str) -> None:
+    """Git would fetch the object from where the folder's own settings say, by programs that these name."""
+    mark, program = tmp_path / "ran", tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    program.chmod(0o755)
+    commit(work, {".gitattributes": "* filter=evil\n"})
+    tree = git(work, "rev-parse", "HEAD:src")
+    (work / "src" / "a").write_text("changed")
+    git(work, "add", "-A")
+    (work / ".git" / "objects" / tree[:2] / tree[2:]).unlink()
+    with served(tmp_path, tmp_path / "tls") as server:
+        origin = (
+            "core.repositoryFormatVersion = 1\nextensions.partialClone = origin\nremote.origin.promisor = true\n"
+            f"remote.origin.url = {server.url}/work\nremote.origin.fetch = +refs/heads/*:refs/remotes/origin/*\n"
+            "http.sslVerify = false\n"
+        )
+        written = _sections(_HOSTILE[case].format(mark=mark, program=program, tmp=tmp_path) + "\n" + origin)
+        helper = _sections(origin + f"credential.helper = !touch {mark}")
+        (tmp_path / "more").write_text(helper)
+        (tmp_path / "filter").write_text(f'[filter "evil"]\n  clean = {program}\n  required = true\n')
+        (work / ".git" / "config").open("a").write(written)
+        for path in work.rglob("*"):
+            if path.is_file() and ".git/" not in str(path):
+                os.utime(path, (1, 1))  # so that git has to read it
+        git_state.ask(str(work), ENVIRONMENT).answer()
+        git_state.ask(str(work), ENVIRONMENT, untracked="no").answer()
+    assert not mark.exists()
+    assert server.requests == []
+
+
+def _sections(lines: str) -> str:
+    """Write `section.name = value` as git's files have it; what is no such line stays."""
+    found = []
+    for line in lines.splitlines():
+        names, equals, value = line.partition(" = ")
+        section, _, rest = names.partition(".")
+        sub, _, name = rest.rpartition(".")
+        header = f'[{section} "{sub}"]' if sub else f"[{section}]"
+        found.append(f'{header}\n  {name} = "{value}"' if equals and rest and line[0] not in " [" else line)
+    return "\n".join((*found, ""))

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ _KINDS = (
 )
 _MOST_NAMED = 10
 _MOST_LEVELS = 200
+_MOST_SECONDS = 600.0
 _IGNORE = "leave it out: write its path into .tacoignore"
 Say = Callable[[str], None]
 
@@ -75,6 +77,7 @@ class _Walk:
     def __init__(self, root: str, rules: Sequence[str]) -> None:
         self._root = root
         self._rules = rules
+        self._deadline = time.monotonic() + _MOST_SECONDS
         self.files: list[FoundFile] = []
         self.links: list[tuple[str, str]] = []
         self.folders: list[str] = []
@@ -84,6 +87,10 @@ class _Walk:
         there = f"{self._root}/{path}" if path else self._root
         if path.count("/") > _MOST_LEVELS:
             raise UsageError(f"{shown(there)}: more than {_MOST_LEVELS} folders deep", hint=_IGNORE)
+        if time.monotonic() > self._deadline:
+            raise UsageError(
+                f"{shown(there)}: reading the files before this folder took {_MOST_SECONDS:g} s", hint=_IGNORE
+            )
         try:
             with os.scandir(there) as entries:
                 inside = sorted(entries, key=lambda entry: entry.name)
@@ -91,7 +98,7 @@ class _Walk:
             raise _unreadable(there, error) from None
         there_are = {entry.name for entry in inside}
         names = [name for name in self._rules if name in there_are]
-        rules = ignore_rules.rules_of(path, there, names, above) if names else above
+        rules = ignore_rules.rules_of(path, there, names, above, self._deadline) if names else above
         empty = True
         for entry in inside:
             if entry.name in _LEFT_OUT:

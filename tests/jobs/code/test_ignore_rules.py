@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,13 +12,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.core.errors import UsageError
+from taco_launch.jobs.code import tree_walk
 from taco_launch.jobs.code.tree_walk import walk
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed (apt-get install git)")
 
-_NAMES = st.sampled_from(["a", "b", "ab", "a.py", "c"])
+_NAMES = st.sampled_from(["a", "b", "ab", "a.py", "c", "a*", "[a]", "a b", "a\\", "ab]"])
 _PATHS = st.lists(_NAMES, min_size=1, max_size=4).map("/".join)
-_PARTS = st.sampled_from(["a", "b", "ab", "a.py", "*", "**", "*.py", "?", "[ab]", "[!a]", "a*", "c", "[a-b]*"])
+_PARTS = st.sampled_from(
+    [
+        *(
+            "a",
+            "b",
+            "ab",
+            "a.py",
+            "*",
+            "**",
+            "*.py",
+            "?",
+            "[ab]",
+            "[!a]",
+            "a*",
+            "c",
+            "[a-b]*",
+            "***",
+            "a**",
+            "**b",
+            "*a*",
+        ),
+        *("[]a]*", "[!]a]", "[[:alpha:]]", "[^[:alpha:][:punct:]]", "[b-a]", "[a", "a[]", "a\\*", "[\\a]", "\\[a\\]"),
+        *("*a*b*", "[a-]?", "*\\\\", "??*", "a b"),
+    ]
+)
 _RULES = st.builds(
     lambda negated, anchored, parts, folder: f"{'!' * negated}{'/' * anchored}{'/'.join(parts)}{'/' * folder}",
     st.booleans(),
@@ -25,7 +51,10 @@ _RULES = st.builds(
     st.lists(_PARTS, min_size=1, max_size=3),
     st.booleans(),
 )
-_LINES = st.lists(_RULES | st.sampled_from(["", "# a", " a", "\\!a", "a ", "\\#c", "a\r"]), max_size=5)
+_LINES = st.lists(
+    _RULES | st.sampled_from(["", "# a", " a", "\\!a", "a ", "\\#c", "a\r", "a\\ b", "b\\ ", "a  ", "a\t", "ab\\"]),
+    max_size=5,
+)
 
 
 def files(root: Path) -> set[str]:
@@ -102,3 +131,38 @@ def test_a_file_of_rules_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").symlink_to("rules")
     (tmp_path / "a").touch()
     assert files(tmp_path) == {"a", "rules"}
+
+
+@pytest.mark.parametrize(
+    "rule", ["*a" * 12 + "*b", "*[a]" * 12 + "[b]", "**/a/" * 30 + "b", "a*" * 2000, "[" * 4000, "[[:x:]" * 600]
+)
+def test_no_rule_takes_for_ever(tmp_path: Path, rule: str) -> None:
+    """An expression that goes back to try each star again would not end."""
+    (tmp_path / ".gitignore").write_text(f"{rule}\n")
+    deep = tmp_path.joinpath(*["a"] * 60)
+    deep.mkdir(parents=True)
+    (deep / ("a" * 200)).touch()
+    begun = time.process_time()
+    assert len(files(tmp_path)) == 2
+    assert time.process_time() - begun < 5
+
+
+def test_a_walk_that_takes_too_long_names_the_rule_or_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_walk, "_MOST_SECONDS", 0.2)
+    for number in range(50):
+        (tmp_path / f"a{number}").touch()
+    (tmp_path / ".gitignore").write_text("\n" + "*a*b\n" * 20_000)
+    with pytest.raises(UsageError, match=r"\.gitignore: line \d+: the files of the folder could not all be compared"):
+        files(tmp_path)
+    (tmp_path / ".gitignore").unlink()
+    monkeypatch.setattr(tree_walk, "_MOST_SECONDS", -1)
+    with pytest.raises(UsageError, match=r"test_a_walk\w+: reading the files"):
+        files(tmp_path)
+
+
+def test_a_rule_has_a_longest_length(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_text("a\n" + "a" * 5000)
+    with pytest.raises(UsageError, match=r"\.gitignore: line 2: longer than 4096 characters"):
+        files(tmp_path)

@@ -142,10 +142,10 @@ def _library(name: str, purpose: str, install: str) -> Check:
 
 
 def _state(environ: Mapping[str, str]) -> Check:
-    folder = state_folder(environ, os.getuid())
-    there = next(path for path in (folder, *folder.parents) if path.exists())
     todo = "name another folder: export TACO_LAUNCH_STATE=FOLDER"
     try:
+        folder = state_folder(environ, os.getuid())
+        there = next(path for path in (folder, *folder.parents) if path.exists())
         require_local_disk(there)
     except TacoLaunchError as error:
         return Check("state folder", CheckState.ERROR, error.message, error.hint or todo)

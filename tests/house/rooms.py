@@ -18,9 +18,9 @@ ROOMS = {
     "bench": 7_430,
     "jobs": 8_230,
     "setup": 8_370,
-    "hosts": 6_870,
-    "lab": 3_550,
-    "agent": 16_390,
+    "hosts": 6_880,
+    "lab": 3_560,
+    "agent": 16_420,
     "core": 26_680,
 }
 # Folders that users copy: data, no room.

@@ -27,16 +27,43 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
 
     A container of a cluster has one of its own, which set-up mounts there (core/model/host/paths.py): neither the host nor the
     container of another cluster obeys what its ranks write.
+
+    Raises:
+        UsageError: another user can decide what is in it: see `require_own`.
     """
     if environ.get(STATE_VARIABLE):
-        return Path(environ[STATE_VARIABLE]).absolute()
-    if uid == 0:
+        found = Path(environ[STATE_VARIABLE]).absolute()
+    elif uid == 0:
         cluster = environ.get(CLUSTER_VARIABLE, "")
-        return Path("/var/lib/taco-launch", *(("containers", cluster) if is_name(cluster) else ()))
-    home = environ.get("HOME", "/")
-    given = Path(environ.get("XDG_STATE_HOME", ""))
+        found = Path("/var/lib/taco-launch", *(("containers", cluster) if is_name(cluster) else ()))
+    else:
+        found = _of_user(environ, "XDG_STATE_HOME", ".local/state")
+    return require_own(found, uid, "the state folder", STATE_VARIABLE)
+
+
+def cache_folder(environ: Mapping[str, str], uid: int) -> Path:
+    """Return the folder of a user's caches.
+
+    Raises:
+        UsageError: another user can decide what is in it: see `require_own`.
+    """
+    return require_own(_of_user(environ, "XDG_CACHE_HOME", ".cache"), uid, "the cache folder", "XDG_CACHE_HOME")
+
+
+def config_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder of a user's settings; whoever reads a file there calls `require_config`."""
+    return _of_user(environ, "XDG_CONFIG_HOME", ".config")
+
+
+def require_config(folder: Path, uid: int) -> None:
+    """Refuse a folder of settings in which another user can decide what is in it: see `require_own`."""
+    require_own(folder, uid, "the configuration folder", "XDG_CONFIG_HOME")
+
+
+def _of_user(environ: Mapping[str, str], variable: str, in_home: str) -> Path:
+    given = Path(environ.get(variable, ""))
     # XDG Base Directory Specification: a relative path is to be ignored.
-    return (given if given.is_absolute() else Path(home, ".local/state")) / "taco-launch"
+    return (given if given.is_absolute() else Path(environ.get("HOME", "/"), in_home)) / "taco-launch"
 
 
 def why_not_own(found: os.stat_result, uid: int, own_group: int = -1) -> str:
@@ -50,21 +77,32 @@ def why_not_own(found: os.stat_result, uid: int, own_group: int = -1) -> str:
     return "can be written by others" if found.st_mode & others else ""
 
 
-def require_own(folder: Path, uid: int) -> None:
-    """Refuse a state folder that another user made or can write: agents are executed out of it.
+def require_own(folder: Path, uid: int, what: str, variable: str) -> Path:
+    """Return a folder that is read back, out of which programs may run, where only its user and root decide what is in it.
+
+    The next folder above it that exists has to be theirs as well, or sticky: whoever can rename the folder can replace it.
 
     Raises:
-        UsageError: it is one.
+        UsageError: another user can; `variable` names another folder.
     """
-    try:
-        found = folder.stat()
-    except OSError:  # who makes it or looks into it fails, and says why
-        return
-    why = why_not_own(found, uid)
-    if not why:
-        return
-    hint = f"chmod go-w {folder}, or set another folder: TACO_LAUNCH_STATE=FOLDER"
-    raise UsageError(f"the state folder {folder} {why}: files there would run with your permissions", hint=hint)
+    for start in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
+        for path in (start, *start.parents):
+            try:
+                found = path.stat()
+            except OSError:  # who makes it or looks into it fails, and says why
+                continue
+            above = path != start
+            is_sticky = above and found.st_mode & stat.S_ISVTX and found.st_uid in (0, uid)
+            # The group of the user may write above: by the umask of some systems it does.
+            why = "" if is_sticky else why_not_own(found, uid, os.getegid() if above else -1)
+            if why:
+                where = f"{what} {folder}: {path}" if above else f"{what} {path}"
+                cure = f"chmod go-w {path}" if found.st_uid in (0, uid) else f"remove {path} if it is not yours"
+                hint = f"{cure}, or set another folder: {variable}=FOLDER"
+                raise UsageError(f"{where} {why}: files there would run with your permissions", hint=hint)
+            if above:
+                break
+    return folder
 
 
 def lease_folder(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:

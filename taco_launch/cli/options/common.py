@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.agent.store.folders import config_folder
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 def config_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's configuration file: below $XDG_CONFIG_HOME, else ~/.config."""
-    base = environ.get("XDG_CONFIG_HOME") or f"{environ.get('HOME') or ''}/.config"
-    return Path(base) / "taco-launch" / "config.yaml"
+    return config_folder(environ) / "config.yaml"
 
 
 class Seconds(click.types.FloatParamType):

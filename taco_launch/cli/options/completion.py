@@ -7,7 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli.options.common import settings_of
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import TacoLaunchError, UsageError
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -20,7 +20,10 @@ def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -
 
     # What a shell offers stands in the line that is typed as it is: a name is words to it, and whoever may write there
     # could have it run others.
-    found = Jobs(state_folder(os.environ, os.geteuid())).all()
+    try:
+        found = Jobs(state_folder(os.environ, os.geteuid())).all()
+    except UsageError:  # a command says why
+        return []
     return [
         CompletionItem(folder.name) for folder in found if is_name(folder.name) and folder.name.startswith(incomplete)
     ]

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from taco_launch.agent.store.folders import why_not_own
+from taco_launch.agent.store.folders import require_config, why_not_own
 from taco_launch.cli.options.common import FORMATS
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.frozen import dataclass
@@ -28,12 +28,14 @@ def read(path: Path, uid: int) -> UserConfig:
     """Read the file; without one nothing is set.
 
     Raises:
+        UsageError: another user can decide what is in its folder.
         SpecError: it cannot be read, others may write to it, or something in it is wrong: all faults.
     """
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return UserConfig(path)
+    require_config(path.parent, uid)
     why = why_not_own(status, uid)
     if why:  # an inventory names programs that ssh starts (ProxyCommand)
         raise SpecError(str(path), (Fault("", "", f"it {why}"),), hint=f"chmod go-w {path}, or chown it to yourself")

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from taco_launch.agent.store.folders import cache_folder, make_private, write_private
 from taco_launch.core.digest import digest
+from taco_launch.core.errors import UsageError
 from taco_launch.core.model import codec
 from taco_launch.core.model.codec import from_json, to_json
 
@@ -34,9 +36,12 @@ def through(kind: type[T], text: bytes, source: str, environ: Mapping[str, str],
 
 
 def _place(kind: type[T], text: bytes, source: str, environ: Mapping[str, str]) -> Path | None:
-    """Name the file for a text, as this version of the package reads it; None where there is no cache folder."""
-    root = Path(environ.get("XDG_CACHE_HOME") or environ.get("HOME", "") + "/.cache")
-    if not root.is_absolute() or root == Path("/.cache"):
+    """Name the file for a text, as this version of the package reads it; None without a cache folder of the user's own."""
+    try:
+        root = cache_folder(environ, os.geteuid())
+    except UsageError:
+        return None
+    if root == Path("/.cache/taco-launch"):
         return None
     package = Path(__file__).parents[2]
     files = [
@@ -44,13 +49,11 @@ def _place(kind: type[T], text: bytes, source: str, environ: Mapping[str, str]) 
     ]
     code = [(str(file), file.stat().st_mtime_ns) for file in sorted(files)]
     key = digest(part.encode("utf-8", "surrogateescape") for part in (kind.__name__, str(code), source))
-    return root / "taco-launch" / "inventories" / f"{digest((key.encode(), text))}.json"
+    return root / "inventories" / f"{digest((key.encode(), text))}.json"
 
 
 def _put(file: Path, value: object) -> None:
     """Keep a value, and only the newest of the others."""
-    from taco_launch.agent.store.folders import make_private, write_private  # noqa: PLC0415 - a command that finds it kept needs it not
-
     part = file.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         make_private(file.parent)

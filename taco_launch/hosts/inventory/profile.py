@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from taco_launch.agent.store.folders import config_folder, require_config
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.launch.command_line.decisions import CONDITIONS, VALUES
 from taco_launch.core.launch.command_line.overrides import Option
@@ -48,6 +49,7 @@ def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
     user's configuration ($XDG_CONFIG_HOME, else ~/.config), and among those that are shipped.
 
     Raises:
+        UsageError: another user can decide what is in the user's configuration.
         SpecError: there is none, it cannot be read, or something in it is wrong: all faults.
     """
     if names.is_profile_path(name):
@@ -57,6 +59,8 @@ def load(name: str, beside: str, environ: Mapping[str, str]) -> Profile:
     for folder in folders:
         file = folder / f"{name}{_SUFFIX}"
         if file.is_file():
+            if folder.parent == config_folder(environ):
+                require_config(folder.parent, os.geteuid())
             source = "shipped" if folder == _SHIPPED else str(file)
             return cache.through(Profile, read_file(str(file), OPTION), source, environ, parse)
     known = known_names(beside, environ)
@@ -87,10 +91,8 @@ def parse(text: bytes, source: str) -> Profile:
 
 
 def _folders(beside: str, environ: Mapping[str, str]) -> tuple[Path, ...]:
-    config = environ.get("XDG_CONFIG_HOME") or environ.get("HOME", "") + "/.config"
-    own = (Path(config, "taco-launch", "profiles"),) if config.startswith("/") and config != "/.config" else ()
     near = (Path(beside).parent / "profiles",) if os.path.isfile(beside) else ()  # noqa: PTH113 - may be no path at all
-    return (*near, *own, _SHIPPED)
+    return (*near, config_folder(environ) / "profiles", _SHIPPED)
 
 
 def _option(words: tuple[str, ...]) -> Option:

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from taco_launch.agent.store.folders import require_own, state_folder
+from taco_launch.agent.store.folders import state_folder
 from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
@@ -21,8 +21,14 @@ whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that w
 }
 """
 _END_BYTES, _END = 22, b"PK"
-# $1 is the name of the agent's file, $2 the operation. The folder: see agent/store/folders.py, state_folder.
-_ON_HOST = """state=${TACO_LAUNCH_STATE:-}
+# $1 is the name of the agent's file, $2 the operation. The folder: see agent/store/folders.py, state_folder and require_own.
+_ON_HOST = """own() { # a folder's path with a `.` behind it, so that a link is followed, and what else find is to test
+  folder=$1
+  shift
+  [ ! -d "$folder" ] || [ -n "$(find "$folder" -maxdepth 0 \\( -user 0 -o -user "$(id -u)" \\) "$@")" ] ||
+    unready folder "$(ls -ldn "$folder")"
+}
+state=${TACO_LAUNCH_STATE:-}
 if [ -z "$state" ]; then
   case $(id -u),${XDG_STATE_HOME:-} in
     0,*) state=/var/lib/taco-launch ;;
@@ -31,6 +37,8 @@ if [ -z "$state" ]; then
   esac
 fi
 command -v python3 >/dev/null 2>&1 || unready python3
+own "$state/." ! -perm /022
+own "$state/.." \\( -perm -1000 -o ! -perm /022 -o ! -perm /002 -group "$(id -g)" \\)
 whole "$state/agent/$1" || unready agent "$state/agent/$1"
 echo ready
 exec python3 -I -S "$state/agent/$1" "$2"
@@ -106,6 +114,13 @@ class AgentLocation:
             return HostError(
                 f"{host}: its python3 {part}", hint="install the complete Python package there: apt-get install python3"
             )
+        if not self.container and what == "folder":
+            mode, _links, owner, *_more, path = (*words.split(maxsplit=8), *[""] * 9)[:9]  # as `ls -ldn` has it
+            path = path.removesuffix("/.")
+            return HostError(
+                f"{host}: another user can decide what is in the state folder: {path} belongs to user {owner}, mode {mode}",
+                hint=f"on {host}: chmod go-w {path}, or set TACO_LAUNCH_STATE=FOLDER in the login's environment",
+            )
         if not self.container:
             told = "there is no python3" if what == "python3" else f"its python3 is Python {words}"
             return HostError(f"{host}: {told}", hint="install Python 3.8 or newer there")
@@ -130,9 +145,7 @@ def here(environ: Mapping[str, str], uid: int) -> AgentLocation:
     Raises:
         UsageError: its state folder is another user's, or others can write it.
     """
-    state = state_folder(environ, uid)
-    require_own(state, uid)
-    return AgentLocation(folder=f"{state}/agent/", inherit=False, turn=None, python=sys.executable)
+    return AgentLocation(folder=f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None, python=sys.executable)
 
 
 def _is_whole(path: str) -> bool:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from taco_launch.agent.store import untrusted
-from taco_launch.agent.store.folders import make_private
+from taco_launch.agent.store.folders import make_private, require_own
 from taco_launch.core.digest import digest
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.jobs.code import git_program
@@ -79,15 +79,20 @@ class _Repository:
             yield
 
     def check_out(self, ref: str) -> Checkout:
+        self._require_own(self._mirror)
         if not (self._mirror / "HEAD").exists():
             shutil.rmtree(self._mirror, ignore_errors=True)
             self._run("init", "--quiet", "--bare", "--", str(self._mirror))
         commit, named = self._resolve(ref)
-        folder = self._trees / f"{self._name}-{commit}"
+        folder = self._require_own(self._trees / f"{self._name}-{commit}")
         if not folder.is_dir():
             self._make(commit, folder)
         os.utime(folder)
         return Checkout(str(folder), commit, named)
+
+    def _require_own(self, folder: Path) -> Path:
+        """Return a folder of the cache, which may be from a time when others could write there."""
+        return require_own(folder, os.geteuid(), "the cache", "XDG_CACHE_HOME")
 
     def _resolve(self, ref: str) -> tuple[str, str]:
         """Return the commit of a ref, which is in the mirror then, and the ref's name.

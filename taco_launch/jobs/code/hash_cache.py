@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 from taco_launch.agent.store.folders import make_private, private
@@ -14,12 +13,6 @@ _SCHEMA = 1
 _MOST_BYTES = 1 << 27
 # A file that changed so short before it was read may change again without another time: clocks of file systems tick slowly.
 _FRESH_NS = 2_000_000_000
-
-
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return where this user's cache of code lies, by the XDG rules."""
-    given = Path(environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path(environ.get("HOME", "/"), ".cache")) / "taco-launch" / "code"
 
 
 class HashCache:

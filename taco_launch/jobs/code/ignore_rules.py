@@ -15,7 +15,9 @@ _MOST_BYTES = 1 << 20
 _MOST_CHARACTERS = 4096  # as a path
 # Spaces at the end count only behind a backslash.
 _RULE = re.compile(r"(?:\\.?|[^ \\]| +(?=[^ ]))*", re.DOTALL)
-_TOKEN = re.compile(r"(\*+)|(\?)|\[([!^]?)((?:\\.|\[:\w+:\]|[^\\])(?:\\.|\[:\w+:\]|[^\]\\]){0,255})\]|\\(.)|(.)", re.DOTALL)
+_TOKEN = re.compile(
+    r"(\*+)|(\?)|\[([!^]?)((?:\\.|\[:\w+:\]|[^\\])(?:\\.|\[:\w+:\]|[^\]\\]){0,255})\]|\\(.)|(.)", re.DOTALL
+)
 _IN_SET = re.compile(r"\[:(\w+):\]|\\?(.)(?:-\\?(.))?", re.DOTALL)
 _SETS = (
     r"alpha=a-zA-Z digit=0-9 alnum=a-zA-Z0-9 upper=A-Z lower=a-z xdigit=0-9a-fA-F space=\s blank=\x20\t "

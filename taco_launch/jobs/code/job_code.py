@@ -4,12 +4,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from taco_launch.agent.store.folders import cache_folder
 from taco_launch.core import trace
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import CodeSnapshot, JobSpec
 from taco_launch.jobs.code import config_files, git_repository, git_state, snapshot
-from taco_launch.jobs.code.hash_cache import cache_folder
 from taco_launch.jobs.code.ignore_rules import TACO_IGNORE
 from taco_launch.jobs.code.snapshot import Snapshot
 from taco_launch.jobs.code.tree_walk import Say, Tree, walk
@@ -50,7 +50,7 @@ class JobCode:
     def _take(self, request: JobRequest, alias: str) -> tuple[CodeSnapshot, Snapshot]:
         called = request.called("config_files")
         config = config_files.read(request.config_files, called, has_tree=request.sync is not None)
-        cache = cache_folder(self._environ)
+        cache = cache_folder(self._environ, os.geteuid()) / "code"
         most = snapshot.DEFAULT_MOST_BYTES if request.sync_max is None else request.sync_max
         tree: Tree | None = None
         source = ref = ""

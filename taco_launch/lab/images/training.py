@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from taco_launch.agent.store.folders import cache_folder, require_own
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
 from taco_launch.lab.docker.engine import ask, docker, docker_build
@@ -89,11 +90,16 @@ def read_target(image: str) -> Target:
 
 
 def cache(environ: Mapping[str, str], checkout: Path) -> Path:
-    """Return the folder where built wheels are kept, as scripts/quickstart chooses it."""
-    if named := environ.get("TACO_LAUNCH_WHEEL_CACHE"):
-        return Path(named)
-    home = environ.get("XDG_CACHE_HOME") or (f"{environ['HOME']}/.cache" if environ.get("HOME") else "")
-    return Path(home, "taco-launch/wheels") if home.startswith("/") else checkout / ".cache/wheels"
+    """Return the folder where built wheels are kept, as scripts/quickstart chooses it.
+
+    Raises:
+        UsageError: another user can decide what is in it.
+    """
+    named = environ.get("TACO_LAUNCH_WHEEL_CACHE")
+    if not named and (environ.get("XDG_CACHE_HOME", "").startswith("/") or environ.get("HOME")):
+        return cache_folder(environ, os.geteuid()) / "wheels"
+    kept = Path(named).absolute() if named else checkout / ".cache/wheels"
+    return require_own(kept, os.geteuid(), "the cache of wheels", "TACO_LAUNCH_WHEEL_CACHE")
 
 
 def collect(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, talk: Reporter) -> None:

@@ -1,0 +1,189 @@
+"""Folders that are read back, out of which programs run: nothing of a folder that another user can decide on is used."""
+
+import ast
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent.store import folders
+from taco_launch.cli.options import user_config
+from taco_launch.core.errors import HostError, SpecError, UsageError
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.protocol.calls.job_list import List
+from taco_launch.hosts.inventory import cache, profile
+from taco_launch.hosts.remote.local import LocalTransport
+from taco_launch.jobs.backend import agent_location
+from taco_launch.jobs.backend.agent_client import AgentClient
+from taco_launch.jobs.code import git_repository
+from taco_launch.lab.images import training
+from tests.house.rooms import PACKAGE
+from tests.support.git_server import ENVIRONMENT, repository
+
+OTHER = 12345
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root may give a folder away")
+# Variables of folders, and what stands for one of them below HOME; here alone they become paths.
+NAMES = {
+    *("XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "TACO_LAUNCH_STATE", "TACO_LAUNCH_WHEEL_CACHE"),
+    *("/.cache", ".cache", "/.config", ".config", ".local/state"),
+}
+DOOR = "agent/store/folders.py"
+# Those that name a variable and make no path of it, or ask the door.
+ELSEWHERE = {
+    "lab/images/training.py": "calls require_own",
+    "bench/nightly/install.py": "gives a timer the variables that it is installed with",
+    "jobs/code/git_repository.py": "calls require_own",
+}
+
+
+def test_no_module_makes_such_a_path_by_itself() -> None:
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and node.value in NAMES
+    }
+    assert found == {DOOR, *ELSEWHERE}
+
+
+def _state(root: Path) -> object:
+    return folders.state_folder({"TACO_LAUNCH_STATE": str(root / "taco-launch")}, os.geteuid())
+
+
+def _cache(root: Path) -> object:
+    return folders.cache_folder({"XDG_CACHE_HOME": str(root)}, os.geteuid())
+
+
+def _wheels(root: Path) -> object:
+    return training.cache({"TACO_LAUNCH_WHEEL_CACHE": str(root / "taco-launch")}, root)
+
+
+def _profile(root: Path) -> object:
+    return profile.load("mine", "", {"XDG_CONFIG_HOME": str(root)})
+
+
+def _config(root: Path) -> object:
+    return user_config.read(root / "taco-launch" / "config.yaml", os.geteuid())
+
+
+@pytest.mark.parametrize("read", [_state, _cache, _wheels, _profile, _config])
+def test_what_another_user_can_decide_on_is_refused(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    own = tmp_path / "taco-launch"
+    (own / "profiles").mkdir(parents=True)
+    (own / "profiles" / "mine.yaml").write_text("open_mpi: {}\n")
+    (own / "config.yaml").write_text("output: json\n")
+
+    def refused() -> str:
+        try:
+            read(tmp_path)
+        except SpecError:  # the file was read
+            return ""
+        except UsageError as error:
+            return f"{error.message}; {error.hint}"
+        return ""
+
+    assert refused() == ""
+    for mode in (0o777, 0o1777, 0o770):
+        own.chmod(mode)
+        assert f"{own} can be written by others: files there would run with your permissions" in refused()
+        assert f"chmod go-w {own}" in refused()
+    own.chmod(0o755)
+    tmp_path.chmod(0o777)
+    assert f"{own}: {tmp_path} can be written by others" in refused()
+    tmp_path.chmod(0o1777)
+    assert refused() == ""
+    if os.geteuid() == 0:
+        os.chown(own, OTHER, -1)
+        assert f"{own} belongs to user {OTHER}" in refused()
+        assert f"remove {own} if it is not yours" in refused()
+        os.chown(own, 0, -1)
+        os.chown(tmp_path, OTHER, -1)  # who owns a sticky folder may rename what is in it
+        assert f"{own}: {tmp_path} belongs to user {OTHER}" in refused()
+
+
+def test_a_link_to_a_folder_is_looked_at_where_it_leads(tmp_path: Path) -> None:
+    (tmp_path / "scratch" / "cache").mkdir(parents=True)
+    (tmp_path / "scratch").chmod(0o777)
+    (tmp_path / "taco-launch").symlink_to(tmp_path / "scratch" / "cache")
+    with pytest.raises(UsageError, match="scratch can be written by others"):
+        _cache(tmp_path)
+
+
+@as_root
+def test_a_planted_inventory_is_not_taken(tmp_path: Path) -> None:
+    environ = {"XDG_CACHE_HOME": str(tmp_path)}
+
+    def read() -> str:
+        return cache.through(Host, b"text", "inv.yaml", environ, lambda _text, _source: Host("read", "10.0.0.1")).name
+
+    assert read() == "read"
+    (kept,) = (tmp_path / "taco-launch" / "inventories").iterdir()
+    kept.write_text(kept.read_text().replace("read", "planted"))
+    assert read() == "planted"  # it is what would be taken
+    os.chown(tmp_path / "taco-launch", OTHER, -1)
+    assert read() == "read"
+
+
+@as_root
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed (apt-get install git)")
+@pytest.mark.parametrize("planted", ["trees", "git"])
+def test_a_planted_tree_of_a_commit_is_not_taken(tmp_path: Path, planted: str) -> None:
+    origin = repository(tmp_path / "origin", {"train.py": "1"})
+    url, kept = f"file://{origin}", tmp_path / "cache"
+
+    def check_out() -> str:
+        return git_repository.checked_out(url, "", kept, ENVIRONMENT, print).folder
+
+    folder = check_out()
+    assert check_out() == folder
+    (found,) = (path for path in (kept / planted).iterdir() if path.is_dir())
+    os.chown(found, OTHER, -1)
+    with pytest.raises(UsageError, match=f"the cache {found} belongs to user {OTHER}"):
+        check_out()
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("path", "owner", "mode", "told"),
+    [
+        ("state", OTHER, 0o755, f"belongs to user {OTHER}, mode drwxr-xr-x"),
+        ("state", 0, 0o777, "belongs to user 0, mode drwxrwxrwx"),
+        ("state", 0, 0o1777, "belongs to user 0, mode drwxrwxrwt"),
+        ("state", 0, 0o775, "belongs to user 0, mode drwxrwxr-x"),
+        ("state/..", 0, 0o777, "belongs to user 0, mode drwxrwxrwx"),
+        ("state/..", OTHER, 0o1777, f"belongs to user {OTHER}, mode drwxrwxrwt"),
+        ("state/..", 0, 0o1777, ""),
+        ("state/..", 0, 0o775, ""),
+        ("state", 0, 0o700, ""),
+    ],
+)
+def test_on_a_host_nothing_of_another_users_folder_is_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, owner: int, mode: int, told: str
+) -> None:
+    """The shell has the rule of `require_own`, before anything of the folder runs."""
+    state = tmp_path / "scratch" / "state"
+    agent = state / "agent" / "a.pyz"
+    agent.parent.mkdir(parents=True)
+    agent.write_bytes(b"PK" + bytes(20))
+    folder = state / path.removeprefix("state").removeprefix("/")
+    folder.chmod(mode)
+    os.chown(folder, owner, 0)
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(state))
+    argv = agent_location.on_host().argv("a.pyz", "list")
+    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    assert said.startswith("unready folder " if told else "ready\n"), said
+    if told:
+        with pytest.raises(HostError) as error:
+            AgentClient(LocalTransport("gpu1"), agent_location.on_host()).call(List())
+        shown = str(state) if path == "state" else f"{state}/.."
+        assert error.value.message == f"gpu1: another user can decide what is in the state folder: {shown} {told}"
+        assert f"chmod go-w {shown}" in str(error.value.hint)
+    try:  # one rule in two languages
+        folders.state_folder({"TACO_LAUNCH_STATE": str(state)}, 0)
+    except UsageError:
+        assert told
+    else:
+        assert not told

@@ -32,13 +32,13 @@ def state_folder(environ: Mapping[str, str], uid: int) -> Path:
         UsageError: another user can decide what is in it: see `require_own`.
     """
     if environ.get(STATE_VARIABLE):
-        found = Path(environ[STATE_VARIABLE]).absolute()
+        state = Path(environ[STATE_VARIABLE]).absolute()
     elif uid == 0:
         cluster = environ.get(CLUSTER_VARIABLE, "")
-        found = Path("/var/lib/taco-launch", *(("containers", cluster) if is_name(cluster) else ()))
+        state = Path("/var/lib/taco-launch", *(("containers", cluster) if is_name(cluster) else ()))
     else:
-        found = _of_user(environ, "XDG_STATE_HOME", ".local/state")
-    return require_own(found, uid, "the state folder", STATE_VARIABLE)
+        state = _of_user(environ, "XDG_STATE_HOME", ".local/state")
+    return require_own(state, uid, "the state folder", STATE_VARIABLE)
 
 
 def cache_folder(environ: Mapping[str, str], uid: int) -> Path:

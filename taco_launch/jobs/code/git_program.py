@@ -141,18 +141,18 @@ def answer(process: "subprocess.Popen[bytes]", seconds: float = _ASK_SECONDS) ->
     assert process.stdout is not None
     assert process.stderr is not None
     deadline = time.monotonic() + seconds
-    said = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
+    output = {process.stdout.fileno(): bytearray(), process.stderr.fileno(): bytearray()}
     why = ""
     with process.stdout, process.stderr, selectors.DefaultSelector() as pipes:
-        for number in said:
+        for number in output:
             pipes.register(number, selectors.EVENT_READ)
         while pipes.get_map() and not why:
             for key, _events in pipes.select(max(0.0, deadline - time.monotonic())):
                 piece = os.read(key.fd, _PIECE)
-                said[key.fd] += piece
+                output[key.fd] += piece
                 if not piece:
                     pipes.unregister(key.fd)
-            if sum(map(len, said.values())) > _MOST_ANSWER:
+            if sum(map(len, output.values())) > _MOST_ANSWER:
                 why = f"more than {_MOST_ANSWER >> 20} MiB of output"
             elif time.monotonic() >= deadline and pipes.get_map():
                 why = f"not within {seconds:g} s"
@@ -160,7 +160,7 @@ def answer(process: "subprocess.Popen[bytes]", seconds: float = _ASK_SECONDS) ->
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    out, errors = said.values()
+    out, errors = output.values()
     return (-signal.SIGKILL, b"", why) if why else (process.returncode, bytes(out), git_error(errors))
 
 

@@ -90,7 +90,7 @@ def _read(path: str, level: int, deadline: float) -> list[_Rule]:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
     if len(text) > _MOST_BYTES:
         raise UsageError(f"{path}: larger than {_MOST_BYTES >> 20} MiB")
-    found = []
+    rules = []
     for number, ended in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         _check_time(deadline, path, number)
         if len(ended) > _MOST_CHARACTERS:
@@ -101,8 +101,8 @@ def _read(path: str, level: int, deadline: float) -> list[_Rule]:
             raise UsageError(f"{path}: line {number}: a ! without a pattern")
         pattern = body.removesuffix("/")
         if pattern:
-            found.append(_Rule(body is line, pattern is not body, level, _parts(pattern), path, number))
-    return found
+            rules.append(_Rule(body is line, pattern is not body, level, _parts(pattern), path, number))
+    return rules
 
 
 def _parts(pattern: str) -> tuple[_Part, ...]:

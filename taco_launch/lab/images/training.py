@@ -98,8 +98,8 @@ def cache(environ: Mapping[str, str], checkout: Path) -> Path:
     named = environ.get("TACO_LAUNCH_WHEEL_CACHE")
     if not named and (environ.get("XDG_CACHE_HOME", "").startswith("/") or environ.get("HOME")):
         return cache_folder(environ, os.geteuid()) / "wheels"
-    kept = Path(named).absolute() if named else checkout / ".cache/wheels"
-    return require_own(kept, os.geteuid(), "the cache of wheels", "TACO_LAUNCH_WHEEL_CACHE")
+    folder = Path(named).absolute() if named else checkout / ".cache/wheels"
+    return require_own(folder, os.geteuid(), "the cache of wheels", "TACO_LAUNCH_WHEEL_CACHE")
 
 
 def collect(checkout: Path, base: str, pins: Pins, kept: Path, folder: Path, talk: Reporter) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.agent.store.folders import config_folder
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 
 def config_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's configuration file: below $XDG_CONFIG_HOME, else ~/.config."""
+    from taco_launch.agent.store.folders import config_folder
+
     return config_folder(environ) / "config.yaml"
 
 

@@ -106,14 +106,14 @@ class SupervisedAttempt:
 
     def check_requests(self) -> None:
         """Act on stop.json, suspend.json and a TERM."""
-        request = records.read_json(self.folder.stop)
+        request = records.read_request(self.folder, self.folder.stop)
         if request is not None:
-            self.stop(request["by"], int(request["signal"]), request.get("grace"))
+            self.stop(*request)
         if self.term:
             self.stop("a TERM signal to its supervisor", signal.SIGTERM)
-        suspend = None if self.cut_short is not None else records.read_json(self.folder.suspend)
+        suspend = None if self.cut_short is not None else records.read_request(self.folder, self.folder.suspend)
         if suspend is not None:
-            why = f"suspended by {suspend['by']}"
+            why = f"suspended by {suspend.by}"
             self.cut_short = JobOutcome(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
             if not self.early.before_end(why, None):
                 self.terminate(why)

@@ -11,7 +11,7 @@ from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import start, teardown
-from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits
+from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits, SlowStart
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
 from taco_launch.core import errors
@@ -49,6 +49,7 @@ class SupervisedAttempt:
         self.gang = GangAllocation(folder, agent, self.spec, self.id, lives, self.check_requests_early, left_out)
         self.verification = Verification(self.spec, self.folder, self.ranks, self.events, self.gang.order)
         self.limits = Limits(self.spec.policy, self.ranks, self.events, self.gang.order)
+        self.slow_start = SlowStart(self.events)
         self.orphans = teardown.Orphans(guard_process, self.gang)
         self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)
         # mpirun, torchrun's or our own starter, once it was started.

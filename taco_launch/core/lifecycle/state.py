@@ -35,6 +35,7 @@ SEEN = "seen"  # data: since, ranks, hung: what the ranks did at the timeout
 VERIFIED = "verified"  # data: status, why, next
 STIRRED = "stirred"  # it continues after that
 ABSENT = "absent"  # a host of it does not answer, or answers again
+SLOW_START = "slow-start"  # what it has been waiting for since it was placed
 SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
 NOT_CAUGHT = "signal-not-caught"  # data: ranks
 STOPPING = "stopping"
@@ -201,7 +202,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     SEEN: lambda record, event: replace(record, stalled=from_json(Stall, event.data)),
     VERIFIED: lambda record, event: replace(record, verified=from_json(VerifiedRun, event.data)),
     STIRRED: _stirred,
-    ABSENT: lambda record, event: replace(record, reason=event.reason),
+    **dict.fromkeys((ABSENT, SLOW_START), lambda record, event: replace(record, reason=event.reason)),
     SIGNALLED: _signalled,
     STOPPING: _stopping,
     RESTARTING: _restarting,

@@ -42,8 +42,7 @@ STOPPING = "stopping"
 RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
-_LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
-
+_LAST_SIGNAL, _KILLED = 64, SIGNAL_BASE + signal.SIGKILL  # SIGRTMAX, signal(7)
 # The reason of a job that waits for slots, whoever finds that it does: what is on its hosts is told beside it.
 FOR_SLOTS = "waiting for slots"
 
@@ -355,7 +354,8 @@ def verdict(
     if cut_short is not None:
         return cut_short
     code = code_of_process(launcher_code)
-    launcher = f"the launcher {ending(code)}"
+    # A launcher that ends so by itself tells of a child that KILL ended, and that child has told us nothing.
+    launcher = "a rank's wrapper was killed" if launcher_code == _KILLED else f"the launcher {ending(code)}"
     if started == 0:
         return JobOutcome(JobState.FAILED, JobEnd.NEVER_RAN, f"{launcher} before any rank started")
     if first_failure is not None:

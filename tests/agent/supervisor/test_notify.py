@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from http.client import HTTPResponse
 
 import pytest
 
@@ -18,7 +19,7 @@ SECONDS = 1.0
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Have a server do something with each connection whose request has come; gives its URL."""
     monkeypatch.setattr(notify, "_SECONDS", SECONDS)
-    monkeypatch.setattr("http.client.HTTPConnection.response_class", notify.client.HTTPResponse)
+    monkeypatch.setattr("http.client.HTTPConnection.response_class", HTTPResponse)
     monkeypatch.setenv("no_proxy", "*")
     with socket.create_server(("127.0.0.1", 0)) as server:
 

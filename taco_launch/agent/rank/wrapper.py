@@ -164,10 +164,10 @@ def _wait_for(
     poll, deadline = select.poll(), time.monotonic() + seconds
     poll.register(guard, select.POLLIN)
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
             raise TimeoutError(f"no answer of the guard for {seconds:g} s")
-        poll.poll(None if left == math.inf else left * 1000)
+        poll.poll(None if remaining == math.inf else remaining * 1000)
         messages = guard.receive()
         if messages is None:
             return None, []

@@ -107,8 +107,8 @@ def read_request(folder: JobFolder, file: Path) -> Optional[StopRequest]:
         DamagedRecordError: it is none.
     """
     with intact(folder, file):
-        asked = read_json(file)
-        found = None if asked is None else from_json(StopRequest, asked, file.name)
+        data = read_json(file)
+        found = None if data is None else from_json(StopRequest, data, file.name)
         if found is not None and not 0 <= found.signal < signal.NSIG:
             raise ValueError(f"signal {found.signal}")
         return found

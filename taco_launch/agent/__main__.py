@@ -62,13 +62,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "snapshot-evict": Operation("snapshots.eviction", {"state": Path, "since": float, "dry_run": is_dry_run}),
     "slots": Operation("host.occupancy", _SLOTS, "print_slots"),
     "watch": Operation("host.occupancy", _SLOTS, "watch_slots"),
-    "schedule": Operation("scheduler.scheduler", {"lock": int}),
+    "keep-queue": Operation("scheduler.keeper", {"lock": int}),
+    "schedule": Operation("scheduler.scheduler", {"lock": int, "keeper": int}),
     "begin": Operation("scheduler.elsewhere", _JOB),
     "wake": Operation("upkeep.scheduler_wakeup", {}),
     "notify": Operation("supervisor.notify", {"folder": job, "event_time": str}),
 }
 # Entries that start agent processes of their own, or ask whether they were started from the same file.
-_NEEDS_AGENT = frozenset(("enter", "run", "guard-start", "rank-stacks", "schedule", "begin", "wake"))
+_NEEDS_AGENT = frozenset(("enter", "run", "guard-start", "rank-stacks", "keep-queue", "schedule", "begin", "wake"))
 
 
 def main(agent: str, arguments: List[str]) -> int:

@@ -9,7 +9,8 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
 │   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
-└── NoJobError (1)          the job was not found
+├── NoJobError (1)          the job was not found
+└── DamagedRecordError (1)  what is kept of a job cannot be read
 """
 
 import errno
@@ -195,6 +196,12 @@ class NoJobError(TacoLaunchError):
     kind = "job-not-found"
 
 
+class DamagedRecordError(TacoLaunchError):
+    """What is kept of a job cannot be read, or this version does not understand it."""
+
+    kind = "record-damaged"
+
+
 KINDS = frozenset(
     error.kind
     for error in (
@@ -205,5 +212,6 @@ KINDS = frozenset(
         HostError,
         UnusableError,
         NoJobError,
+        DamagedRecordError,
     )
 )

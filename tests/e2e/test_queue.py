@@ -63,8 +63,17 @@ def began(taco: Taco, name: str) -> float:
 
 def schedulers(taco: Taco) -> list[int]:
     """Return the processes that schedule for this test."""
+    return of_queue(taco, "schedule")
+
+
+def keepers(taco: Taco) -> list[int]:
+    """Return the processes that start those again."""
+    return of_queue(taco, "keep-queue")
+
+
+def of_queue(taco: Taco, op: str) -> list[int]:
     own = str(taco.state)
-    return [pid for pid, words in command_lines() if "schedule" in words and any(w.startswith(own) for w in words)]
+    return [pid for pid, words in command_lines() if op in words and any(w.startswith(own) for w in words)]
 
 
 # --- order
@@ -358,3 +367,29 @@ def test_kill_9_of_the_scheduler(taco: Taco) -> None:
     assert {taco.job(name)["state"] for name in "ab"} == {"SUCCEEDED"}
     assert began(taco, "a") < began(taco, "b")
     eventually(lambda: not schedulers(taco))
+
+
+def test_kill_9_of_the_scheduler_while_a_job_waits_for_its_next_attempt(taco: Taco) -> None:
+    """Nobody types a command after that, and the next attempt comes all the same."""
+    submit(
+        taco, "again", "--np", "1", "--restart", "on-failure", "--backoff", "3s", "--backoff-limit", "1", "--", "false"
+    )
+    eventually(lambda: "restarting" in kinds(taco, "again"), 30)
+    (pid,) = eventually(lambda: len(found := schedulers(taco)) == 1 and found)
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: kinds(taco, "again").count("placed") == 2, 30, "the second attempt")
+    eventually(lambda: "ended" in kinds(taco, "again"), 30)
+    eventually(lambda: not schedulers(taco) and not keepers(taco), what="the queue's processes to end")
+
+
+def test_kill_9_of_what_keeps_the_scheduler(taco: Taco) -> None:
+    submit(taco, "again", "--np", "1", "--restart", "on-failure", "--backoff", "600s", "--", "false")
+    eventually(lambda: "restarting" in kinds(taco, "again"), 30)
+    eventually(lambda: len(schedulers(taco)) == 1)
+    (pid,) = eventually(lambda: len(found := keepers(taco)) == 1 and found)
+    os.kill(pid, signal.SIGKILL)
+    (other,) = eventually(lambda: len(found := keepers(taco)) == 1 and pid not in found and found, 30, "another keeper")
+    assert other != pid
+    eventually(lambda: len(schedulers(taco)) == 1)
+    taco.ok("stop", "again")
+    eventually(lambda: not schedulers(taco) and not keepers(taco), what="the queue's processes to end")

@@ -18,10 +18,10 @@ ROOMS = {
     "bench": 7_430,
     "jobs": 8_230,
     "setup": 8_370,
-    "hosts": 6_880,
-    "lab": 3_560,
-    "agent": 16_420,
-    "core": 26_680,
+    "hosts": 6_870,
+    "lab": 3_550,
+    "agent": 16_600,
+    "core": 26_780,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

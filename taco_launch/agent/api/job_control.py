@@ -79,11 +79,8 @@ def _resume(folder: JobFolder, by: str) -> None:
 
 def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
     """Remove what is kept of a job that has ended, on its other hosts as well where they can be reached."""
-    folder = jobs.get(request.name)
-    view = current_view(folder)
-    for warning in removal.remove(jobs, agent, folder):
+    for warning in removal.remove(jobs, agent, jobs.get(request.name)):
         yield Notice(text=warning)
-    yield JobReply(job=view)
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {

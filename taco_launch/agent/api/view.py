@@ -6,12 +6,18 @@ from typing import Optional
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.model.job_view import BoardView, JobView
+from taco_launch.core.model.job_view import BoardView, JobView, check_spec
 
 
 def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
-    """Return a job as it is at this moment; with `events` also what its output tells."""
+    """Return a job as it is at this moment; with `events` also what its output tells.
+
+    Raises:
+        DamagedRecordError: this version cannot show it.
+    """
     spec, record = records.read_spec(folder), recovery.current_record(folder)
+    with records.intact(folder, folder.spec):  # a newer version's job may have a launcher that this one does not know
+        check_spec(spec)
     board = _board(folder) if spec.tensorboard is not None else None
     view = JobView(spec, record, str(folder.path), tensorboard=board)
     if not events:

@@ -86,11 +86,19 @@ class GuardConnection:
         self._line: Optional[JsonConnection] = None
         self._orders: List[Message] = []
         self._advanced = 0.0  # when the way to its report got a step further
+        self.error = ""  # why the last try to make a connection failed
+        self.heard = time.monotonic()
+        self._is_absent = False
 
     @property
     def dialling(self) -> bool:
         """Whether a connection is being made that costs something."""
         return False
+
+    @property
+    def what(self) -> str:
+        """What does not answer, in words."""
+        return f"the guard of {self.name or 'this host'}"
 
     @property
     def line(self) -> Optional[JsonConnection]:
@@ -132,6 +140,9 @@ class GuardConnection:
             return []
         for message in messages:
             self.answers.note(message)
+            # The guard's own words: one that hangs can be connected to.
+            if not isinstance(message, (StrayLine, Attached)):
+                self.heard = time.monotonic()
             if isinstance(message, Trace):
                 agent_log.relay(self.name, message)
         return messages
@@ -144,6 +155,28 @@ class GuardConnection:
         """Count the guard as gone, because it is late."""
         self.close()
         self.gone = LATE
+
+    def extend_silence_limit(self, seconds: float) -> None:
+        """Add the seconds in which this process did not listen to what the guard may be silent for."""
+        self.heard += seconds
+
+    def lost_after(self, seconds: float, looked: float) -> None:
+        """Count the guard as lost if it was silent for more than `seconds` when it was last read, at `looked`."""
+        if not self.gone and looked - self.heard > seconds:
+            self.close()
+            self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"
+            trace.decision("host %s is lost: %s", self.name, self.gone)
+
+    def absence(self, limit: float, looked: float) -> str:
+        """Return, once, that the guard does not answer, or that it does again; else ""."""
+        quiet = looked - self.heard
+        if self.gone or (quiet > _ABSENT_SECONDS) == self._is_absent:
+            return ""
+        self._is_absent = quiet > _ABSENT_SECONDS
+        if not self._is_absent:
+            return f"{self.what} answers again"
+        why = f" ({self.error})" if self.error else ""
+        return f"{self.what} has not answered for {quiet:.0f} s{why}; it counts as lost after {limit:g} s"
 
     def close(self) -> None:
         """Let the connection go."""
@@ -186,10 +219,12 @@ class RemoteGuardConnection(GuardConnection):
         self._may_put = True
         self._at = 0.0  # of the next try or the last one, then of the connection
         self._advanced = math.inf  # no host is late before it is its turn to be dialled
-        self.error = ""  # why the last try to make a connection failed
-        self.heard = time.monotonic()
-        self._is_absent = False
         self.offsets: Dict[int, int] = {}
+
+    @property
+    def what(self) -> str:
+        """The host, which may be gone with its guard."""
+        return self.name
 
     @property
     def dialling(self) -> bool:
@@ -231,33 +266,7 @@ class RemoteGuardConnection(GuardConnection):
             elif isinstance(message, Refused):
                 self.gone = message.reason
                 trace.decision("host %s refuses: %s", self.name, self.gone)
-            if not isinstance(
-                message, (StrayLine, Attached)
-            ):  # the guard's own words: one that hangs can be connected to
-                self.heard = time.monotonic()
         return messages
-
-    def extend_silence_limit(self, seconds: float) -> None:
-        """Add the seconds in which this process did not listen to what the guard may be silent for."""
-        self.heard += seconds
-
-    def lost_after(self, seconds: float, looked: float) -> None:
-        """Count the guard as lost if it was silent for more than `seconds` when it was last read, at `looked`."""
-        if not self.gone and looked - self.heard > seconds:
-            self.close()
-            self.gone = f"no heartbeat for {seconds:g} s{f' ({self.error})' if self.error else ''}"
-            trace.decision("host %s is lost: %s", self.name, self.gone)
-
-    def absence(self, limit: float, looked: float) -> str:
-        """Return, once, that the guard does not answer, or that it does again; else ""."""
-        quiet = looked - self.heard
-        if self.gone or (quiet > _ABSENT_SECONDS) == self._is_absent:
-            return ""
-        self._is_absent = quiet > _ABSENT_SECONDS
-        if not self._is_absent:
-            return f"{self.name} answers again"
-        why = f" ({self.error})" if self.error else ""
-        return f"{self.name} has not answered for {quiet:.0f} s{why}; it counts as lost after {limit:g} s"
 
     def give_up(self) -> None:
         """Count the guard as gone, because it is late or cannot be reached in time."""

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, 
 from taco_launch.agent.gang.guard_connection import LATE, GuardConnection, RemoteGuardConnection
 from taco_launch.agent.ssh.commands import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts, LocalHcas
 from taco_launch.core.model.jobs import JobSpec
@@ -61,8 +62,8 @@ class GuardPool:
         now = time.monotonic()
         stalled, self.looked = now - self.looked, now
         if stalled > _STALL_SECONDS:
-            for remote in self.remote:
-                remote.extend_silence_limit(stalled)
+            for link in self.links:
+                link.extend_silence_limit(stalled)
         if now > self._beat_at:
             self._beat_at = now + self._beat
             for link in self.links:
@@ -125,8 +126,14 @@ class GuardPool:
         return bool(link.gone) or (link is self.here and not self._guard_lives())
 
     def _why_silent(self, link: GuardConnection) -> str:
+        """Return why a guard has not answered.
+
+        Raises:
+            HostError: it is that of this host, without which nothing can start.
+        """
         if link is self.here:
-            return f"the guard did not start on {link.name or 'this host'}: see {self._folder.debug}"
+            ended = "did not answer in time" if self._guard_lives() else "ended while the job started"
+            raise HostError(f"its guard on {link.name or 'this host'} {ended}: see {self._folder.debug}")
         error = link.error if isinstance(link, RemoteGuardConnection) else ""
         return link.gone or error or LATE
 

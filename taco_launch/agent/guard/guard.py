@@ -189,7 +189,7 @@ class _Guard:
             self._orders[type(message)](message)
 
     def _answer_beat(self, _message: guard_messages.Heartbeat) -> None:
-        if self._elsewhere and self._supervisor is not None:
+        if self._supervisor is not None:
             self._supervisor.post(guard_messages.Heartbeat())
 
     def _unlease(self, message: guard_messages.ReleaseSlots) -> None:

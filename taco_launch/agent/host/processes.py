@@ -17,7 +17,7 @@ from taco_launch.core.launch.command_line.env import JOB_ID, SERVICE
 # A rank may submit another job. What looks after that one is started with this, and outlives the job that it was started in.
 _SERVICE = f"{SERVICE}=1".encode()
 # What it is: these words of the agent (agent_program.py).
-_OF_AGENT, _SERVICES = (b"-I", b"-S"), (b"schedule", b"run", b"guard")
+_OF_AGENT, _SERVICES = (b"-I", b"-S"), (b"keep-queue", b"schedule", b"run", b"guard")
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _PR_SET_PTRACER = 0x59616D61
 _SETTLE_SECONDS = 1.0

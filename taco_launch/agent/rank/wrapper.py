@@ -6,6 +6,7 @@ mixes lines of several ranks), to continue when the disk is full, and to tell ho
 
 import contextlib
 import fcntl
+import math
 import os
 import resource
 import select
@@ -62,7 +63,10 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     own, parent = processes.identify(os.getpid()), processes.identify(os.getppid())
     roots = [(entry.pid, entry.start) for entry in (own, parent) if entry is not None]
     guard.send(Register(rank=rank, roots=roots))
-    welcome, behind = _wait_for(guard, Welcome)
+    try:
+        welcome, behind = _wait_for(guard, Welcome, _GUARD_SECONDS)
+    except TimeoutError as error:
+        return _refuse(f"rank {rank}: {error} on {os.uname().nodename}")
     if not isinstance(welcome, Welcome):
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
     environment = {**os.environ, **rank_env(rank, local_rank, welcome.environment, welcome.processes)}
@@ -149,9 +153,21 @@ def _connect(folder: JobFolder) -> Optional[JsonConnection]:
     return None
 
 
-def _wait_for(guard: JsonConnection, kind: Type[Message]) -> Tuple[Optional[Message], List[Message]]:
-    """Wait for a message, and give those that came right behind it; None when the guard is gone."""
+def _wait_for(
+    guard: JsonConnection, kind: Type[Message], seconds: float = math.inf
+) -> Tuple[Optional[Message], List[Message]]:
+    """Wait for a message, and give those that came right behind it; None when the guard is gone.
+
+    Raises:
+        TimeoutError: it did not come within so many seconds.
+    """
+    poll, deadline = select.poll(), time.monotonic() + seconds
+    poll.register(guard, select.POLLIN)
     while True:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0:
+            raise TimeoutError(f"no answer of the guard for {seconds:g} s")
+        poll.poll(None if remaining == math.inf else remaining * 1000)
         messages = guard.receive()
         if messages is None:
             return None, []

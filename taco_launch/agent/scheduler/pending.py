@@ -206,7 +206,7 @@ class PendingJobs:
                 entry.asked = self._asked(records.read_spec(folder))
             self._take(entry, record, folder)
         except (TacoLaunchError, OSError, ValueError):
-            entry.state = None
+            entry.state, entry.removes_at, entry.is_asked = None, None, False
             return
         ends = record.state.is_terminal and entry.state is not before
         lets_go = record.state.waits and before is not None and not before.waits

@@ -36,8 +36,8 @@ _UNTOLD_SECONDS = 5.0
 _FAR_BEHIND = (("", f"more than {_MOST_TOLD} jobs are ahead of it in the queue"),)
 
 
-def main(agent: str, lock: Optional[int] = None) -> int:
-    """Schedule until nothing is pending; `lock` is the descriptor of the lock, where it was handed over."""
+def main(agent: str, lock: Optional[int] = None, keeper: Optional[int] = None) -> int:
+    """Schedule until nothing is pending; `lock` is the descriptor of the lock, where it was handed over by the process `keeper`."""
     jobs = Jobs(state_folder(os.environ, os.geteuid()))
     lock = scheduler_wakeup.try_lock(jobs) if lock is None else lock
     if lock is None:
@@ -48,7 +48,7 @@ def main(agent: str, lock: Optional[int] = None) -> int:
         scheduler = Scheduler(jobs, agent, SlotWatchers(agent))
         while True:
             pause = scheduler.step(time.time())
-            if pause is None:
+            if pause is None or os.getppid() != (keeper or os.getppid()):  # killed: the next scheduler has one again
                 break
             poll = select.poll()
             for descriptor in (server.fileno(), *scheduler.descriptors()):

@@ -3,16 +3,17 @@
 import contextlib
 import json
 import os
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import trace
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import DamagedRecordError, TacoLaunchError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model import codec
 from taco_launch.core.model.codec import from_json, to_json
@@ -22,6 +23,7 @@ from taco_launch.core.protocol.calls.jobs import CallerEnvironment
 SCHEMA = 1
 # A rank, who is root in its container, can write to its job's folder.
 _MOST_BYTES = 1 << 26
+_MOST_OF_SPEC, _MOST_OF_EVENTS, _MOST_OF_LINE = 1 << 24, 1 << 25, 1 << 23
 _RESERVE_BYTES = 1 << 16
 # Of these a job that waits, hangs or fails for long has as many as its hosts cause, with their words. Where one is larger,
 # or so many bytes of events are there, they are left out: the rest is for what changes the job's state.
@@ -45,20 +47,20 @@ def write_json(path: Path, value: Any) -> None:
         raise
 
 
-def read_json(path: Path) -> Optional[Any]:
-    """Read such a file, None where there is none.
+def read_json(path: Path, most: int = _MOST_BYTES) -> Optional[Any]:
+    """Read such a file of at most so many bytes, None where there is none.
 
     Raises:
         ValueError: it holds no JSON.
         TacoLaunchError: it cannot be read, is not a regular file or too large.
     """
     try:
-        return codec.load(_content(path))
+        return codec.load(_content(path, most))
     except (FileNotFoundError, NotADirectoryError):
         return None
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, most: int) -> bytes:
     """Read a file of a job's folder.
 
     Raises:
@@ -66,11 +68,50 @@ def _content(path: Path) -> bytes:
         TacoLaunchError: it cannot be read, is not a regular file or too large.
     """
     try:
-        return untrusted.read(path, _MOST_BYTES)
+        return untrusted.read(path, most)
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
-        raise TacoLaunchError(f"job {path.parent.name}: {path} cannot be read: {error.strerror}") from None
+        raise DamagedRecordError(f"job {path.parent.name}: {path} cannot be read: {error.strerror}") from None
+
+
+@contextlib.contextmanager
+def intact(folder: JobFolder, file: Path) -> Iterator[None]:
+    """Take what goes wrong in reading a file of a job for a damage of that file.
+
+    Raises:
+        DamagedRecordError: something did.
+    """
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DamagedRecordError(f"job {folder.name}: {file} is damaged: {error!r:.200}", _hint(folder)) from None
+
+
+def _hint(folder: JobFolder) -> str:
+    return f"to remove the job: taco-launch delete {folder.name}"
+
+
+class StopRequest(NamedTuple):
+    """Who asks that a job is stopped or suspended, by which signal, and after how many seconds KILL follows."""
+
+    by: str
+    signal: int = 0
+    grace: Optional[float] = None
+
+
+def read_request(folder: JobFolder, file: Path) -> Optional[StopRequest]:
+    """Read a request to stop or to suspend, None where there is none.
+
+    Raises:
+        DamagedRecordError: it is none.
+    """
+    with intact(folder, file):
+        data = read_json(file)
+        found = None if data is None else from_json(StopRequest, data, file.name)
+        if found is not None and not 0 <= found.signal < signal.NSIG:
+            raise ValueError(f"signal {found.signal}")
+        return found
 
 
 def write_caller(folder: JobFolder, caller: CallerEnvironment) -> None:
@@ -100,19 +141,17 @@ def read_spec(folder: JobFolder) -> JobSpec:
     """Read the spec.
 
     Raises:
-        TacoLaunchError: it is missing, or written by another version; the message says which side is newer.
+        DamagedRecordError: it is missing, or written by another version; the message says which side is newer.
     """
-    try:
-        data = read_json(folder.spec)
+    with intact(folder, folder.spec):
+        data = read_json(folder.spec, _MOST_OF_SPEC)
         if data is None:
-            raise TacoLaunchError(f"job {folder.name}: its folder {folder.path} has no spec.json")
+            raise DamagedRecordError(f"job {folder.name}: its folder {folder.path} has no spec.json", _hint(folder))
         schema = data["schema"]
         if schema == SCHEMA:
             return from_json(JobSpec, data["spec"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise TacoLaunchError(f"job {folder.name}: {folder.spec} is damaged: {error}") from None
-    raise TacoLaunchError(
-        f"job {folder.name}: its record has schema {schema}, but this agent can only read schema {SCHEMA}",
+    raise DamagedRecordError(
+        f"job {folder.name}: its record has schema {schema!r:.40}, but this agent can only read schema {SCHEMA}",
         hint="use the taco-launch version that submitted the job",
     )
 
@@ -171,37 +210,43 @@ def read_events(folder: JobFolder) -> List[Event]:
     """Read the events so far; a line that a full disk or a crash cut short is passed over.
 
     Raises:
-        TacoLaunchError: they cannot be read, are not in a regular file, or too many.
+        DamagedRecordError: they cannot be read, are not in a regular file, too many, too long, or not as an agent writes them.
     """
     try:
-        lines = _content(folder.events).split(b"\n")
+        lines = _content(folder.events, _MOST_OF_EVENTS).split(b"\n")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [event for event in map(_parsed, lines) if event is not None]
+    with intact(folder, folder.events):
+        return [event for event in map(_parsed, lines) if event is not None]
 
 
 def _parsed(line: bytes) -> Optional[Event]:
+    if len(line) > _MOST_OF_LINE:
+        raise ValueError(f"an event of {len(line)} bytes")
     try:
         data = codec.load(line)
-        if data["schema"] != SCHEMA:
-            return None
-        event = from_json(Event, data)
-        reason, begins, hint = event.reason.partition(_OLD_HINT)  # as agents before wrote both
-        return replace(event, reason=reason, hint=hint) if begins else event
-    except (ValueError, KeyError, TypeError):
+    except (json.JSONDecodeError, UnicodeDecodeError):  # cut short
         return None
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        return None
+    event = from_json(Event, data)
+    reason, begins, hint = event.reason[:_MOST_CHARACTERS].partition(_OLD_HINT)  # as agents before wrote both
+    return replace(event, reason=reason, hint=(hint if begins else event.hint)[:_MOST_CHARACTERS])
 
 
 def record(folder: JobFolder) -> JobRecord:
     """Return the job as its events tell it.
 
     Raises:
-        TacoLaunchError: they cannot be read, or tell something that no agent writes.
+        DamagedRecordError: they cannot be read, or tell something that no agent writes.
     """
+    events = read_events(folder)
     try:
-        return state.reduce(read_events(folder))
-    except (ValueError, KeyError, TypeError) as error:
-        raise TacoLaunchError(f"job {folder.name}: {folder.events} is damaged: {error!r}") from None
+        return state.reduce(events)
+    except DamagedRecordError as error:
+        raise DamagedRecordError(
+            f"job {folder.name}: {folder.events} is damaged: {error.message}", _hint(folder)
+        ) from None
 
 
 class RecordReader:

@@ -21,6 +21,8 @@ from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, Stal
 
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 LINGER_SECONDS = 10.0
+# A job that has not started after so many seconds says what it waits for.
+_SLOW_START_SECONDS = 60.0
 
 # What a guard said that has not been heard since may be true no more.
 _FRESH_SECONDS = 3 * LOOK_SECONDS
@@ -36,6 +38,22 @@ class _Word(NamedTuple):
     silent: float
     ranks: List[RankLook]
     heard: float
+
+
+class SlowStart:
+    """What a job waits for that has been starting for long: the reason that it has then."""
+
+    def __init__(self, events: records.Events) -> None:
+        """Count from now on."""
+        self._events = events
+        self._due: Optional[float] = time.monotonic() + _SLOW_START_SECONDS
+
+    def step(self, missing: Callable[[], str]) -> None:
+        """Tell what is missing, once, where that is due; "" where nothing is."""
+        if self._due is not None and time.monotonic() > self._due:
+            self._due = None
+            if words := missing():
+                self._events.add(state.SLOW_START, f"waiting for {words}, {_SLOW_START_SECONDS:g} s after its start")
 
 
 class Limits:

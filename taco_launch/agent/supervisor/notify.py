@@ -1,6 +1,9 @@
 """`agent notify`: posts a job's end, hang or lost host to the URL of its --notify, beside what looks after the job."""
 
 import json
+import signal
+from http import client
+from typing import Any
 from urllib import request
 
 from taco_launch.agent.store import records
@@ -10,7 +13,28 @@ from taco_launch.core.lifecycle import state
 
 NOT_NOTIFIED = "not-notified"
 _ATTEMPTS = 2
+# For all of an attempt: a server may answer a byte at a time, or that it will answer soon, without end.
 _SECONDS = 10.0
+_MOST_CHARACTERS, _MOST_STATUSES = 200, 5
+
+
+class _Answer(client.HTTPResponse):
+    """What a server answers; it may say only a few times that it will (100 Continue), which http.client passes over."""
+
+    _statuses = 0
+
+    def _read_status(self) -> Any:
+        self._statuses += 1
+        if self._statuses > _MOST_STATUSES:
+            raise client.HTTPException(f"more than {_MOST_STATUSES} answers to one request")
+        return super()._read_status()  # type: ignore[misc]
+
+
+class _NoRedirect(request.HTTPRedirectHandler):
+    """Follows no redirect: the server does not choose whom the head talks to."""
+
+    def redirect_request(self, *_asked: Any) -> None:
+        """Have the redirect be the answer, which is an error."""
 
 
 def main(folder: JobFolder, event_time: str) -> int:
@@ -40,8 +64,17 @@ def _post(url: str, body: bytes) -> str:
     """Return why a delivery failed, "" where it did not."""
     # Its scheme was checked at the submission.
     asked = request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
+    client.HTTPConnection.response_class = _Answer  # of this process, which does nothing else
+    signal.signal(signal.SIGALRM, _on_alarm)
+    signal.setitimer(signal.ITIMER_REAL, _SECONDS)
     try:
-        with request.urlopen(asked, timeout=_SECONDS):  # noqa: S310
+        with request.build_opener(_NoRedirect).open(asked, timeout=_SECONDS):
             return ""
     except Exception as error:  # noqa: BLE001 - whatever the address leads to is no failure of the job
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}"[:_MOST_CHARACTERS]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _on_alarm(_number: int, _frame: object) -> None:
+    raise TimeoutError(f"no whole answer within {_SECONDS:g} s")

@@ -22,6 +22,7 @@ from taco_launch.core.protocol.rank_messages import Exit
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
+_MOST_NAMED = 4
 WRAPPER_KILLED = "was killed together with its wrapper process"
 
 
@@ -75,6 +76,12 @@ class Ranks:
     def running(self) -> int:
         """Count the ranks that have started and not ended."""
         return len(self.started.keys() - self.ended.keys())
+
+    def missing(self) -> str:
+        """Return which ranks have not started, "" where all have."""
+        names = [f"rank {rank} on {host}" for rank, host in enumerate(self._placed) if rank not in self.started]
+        more = f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
+        return ", ".join(names[:_MOST_NAMED]) + more
 
     @property
     def all_ended(self) -> bool:

@@ -5,7 +5,6 @@ import os
 import signal
 import time
 
-from taco_launch.agent.gang.guard_connection import RemoteGuardConnection
 from taco_launch.agent.gang.guard_pool import HEARTBEAT_SECONDS, TICK_MS
 from taco_launch.agent.host.launcher_process import drain, wake_on_child
 from taco_launch.agent.supervisor import start, teardown
@@ -40,7 +39,7 @@ class Running:
         wakeup = wake_on_child()
         more = [output.fileno(), wakeup]
         begin = time.monotonic()
-        for link in attempt.gang.remote:
+        for link in attempt.gang.links:
             link.heard = begin
         # What an end may need, while the ranks start; later, the agent's file may be gone.
         importlib.import_module("taco_launch.agent.supervisor.failure_analysis")
@@ -62,11 +61,10 @@ class Running:
         """Return whether every guard is there, or may come back; where one is not, that ends the job."""
         attempt = self._attempt
         for link in attempt.gang.links:
-            if isinstance(link, RemoteGuardConnection):
-                limit = attempt.spec.policy.host_loss_timeout
-                link.lost_after(limit, attempt.gang.looked)
-                if told := link.absence(limit, attempt.gang.looked):
-                    attempt.events.add(state.ABSENT, told)
+            limit = attempt.spec.policy.host_loss_timeout
+            link.lost_after(limit, attempt.gang.looked)
+            if told := link.absence(limit, attempt.gang.looked):
+                attempt.events.add(state.ABSENT, told)
             if link.gone and attempt.cut_short is None:
                 attempt.cut_short = teardown.end_of(link, attempt.gang.here)
                 attempt.lost_host = "" if link is attempt.gang.here else link.name
@@ -78,6 +76,7 @@ class Running:
         attempt.reap()
         attempt.events.flush()
         attempt.check_requests()
+        attempt.slow_start.step(attempt.ranks.missing)
         why = "" if attempt.cut_short is not None else attempt.limits.exceeded(now - begin)
         attempt.end_early(JobOutcome(JobState.FAILED, JobEnd.OUT_OF_TIME, why) if why else None)
         attempt.early.step(now - begin)

@@ -60,8 +60,8 @@ def deliver(
     while any(link.answers.fetched is None for link in links):
         gang.pump(note)
         meanwhile()
-        for remote in gang.remote:
-            remote.lost_after(spec.policy.host_loss_timeout, gang.looked)
+        for link in links:
+            link.lost_after(spec.policy.host_loss_timeout, gang.looked)
         gone = next((link for link in links if link.gone), None)
         if gone is not None:
             return teardown.end_of(gone, gang.here), "" if gone is gang.here else gone.name

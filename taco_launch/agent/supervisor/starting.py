@@ -59,7 +59,7 @@ def launch(attempt: SupervisedAttempt) -> None:
         placement,
         attempt.events,
         attempt.note,
-        attempt.check_requests_early,
+        lambda: _check_while_copying(attempt),
     )
     attempt.cut_short, attempt.lost_host = undelivered
     attempt.check_requests_early()
@@ -83,3 +83,10 @@ def launch(attempt: SupervisedAttempt) -> None:
     attempt.orphans.launcher_starts()
     attempt.launcher, told, roots = start.start(planned, attempt.gang, attempt.ranks, caller)
     attempt.events.add(state.LAUNCHED, told, boot=attempt.gang.here.boot, roots=roots, agent=attempt.agent)
+
+
+def _check_while_copying(attempt: SupervisedAttempt) -> None:
+    """Act on requests while the code is copied, and tell what is waited for. Raises as `check_requests_early` does."""
+    attempt.check_requests_early()
+    missing = (link.name for link in attempt.gang.links if link.answers.fetched is None)
+    attempt.slow_start.step(lambda: f"its code on {', '.join(missing)}")

@@ -11,7 +11,7 @@ from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import start, teardown
-from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits
+from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits, SlowStart
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
 from taco_launch.core import errors
@@ -49,6 +49,7 @@ class SupervisedAttempt:
         self.gang = GangAllocation(folder, agent, self.spec, self.id, lives, self.check_requests_early, left_out)
         self.verification = Verification(self.spec, self.folder, self.ranks, self.events, self.gang.order)
         self.limits = Limits(self.spec.policy, self.ranks, self.events, self.gang.order)
+        self.slow_start = SlowStart(self.events)
         self.orphans = teardown.Orphans(guard_process, self.gang)
         self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)
         # mpirun, torchrun's or our own starter, once it was started.
@@ -106,14 +107,14 @@ class SupervisedAttempt:
 
     def check_requests(self) -> None:
         """Act on stop.json, suspend.json and a TERM."""
-        request = records.read_json(self.folder.stop)
+        request = records.read_request(self.folder, self.folder.stop)
         if request is not None:
-            self.stop(request["by"], int(request["signal"]), request.get("grace"))
+            self.stop(*request)
         if self.term:
             self.stop("a TERM signal to its supervisor", signal.SIGTERM)
-        suspend = None if self.cut_short is not None else records.read_json(self.folder.suspend)
+        suspend = None if self.cut_short is not None else records.read_request(self.folder, self.folder.suspend)
         if suspend is not None:
-            why = f"suspended by {suspend['by']}"
+            why = f"suspended by {suspend.by}"
             self.cut_short = JobOutcome(JobState.SUSPENDED, SIGNAL_BASE + signal.SIGTERM, why)
             if not self.early.before_end(why, None):
                 self.terminate(why)

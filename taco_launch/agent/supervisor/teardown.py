@@ -180,8 +180,8 @@ def forced(left: int, grace: float) -> str:
 
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:
     """Return how a job ends whose guard is gone."""
-    if link is here:
-        return JobOutcome(JobState.FAILED, FAILED, link.gone)
     if link.gone == KILLED:
-        return JobOutcome(JobState.FAILED, FAILED, f"its guard on {link.name} was killed")
+        return JobOutcome(JobState.FAILED, FAILED, KILLED if link is here else f"its guard on {link.name} was killed")
+    if link is here:
+        return JobOutcome(JobState.LOST, FAILED, f"lost {link.what}: {link.gone}")
     return JobOutcome(JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}")

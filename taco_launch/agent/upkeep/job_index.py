@@ -50,15 +50,13 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
             last, progress = _said(folder, spec.policy.progress) if record.started else ("", None)
-            row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
-            line = encoded(row)
-            decoded(line)  # a job that cannot be shown must not hide the others
+            with records.intact(folder, folder.spec):  # a job that cannot be shown must not hide the others
+                row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
+                line = encoded(row)
+                decoded(line)
         except TacoLaunchError as error:
             if folder.path.is_dir():  # not removed meanwhile
-                found.warnings.append(error.message)
-            continue
-        except ValueError as error:
-            found.warnings.append(f"job {name}: its record cannot be shown: {error}")
+                found.warnings.append("; ".join(filter(None, (error.message, error.hint))))
             continue
         found.rows.append(line)
         if row.state.is_terminal and stamp is not None:

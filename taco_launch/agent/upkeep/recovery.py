@@ -69,14 +69,13 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
 
 def apply_stop_or_suspend(folder: JobFolder, found: JobRecord) -> None:
     """Do what somebody asks of a job that waits, whose lock the caller has."""
-    stop, suspend = records.read_json(folder.stop), records.read_json(folder.suspend)
+    stop, suspend = records.read_request(folder, folder.stop), records.read_request(folder, folder.suspend)
     if stop is not None:
-        code = SIGNAL_BASE + int(stop["signal"])
-        records.ended(records.Events(folder), JobState.CANCELLED, code, f"stopped by {stop['by']}")
+        records.ended(records.Events(folder), JobState.CANCELLED, SIGNAL_BASE + stop.signal, f"stopped by {stop.by}")
         folder.caller.unlink(missing_ok=True)
     elif suspend is not None:
         if found.state is not JobState.SUSPENDED:
-            records.Events(folder).add(state.SUSPENDED, f"suspended by {suspend['by']}")
+            records.Events(folder).add(state.SUSPENDED, f"suspended by {suspend.by}")
         folder.suspend.unlink(missing_ok=True)
 
 
@@ -84,8 +83,7 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
     """End what is left of a job without a supervisor, everywhere; record that."""
     recorded = [event.data for event in _of_last_attempt(folder) if "boot" in event.data]
     here = [data for data in recorded if data["boot"] == facts.boot_id()]
-    known = [(int(pid), int(start)) for data in here for pid, start in data["roots"]]
-    gone = processes.end(found.mark, (*roots, *known))
+    gone = processes.end(found.mark, (*roots, *roots_of(folder, here)))
     here_left = describe_leftovers([entry.pid for entry in gone.found], gone.unknown)
     notes = [here_left, *_elsewhere(folder, found, recorded)]
     events = records.Events(folder)
@@ -148,9 +146,16 @@ def guests(folder: JobFolder, spec: JobSpec) -> Dict[str, str]:
     here = {host.name for host in spec.hosts if spec.is_here(host)}
     record = records.record(folder)
     placed = [event.data for event in records.read_events(folder) if event.kind == state.PLACED]
-    return {
-        str(host): str(data.get("mark", record.id)) for data in placed for host in data["hosts"] if host not in here
-    }
+    with records.intact(folder, folder.events):
+        return {
+            str(host): str(data.get("mark", record.id)) for data in placed for host in data["hosts"] if host not in here
+        }
+
+
+def roots_of(folder: JobFolder, recorded: Iterable[Mapping[str, Any]]) -> List[Tuple[int, int]]:
+    """Return the first processes, (pid, start), that events of a job tell of. Raises as `records.intact` does."""
+    with records.intact(folder, folder.events):
+        return [(int(pid), int(start)) for data in recorded for pid, start in data["roots"]]
 
 
 def _of_last_attempt(folder: JobFolder) -> List[Event]:

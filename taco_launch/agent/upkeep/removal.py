@@ -1,5 +1,8 @@
 """The record of a job that has ended is removed, on its other hosts as well where they can be reached."""
 
+import os
+import signal
+import time
 from typing import Dict, Iterator, List
 
 from taco_launch.agent.host import facts, processes
@@ -7,11 +10,13 @@ from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import job_counters, recovery
-from taco_launch.core.errors import UsageError
+from taco_launch.core.errors import DamagedRecordError, UsageError
 from taco_launch.core.model.jobs import CleanUp, JobRecord
 from taco_launch.core.protocol.guard_messages import FolderRemoved
 
 _REMOVE_SECONDS = 25.0
+# A job that runs has a grace time of its own.
+_END_SECONDS = 60.0
 
 
 def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
@@ -20,10 +25,13 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
     Raises:
         UsageError: it has not ended.
     """
-    record = recovery.current_record(folder)
+    try:
+        record, spec = recovery.current_record(folder), records.read_spec(folder)
+    except DamagedRecordError:
+        yield from _remove_damaged(jobs, folder)
+        return
     if not record.state.is_terminal:
         raise UsageError(f"job {folder.name}: it is {record.state.value}", hint=f"taco-launch stop {folder.name}")
-    spec = records.read_spec(folder)
     if spec.policy.clean_up is CleanUp.NONE:
         _end_here(folder, record)
     of_mark: Dict[str, List[str]] = {}
@@ -36,13 +44,40 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
             if isinstance(answer, str):
                 yield f"host {host}: the files of job {folder.name} could not be removed there: {answer}"
     if spec.code is not None:
-        from taco_launch.agent.snapshots.placed_links import PlacedLinks  # noqa: PLC0415 - few jobs have code of their own
-
-        PlacedLinks(folder).remove()
+        _remove_links(folder)
     job_counters.removed(jobs, folder)
+
+
+def _remove_damaged(jobs: Jobs, folder: JobFolder) -> Iterator[str]:
+    """Remove a job whose record cannot be read, once no supervisor has it.
+
+    Raises:
+        UsageError: one has it all the same.
+    """
+    records.write_json(folder.stop, {"by": "taco-launch delete", "signal": int(signal.SIGTERM)})
+    until = time.monotonic() + _END_SECONDS
+    lock = records.try_lock(folder)
+    while lock is None:
+        if time.monotonic() > until:
+            raise UsageError(
+                f"job {folder.name}: its record is damaged, and its supervisor has not ended within {_END_SECONDS:g} s",
+                hint=f"try again: taco-launch delete {folder.name}",
+            )
+        time.sleep(0.05)
+        lock = records.try_lock(folder)
+    _remove_links(folder)
+    jobs.remove(folder)
+    os.close(lock)
+    yield f"job {folder.name}: its record was damaged; files that it left on other hosts were not removed"
+
+
+def _remove_links(folder: JobFolder) -> None:
+    from taco_launch.agent.snapshots.placed_links import PlacedLinks  # noqa: PLC0415 - few jobs have code of their own
+
+    PlacedLinks(folder).remove()
 
 
 def _end_here(folder: JobFolder, record: JobRecord) -> None:
     """End what the job has left running on this host, as was its policy; elsewhere that belongs to the removal."""
     told = [event.data for event in records.read_events(folder) if event.data.get("boot") == facts.boot_id()]
-    processes.end(record.mark, [(int(pid), int(start)) for data in told for pid, start in data["roots"]])
+    processes.end(record.mark, recovery.roots_of(folder, told))

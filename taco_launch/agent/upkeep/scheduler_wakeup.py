@@ -72,7 +72,7 @@ def start(jobs: Jobs, agent: str, lock: int) -> None:
         long = path.exists() and path.stat().st_size > _LOG_BYTES
         with open(path, "wb" if long else "ab", opener=untrusted.opener) as log:
             subprocess.Popen(
-                agent_program.argv(agent, "schedule", str(lock)),
+                agent_program.argv(agent, "keep-queue", str(lock)),
                 cwd="/",
                 env=environment(),
                 stdin=subprocess.DEVNULL,

@@ -2,7 +2,7 @@
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -13,7 +13,7 @@ from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_d
 from taco_launch.cli.options.common import Seconds, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.core.errors import DEADLINE, TacoLaunchError
+from taco_launch.core.errors import DEADLINE, DamagedRecordError, TacoLaunchError
 from taco_launch.jobs.backend import Backend, FollowListener, LogQuery
 from taco_launch.jobs.request.caller import person
 
@@ -93,8 +93,9 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     backend = settings.backend(access_of(access))
 
     def one(name: str) -> None:
-        named_jobs.agree(backend, name, "delete", "deleted", yes=yes)
-        _stop(backend, name, None)
+        with suppress(DamagedRecordError):  # the head ends and removes such a job by its name
+            named_jobs.agree(backend, name, "delete", "deleted", yes=yes)
+            _stop(backend, name, None)
         for warning in backend.delete(name):
             render.warning(settings, warning)
         settings.talk(f"{name}: deleted")

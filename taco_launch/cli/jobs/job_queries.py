@@ -68,7 +68,7 @@ def list_(
     last: int | None,
     **access: Any,
 ) -> None:
-    """List jobs, newest first; ended ones come last.
+    """List jobs, newest first; ended ones come last. A job whose record is damaged is a warning, with --json in `warnings`.
 
     -o wide adds the exit code, whether it runs as planned (VERIFIED), queue, priority, owner, reason, command, progress and
     the last line of the ranks.
@@ -278,6 +278,6 @@ def _show(
     for warning in warnings:
         render.warning(settings, warning)
     if settings.output in ("json", "yaml"):
-        render.data(data(found), settings.output)
+        render.data({**data(found), "warnings": list(warnings)} if warnings else data(found), settings.output)
     else:
         click.echo(table(found))

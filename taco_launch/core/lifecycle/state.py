@@ -2,14 +2,15 @@
 
 import signal
 from dataclasses import replace
-from typing import Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch.core.errors import DEADLINE, NO_JOB, SIGNAL_BASE, JobEnd, code_of_process
+from taco_launch.core.errors import DEADLINE, NO_JOB, SIGNAL_BASE, DamagedRecordError, JobEnd, code_of_process
+from taco_launch.core.lifecycle.event_values import check_time, count, few, name, names, shares
 from taco_launch.core.model.codec import from_json
 from taco_launch.core.model.jobs import (
+    LATEST,
     Event,
     Finding,
-    HostRanks,
     JobRecord,
     JobState,
     Policy,
@@ -34,14 +35,14 @@ SEEN = "seen"  # data: since, ranks, hung: what the ranks did at the timeout
 VERIFIED = "verified"  # data: status, why, next
 STIRRED = "stirred"  # it continues after that
 ABSENT = "absent"  # a host of it does not answer, or answers again
+SLOW_START = "slow-start"  # what it has been waiting for since it was placed
 SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
 NOT_CAUGHT = "signal-not-caught"  # data: ranks
 STOPPING = "stopping"
 RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
-_LAST_SIGNAL = 64  # SIGRTMAX, signal(7)
-
+_LAST_SIGNAL, _KILLED = 64, SIGNAL_BASE + signal.SIGKILL  # SIGRTMAX, signal(7)
 # The reason of a job that waits for slots, whoever finds that it does: what is on its hosts is told beside it.
 FOR_SLOTS = "waiting for slots"
 
@@ -50,51 +51,51 @@ _LONGEST_DELAY_SECONDS = 360.0
 
 
 def reduce(events: Iterable[Event]) -> JobRecord:
-    """Fold the events, oldest first. What comes after the first `ended` changes nothing."""
+    """Fold the events, oldest first. What comes after the first `ended` changes nothing.
+
+    Raises:
+        DamagedRecordError: no agent writes such an event.
+    """
     record = JobRecord(id="", state=JobState.QUEUED)
+    changes: List[Transition] = []
     for event in events:
         if record.state.is_terminal:
             break
         after = _step(record, event)
         if after is not record and after.reason == event.reason:
             after = replace(after, hint=event.hint)
-        if after.state is not record.state or not (record.transitions or after.id == record.id):
-            change = Transition(event.time, after.state, event.reason)
-            after = replace(after, transitions=(*after.transitions, change))
+        if after.state is not record.state or not (changes or after.id == record.id):
+            changes.append(Transition(event.time, after.state, event.reason))
         record = after
-    return record
+    return replace(record, transitions=tuple(changes))
 
 
 def _step(record: JobRecord, event: Event) -> JobRecord:
     step = _STEPS.get(event.kind)
-    return record if step is None else step(record, event)
+    try:
+        check_time(event.time)
+        return record if step is None else step(record, event)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DamagedRecordError(f"its event {event.kind[:40]!r}: {error!r:.200}") from None
 
 
 def _submitted(record: JobRecord, event: Event) -> JobRecord:
     if record.id:
         return record
-    begin = JobState.SUSPENDED if event.data.get("suspend") else JobState.QUEUED
-    found = str(event.data["id"])
-    waits = begin is JobState.SUSPENDED
+    found, waits = name(event.data["id"]), bool(event.data.get("suspend"))
+    begin = JobState.SUSPENDED if waits else JobState.QUEUED
     return replace(record, id=found, mark=found, state=begin, submitted=event.time, reason=event.reason, admitted=waits)
 
 
 def _waiting(record: JobRecord, event: Event) -> JobRecord:
-    waiting = tuple((str(host), str(why)) for host, why in event.data["hosts"])
+    waiting = tuple((name(host), str(why)) for host, why in few(event.data["hosts"]))
     return replace(record, state=JobState.QUEUED, waiting=waiting, reason=event.reason, admitted=True)
 
 
 def _suspended(record: JobRecord, event: Event) -> JobRecord:
     # As with Kubernetes' Job the time that it may run starts over.
-    return replace(
-        record,
-        state=JobState.SUSPENDED,
-        started=None,
-        waiting=(),
-        not_before=None,
-        reason=event.reason,
-        admitted=True,
-    )
+    again = replace(record, state=JobState.SUSPENDED, started=None, waiting=(), not_before=None)
+    return replace(again, reason=event.reason, admitted=True)
 
 
 def _resumed(record: JobRecord, event: Event) -> JobRecord:
@@ -108,17 +109,17 @@ def _placed(record: JobRecord, event: Event) -> JobRecord:
     return replace(
         record,
         state=JobState.STOPPING if record.state is JobState.STOPPING else JobState.STARTING,
-        np=int(data["np"]),
-        hosts=tuple(str(host) for host in data["hosts"]),
+        np=count(data["np"]),
+        hosts=names(data["hosts"]),
         line=str(data["line"]),
         warnings=tuple(str(warning) for warning in data.get("warnings", ())),
         started=event.time if record.started is None else record.started,
         reason=event.reason,
-        mark=str(data.get("mark", record.id)),
-        attempt=int(data.get("attempt", 1)),
+        mark=name(data.get("mark", record.id)),
+        attempt=count(data.get("attempt", 1)),
         waiting=(),
         not_before=None,
-        shares=tuple(from_json(HostRanks, entry) for entry in data.get("shares", ())),
+        shares=shares(data.get("shares", ())),
         admitted=True,
         stalled=None,
         verified=None,
@@ -161,9 +162,9 @@ def _restarting(record: JobRecord, event: Event) -> JobRecord:
         state=JobState.RESTARTING,
         reason=event.reason,
         first_failure=_failure(event),
-        not_before=event.time + float(event.data["delay"]),
-        left_out=tuple(str(host) for host in event.data.get("left_out", ())),
-        lost=str(event.data.get("lost", "")),
+        not_before=min(event.time + float(event.data["delay"]), float(LATEST)),
+        left_out=names(event.data.get("left_out", ())),
+        lost=name(event.data.get("lost", "")),
     )
 
 
@@ -171,7 +172,7 @@ def _ended(record: JobRecord, event: Event) -> JobRecord:
     return replace(
         record,
         state=JobState(event.data["state"]),
-        exit_code=int(event.data["exit_code"]),
+        exit_code=count(event.data["exit_code"]),
         ended=event.time,
         reason=event.reason,
         waiting=(),
@@ -184,7 +185,7 @@ def _failure(event: Event) -> Optional[RankEnd]:
     data = event.data
     if data.get("rank") is None:
         return None
-    end = RankEnd(int(data["rank"]), str(data["host"]), int(data["exit_code"]), event.reason)
+    end = RankEnd(count(data["rank"]), name(data["host"]), count(data["exit_code"]), event.reason)
     return replace(end, log=str(data.get("log", "")), lines=tuple(map(str, data.get("lines", ()))))
 
 
@@ -200,7 +201,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     SEEN: lambda record, event: replace(record, stalled=from_json(Stall, event.data)),
     VERIFIED: lambda record, event: replace(record, verified=from_json(VerifiedRun, event.data)),
     STIRRED: _stirred,
-    ABSENT: lambda record, event: replace(record, reason=event.reason),
+    **dict.fromkeys((ABSENT, SLOW_START), lambda record, event: replace(record, reason=event.reason)),
     SIGNALLED: _signalled,
     STOPPING: _stopping,
     RESTARTING: _restarting,
@@ -353,7 +354,8 @@ def verdict(
     if cut_short is not None:
         return cut_short
     code = code_of_process(launcher_code)
-    launcher = f"the launcher {ending(code)}"
+    # A launcher that ends so by itself tells of a child that KILL ended, and that child has told us nothing.
+    launcher = "a rank's wrapper was killed" if launcher_code == _KILLED else f"the launcher {ending(code)}"
     if started == 0:
         return JobOutcome(JobState.FAILED, JobEnd.NEVER_RAN, f"{launcher} before any rank started")
     if first_failure is not None:

@@ -7,12 +7,15 @@ import enum
 import functools
 import json
 import types
-from typing import Any, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
+from typing import Any, Callable, Dict, Mapping, Tuple, Type, TypeVar, Union, get_type_hints
 
 T = TypeVar("T")
 # `int | None`, of Python 3.10 and later.
 _NEW_UNION: Any = getattr(types, "UnionType", ())
 _MOST_LEVELS = 100
+# What 64 bits hold; no time, size or count is larger.
+_MOST = 1 << 64
+_MOST_DIGITS = 400
 _TOO_DEEP = f"is nested in more than {_MOST_LEVELS} levels"
 
 
@@ -20,10 +23,13 @@ def load(text: Union[str, bytes]) -> Any:
     """Return the value of a JSON text that anybody may have written.
 
     Raises:
-        ValueError: it is no JSON, no UTF-8, or nested too deeply for code that goes down into it.
+        ValueError: it is no JSON, no UTF-8, nested too deeply for code that goes down into it, or has a number that is none
+            (NaN, Infinity) or beyond 64 bits.
     """
     try:
-        value = json.loads(text)
+        value = json.loads(
+            text, parse_constant=_number, parse_float=_number, parse_int=functools.partial(_number, kind=int)
+        )
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     opened = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
@@ -34,6 +40,13 @@ def load(text: Union[str, bytes]) -> Any:
     if level:
         raise ValueError(_TOO_DEEP)
     return value
+
+
+def _number(text: str, kind: Callable[[str], float] = float) -> float:
+    number = kind(text[:_MOST_DIGITS])
+    if len(text) > _MOST_DIGITS or not -_MOST <= number <= _MOST:
+        raise ValueError(f"{text:.40} is out of range")
+    return number
 
 
 def to_json(value: Any) -> Any:

@@ -5,7 +5,7 @@ from typing import Any, Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.jobs import LATEST, MOST_PRIORITY, Event, JobRecord, JobSpec
+from taco_launch.core.model.jobs import LATEST, MOST_PRIORITY, MOST_RANKS, Event, JobRecord, JobSpec
 from taco_launch.core.model.launchers import LAUNCHERS
 
 # Why a job waits: (host, why), what concerns no single host under "".
@@ -13,7 +13,6 @@ WaitReasons = Tuple[Tuple[str, str], ...]
 
 # As store/folders.py has it. A name stands in the lines that are to be typed next.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_MOST_RANKS = 1 << 20
 _MOST = 1 << 63
 _MOST_PORT = 65535
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -102,8 +101,8 @@ def check_job(job: JobView) -> None:
     record = job.record
     ranks = [share.ranks for share in record.shares]
     check_spec(job.spec)
-    if min(record.np, *ranks, 0) < 0 or max(record.np, sum(ranks)) > _MOST_RANKS:
-        raise ValueError(f"fewer than 0 or more than {_MOST_RANKS} ranks")
+    if min(record.np, *ranks, 0) < 0 or max(record.np, sum(ranks)) > MOST_RANKS:
+        raise ValueError(f"fewer than 0 or more than {MOST_RANKS} ranks")
     board = job.tensorboard
     if board is not None and not (board.port is None or 0 < board.port <= _MOST_PORT):
         raise ValueError(f"port {board.port}")

@@ -207,6 +207,7 @@ LATEST = 253_402_300_799
 # Kubernetes' PriorityClass: what users may give.
 MOST_PRIORITY = 1_000_000_000
 MOST_RETRIES = 1_000_000
+MOST_RANKS = 1 << 20
 
 
 class JobState(enum.Enum):

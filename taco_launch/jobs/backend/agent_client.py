@@ -9,7 +9,15 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from taco_launch.core import trace
 from taco_launch.core.command import BARE, Command, as_typed
-from taco_launch.core.errors import HOST_FAILED, KINDS, HostError, NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.errors import (
+    HOST_FAILED,
+    KINDS,
+    DamagedRecordError,
+    HostError,
+    NoJobError,
+    TacoLaunchError,
+    UsageError,
+)
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.protocol import framing as protocol
@@ -53,8 +61,12 @@ class _AgentNoJobError(AgentError, NoJobError):
     """The agent has no such job."""
 
 
+class _AgentDamagedRecordError(AgentError, DamagedRecordError):
+    """The agent cannot read a job's record."""
+
+
 # Those that a caller tells apart. No other is a HostError: that is one for which the agent may not have been reached.
-_ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError)}
+_ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError, _AgentDamagedRecordError)}
 
 
 class AgentClient:

@@ -12,10 +12,11 @@ from taco_launch.agent.gang.gang_allocation import GangAllocation
 from taco_launch.agent.gang.guard_connection import RemoteGuardConnection
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
-from taco_launch.core.errors import PlacementError, UnusableError
+from taco_launch.core.errors import HostError, PlacementError, UnusableError
 from taco_launch.core.model.host.hosts import Host, Network
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.plans import Placement, Share
+from taco_launch.core.protocol.guard_messages import HostReport
 from tests.conftest import eventually
 from tests.support.gangs import HOSTS, Cluster, assembled, ignore, refused
 from tests.support.patience import HANG
@@ -228,3 +229,22 @@ def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
     assert len([each for each in found if each == 4]) == 1
     (error,) = [each for each in found if isinstance(each, PlacementError)]
     assert "2 held by job " in error.message
+
+
+def test_the_heads_guard_is_killed_as_it_begins(cluster: Cluster) -> None:
+    gang = cluster.gang("a", 1)
+    cluster.guards[0].kill()
+    with pytest.raises(HostError, match=r"its guard on n1 ended while the job started: see .*debug\.log"):
+        assembled(gang)
+
+
+def test_the_heads_guard_is_killed_before_it_takes_slots(cluster: Cluster) -> None:
+    gang = cluster.gang("a", 1)
+
+    def kill(_link: object, message: object) -> None:
+        if isinstance(message, HostReport):
+            cluster.guards[0].kill()
+            cluster.guards[0].wait()
+
+    with pytest.raises(HostError, match="its guard on n1 ended while the job started"):
+        gang.allocate(JobFacts(root=True), kill)

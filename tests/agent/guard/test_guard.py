@@ -282,7 +282,7 @@ def test_a_rank_that_leaves_before_it_registers(supervisor: Mail, connect: Conne
     supervisor.send("beat")
     supervisor.receive(0.2)
     assert not supervisor.closed
-    assert supervisor.box == []
+    assert supervisor.box == [{"op": "beat"}]
 
 
 def test_its_socket_is_private(supervisor: Mail, folder: JobFolder) -> None:

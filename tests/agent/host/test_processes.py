@@ -94,7 +94,7 @@ def test_by_descent_from_what_carries_the_mark(family: Family) -> None:
     assert pids(processes.scan(family.job_id)) == {parent.pid, child}
 
 
-@pytest.mark.parametrize("op", ["schedule", "run", "guard"])
+@pytest.mark.parametrize("op", ["keep-queue", "schedule", "run", "guard"])
 def test_what_looks_after_jobs_belongs_to_none(family: Family, tmp_path: Path, op: str) -> None:
     # A rank has submitted another job: the scheduler below it, and all that this has started, is no part of its own job.
     agent = tmp_path / "agent.pyz"

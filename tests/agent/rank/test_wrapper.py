@@ -17,7 +17,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.logs import nccl_file
 from taco_launch.agent.logs.segments import SegmentReader
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.core.errors import quoted
+from taco_launch.core.errors import NOT_EXECUTABLE, quoted
 from taco_launch.core.protocol.connection import JsonConnection
 from tests.agent.conftest import PYTHON, Family, Mail, held
 from tests.conftest import eventually
@@ -365,3 +365,26 @@ def test_signals_and_pipes_are_the_commands_as_from_a_shell(ranks: Ranks) -> Non
     opened = [line.split()[-3] for line in lines if "->" in line]
     assert opened[:3] == ["0", "1", "2"]
     assert len(opened) == 4  # ls has the folder open
+
+
+SILENT = """
+import sys
+from pathlib import Path
+from taco_launch.agent.rank import wrapper
+from taco_launch.agent.store.folders import JobFolder
+wrapper._GUARD_SECONDS = 0.5
+sys.exit(wrapper.main(JobFolder(Path(sys.argv[1])), ["true"]))
+"""
+
+
+def test_a_guard_that_says_nothing_is_waited_for_without_work(ranks: Ranks, family: Family) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(sys.path), **MPIRUN}
+    before = os.times()
+    argv = (sys.executable, "-c", SILENT, str(ranks.folder.path))
+    process = family.start(argv, env=env, stderr=subprocess.PIPE)
+    guard = ranks.accept()  # which answers nothing
+    _out, said = process.communicate(timeout=HANG)
+    assert process.returncode == NOT_EXECUTABLE
+    assert said.decode() == f"taco-launch: rank 3: no answer of the guard for 0.5 s on {os.uname().nodename}\n"
+    guard.line.close()
+    assert os.times().children_system - before.children_system < 0.3

@@ -7,10 +7,10 @@ import pytest
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.deadlines import Limits
+from taco_launch.agent.supervisor.deadlines import Limits, SlowStart
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.jobs import Policy
+from taco_launch.core.model.jobs import JobState, Policy
 from taco_launch.core.model.stalls import RankLook
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import Exit
@@ -223,3 +223,34 @@ def test_what_else_guards_say_is_nothing(folder: JobFolder) -> None:
     job = Watched(folder, Policy(stall_timeout=10))
     job.limits.note("gpu1", Exit(rank=0, exit_code=0))
     assert job.limits.exceeded(0) == ""
+
+
+def test_a_job_that_starts_slowly_says_what_it_waits_for(folder: JobFolder, clock: list[float]) -> None:
+    events = records.Events(folder)
+    events.add(state.SUBMITTED, id="a1")
+    events.add(state.PLACED, "as asked", np=6, hosts=["gpu1", "gpu2"], line="mpirun")
+    ranks = Ranks(folder, events, 1 << 20)
+    ranks._placed = ["gpu1"] * 3 + ["gpu2"] * 3
+    ranks.started = {0: "gpu1"}
+    slow = SlowStart(events)
+    for now in (1001.0, 1060.0):
+        clock[0] = now
+        slow.step(ranks.missing)
+        assert records.record(folder).reason == "as asked"
+    clock[0] = 1061.0
+    slow.step(ranks.missing)
+    slow.step(ranks.missing)
+    found = records.record(folder)
+    waits = "rank 1 on gpu1, rank 2 on gpu1, rank 3 on gpu2, rank 4 on gpu2 and 1 more"
+    assert found.reason == f"waiting for {waits}, 60 s after its start"
+    assert found.state is JobState.STARTING
+    assert [event.kind for event in records.read_events(folder)].count(state.SLOW_START) == 1
+    events.add(state.RUNNING, "every rank has started", boot="b", roots=[])
+    assert records.record(folder).reason == "every rank has started"
+
+
+def test_a_job_that_has_started_in_time_says_nothing(folder: JobFolder, clock: list[float]) -> None:
+    slow = SlowStart(records.Events(folder))
+    clock[0] = 2000.0
+    slow.step(lambda: "")
+    assert records.read_events(folder) == []

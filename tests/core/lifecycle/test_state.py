@@ -263,6 +263,8 @@ NOT_RUN = "cannot run 'x': No such file or directory"
         (2, RankEnd(0, "gpu1", 9), 0, 9, "rank 0 on gpu1 exited with code 9"),
         (2, None, 1, 1, "the launcher exited with code 1 while its ranks ran"),
         (1, None, -9, 137, "the launcher was ended by signal 9 (SIGKILL) while its ranks ran"),
+        (1, None, 137, 137, "a rank's wrapper was killed while its ranks ran"),
+        (0, None, 137, NO_JOB, "a rank's wrapper was killed before any rank started"),
         (1, None, 0, FAILED, "only 1 of 2 ranks started, though the launcher exited with 0"),
     ],
 )

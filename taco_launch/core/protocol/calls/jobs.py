@@ -76,7 +76,7 @@ class Resume(Request):
 
 
 class Delete(Request):
-    """Remove the record of a job that has ended. Replies: Notice for each host that keeps something of it, JobReply."""
+    """Remove the record of a job that has ended. Reply: Notice for each host that keeps something of it."""
 
     op = "delete"
     name: str

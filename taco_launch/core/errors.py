@@ -9,6 +9,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── PlacementError (4)      the job does not fit the hosts: a reason per host
 ├── HostError (5)           a host, or the agent on it, failed
 │   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
+├── OwnerError (2)          the job is another user's, and the caller did not agree to that
 └── NoJobError (1)          the job was not found
 """
 
@@ -195,6 +196,13 @@ class NoJobError(TacoLaunchError):
     kind = "job-not-found"
 
 
+class OwnerError(TacoLaunchError):
+    """The job is another user's, and the caller did not agree to change it."""
+
+    exit_code = USAGE
+    kind = "not-the-owner"
+
+
 KINDS = frozenset(
     error.kind
     for error in (
@@ -205,5 +213,6 @@ KINDS = frozenset(
         HostError,
         UnusableError,
         NoJobError,
+        OwnerError,
     )
 )

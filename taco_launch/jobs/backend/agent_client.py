@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from taco_launch.core import trace
 from taco_launch.core.command import BARE, Command, as_typed
-from taco_launch.core.errors import HOST_FAILED, KINDS, HostError, NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.errors import HOST_FAILED, KINDS, HostError, NoJobError, OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.protocol import framing as protocol
@@ -53,8 +53,12 @@ class _AgentNoJobError(AgentError, NoJobError):
     """The agent has no such job."""
 
 
+class _AgentOwnerError(AgentError, OwnerError):
+    """The job is another user's."""
+
+
 # Those that a caller tells apart. No other is a HostError: that is one for which the agent may not have been reached.
-_ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError)}
+_ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError, _AgentOwnerError)}
 
 
 class AgentClient:
@@ -95,7 +99,8 @@ class AgentClient:
         """
         answer: list[Reply] = []
         size = count = 0
-        with self._stream(request, _ANSWER_SECONDS + float(getattr(request, "grace", None) or 0)) as replies:
+        seconds = _ANSWER_SECONDS * max(1, len(getattr(request, "names", ()))) + (getattr(request, "grace", None) or 0)
+        with self._stream(request, seconds) as replies:
             for reply, length, values in replies:
                 size += length
                 count += values
@@ -245,13 +250,14 @@ class AgentClient:
             if isinstance(reply, EndOfReplies):
                 return
             if isinstance(reply, Failure):
-                raise self._error(reply)
+                raise self.error(reply)
             raw = stdout.read(count) if count else b""
             if len(raw) < count:
                 raise self._broken_off(op)
             yield self._completed(reply, raw), len(line) + len(raw), protocol.values(line)
 
-    def _error(self, failure: Failure) -> AgentError:
+    def error(self, failure: Failure) -> AgentError:
+        """Return the error that the agent reported."""
         # What is wrong with its host the agent says without a name: it knows none.
         host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.location.inherit else ""
         code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success

@@ -14,7 +14,7 @@ from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.protocol import framing as protocol
 from taco_launch.core.protocol.calls import EndOfReplies, Failure, Reply, Request, reply_of
-from taco_launch.hosts.remote import agent_bundle
+from taco_launch.hosts.remote import agent_bundle, py_spy
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.remote.transport import Conversation, NoInput, Transport
@@ -30,6 +30,8 @@ _ANSWER_BYTES = 1 << 25
 _ANSWER_VALUES = 2 << 20
 _DATA_BYTES = 1 << 23
 _ANSWER_SECONDS = 300.0
+# Operations that need py-spy on this machine, at once or later: a job whose ranks hang has their stacks read.
+_READS_STACKS = frozenset(("submit", "stacks"))
 
 
 _Kind = TypeVar("_Kind", bound=Reply)
@@ -176,6 +178,8 @@ class AgentClient:
             sudo=self.location.sudo,
             timeout=timeout,
         )
+        if self.location.python and op in _READS_STACKS:
+            self._put_py_spy(self.location.folder)
         if missing is None:
             with start(command) as found:
                 missing = self._begin(op, found.stdout)
@@ -183,12 +187,9 @@ class AgentClient:
                     yield found
                     return
         trace.decision("%s: %s does not exist: installing the agent", self.name, missing)
-        from taco_launch.hosts.remote import py_spy  # noqa: PLC0415 - once for each version of the agent
-
-        program = py_spy.program()
-        if program is not None:
-            self._remote.put(program[1], f"{missing.rpartition('/')[0]}/{program[0]}", sudo=self.location.sudo)
         self._remote.put(agent_bundle.build(self._contents), missing, sudo=self.location.sudo)
+        if not self.location.python:
+            self._put_py_spy(os.path.dirname(missing))
         with start(command) as found:
             if self._begin(op, found.stdout) is not None:
                 raise HostError(
@@ -196,6 +197,20 @@ class AgentClient:
                     hint="check whether something on the host removes files there",
                 )
             yield found
+
+    def _put_py_spy(self, folder: str) -> None:
+        """Put the program that reads stacks into the agent's folder; without it a job runs, and `stacks` names it.
+
+        Not before other operations, on this machine: it has 8 MB, and what frees space must work on a full disk.
+        """
+        if self.location.python and os.path.isdir(folder) and any(map(py_spy.is_file, os.listdir(folder))):
+            return
+        program = py_spy.program()
+        try:
+            if program is not None:
+                self._remote.put(program[1], os.path.join(folder, program[0]), sudo=self.location.sudo)
+        except HostError as error:
+            trace.decision("%s: py-spy is not installed: %s", self.name, error.message)
 
     def prestart(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which continues with it then."""

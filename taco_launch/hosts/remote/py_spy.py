@@ -3,11 +3,8 @@
 import platform
 
 _PACKAGE = "py-spy"
-
-
-def is_file(name: str) -> bool:
-    """Return whether a file beside an agent is py-spy, of any version."""
-    return name.startswith(f"{_PACKAGE}-")
+# Its files beside an agent, of any version.
+PATTERN = f"{_PACKAGE}-*"
 
 
 def program() -> tuple[str, bytes] | None:

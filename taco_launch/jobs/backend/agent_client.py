@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from taco_launch.core import trace
@@ -179,7 +180,7 @@ class AgentClient:
             timeout=timeout,
         )
         if self.location.python and op in _READS_STACKS:
-            self._put_py_spy(self.location.folder)
+            self._put_py_spy(Path(self.location.folder))
         if missing is None:
             with start(command) as found:
                 missing = self._begin(op, found.stdout)
@@ -189,7 +190,7 @@ class AgentClient:
         trace.decision("%s: %s does not exist: installing the agent", self.name, missing)
         self._remote.put(agent_bundle.build(self._contents), missing, sudo=self.location.sudo)
         if not self.location.python:
-            self._put_py_spy(os.path.dirname(missing))
+            self._put_py_spy(Path(missing).parent)
         with start(command) as found:
             if self._begin(op, found.stdout) is not None:
                 raise HostError(
@@ -198,17 +199,17 @@ class AgentClient:
                 )
             yield found
 
-    def _put_py_spy(self, folder: str) -> None:
+    def _put_py_spy(self, folder: Path) -> None:
         """Put the program that reads stacks into the agent's folder; without it a job runs, and `stacks` names it.
 
         Not before other operations, on this machine: it has 8 MB, and what frees space must work on a full disk.
         """
-        if self.location.python and os.path.isdir(folder) and any(map(py_spy.is_file, os.listdir(folder))):
+        if self.location.python and any(folder.glob(py_spy.PATTERN)):
             return
         program = py_spy.program()
         try:
             if program is not None:
-                self._remote.put(program[1], os.path.join(folder, program[0]), sudo=self.location.sudo)
+                self._remote.put(program[1], str(folder / program[0]), sudo=self.location.sudo)
         except HostError as error:
             trace.decision("%s: py-spy is not installed: %s", self.name, error.message)
 

@@ -48,7 +48,7 @@ class Sender:
 def _mesh(cluster: Cluster) -> None:
     """Have every host reach the others by ssh, as set-up has it."""
     for on in range(len(NAMES)):
-        cluster.sh(f"mkdir -p ~/.ssh && cp {cluster.made.ssh_config} ~/.ssh/config", on=on)
+        cluster.sh(f"mkdir -p ~root/.ssh && cp {cluster.made.ssh_config} ~root/.ssh/config", on=on)
 
 
 @pytest.fixture

@@ -116,17 +116,20 @@ class Job:
 
     def stop(self, grace: float | None = None) -> int:
         """Stop it: TERM, then KILL after its grace time or `grace` seconds if that is less. Return its exit code."""
-        self._found = self._backend.stop(self.name, f"taco-launch stop of {person()}", signal.SIGTERM, grace)
+        told = self._backend.stop([self.name], f"taco-launch stop of {person()}", signal.SIGTERM, grace)
+        self._found = told.job(self.name)
         return self.exit_code or 0 if self.state.is_terminal else self.wait()
 
     def suspend(self) -> None:
         """Have its ranks ended, and the job wait for `resume`."""
-        self._found = self._backend.suspend(self.name, person())
+        self._found = self._backend.suspend([self.name], person()).job(self.name)
 
     def resume(self) -> None:
         """Have it wait for its slots again."""
-        self._found = self._backend.resume(self.name, person())
+        self._found = self._backend.resume([self.name], person()).job(self.name)
 
     def delete(self) -> tuple[str, ...]:
         """Remove its record and logs, once it has ended; return warnings about hosts that keep something of it."""
-        return self._backend.delete(self.name)
+        deleted = self._backend.delete([self.name])
+        deleted.kept(self.name)
+        return deleted.warnings

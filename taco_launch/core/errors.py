@@ -10,6 +10,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 ├── HostError (5)           a host, or the agent on it, failed
 │   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
 ├── NoJobError (1)          the job was not found
+├── OwnerError (2)          the job is another user's, and the caller did not agree to that
 └── DamagedRecordError (1)  what is kept of a job cannot be read
 """
 
@@ -202,6 +203,13 @@ class DamagedRecordError(TacoLaunchError):
     kind = "record-damaged"
 
 
+class OwnerError(TacoLaunchError):
+    """The job is another user's, and the caller did not agree to change it."""
+
+    exit_code = USAGE
+    kind = "not-the-owner"
+
+
 KINDS = frozenset(
     error.kind
     for error in (
@@ -213,5 +221,6 @@ KINDS = frozenset(
         UnusableError,
         NoJobError,
         DamagedRecordError,
+        OwnerError,
     )
 )

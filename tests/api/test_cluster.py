@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from taco_launch.core.errors import NoJobError, SpecError, TacoLaunchError, Usag
 from taco_launch.core.model.host.hosts import Container
 from taco_launch.core.model.job_view import JobView as Answer
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.jobs.backend import FollowListener, LogQuery, Output
+from taco_launch.jobs.backend import FollowListener, LogQuery, Outcomes, Output
 from tests.support.fake_backend import FakeBackend
 from tests.support.raisers import raiser
 
@@ -52,15 +52,19 @@ class Jobs(FakeBackend):
             self._becomes(query.name, JobState.FAILED, 3)
         return self.kept[query.name]
 
-    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> Answer:
+    def stop(
+        self, names: Sequence[str], by: str, number: int, grace: float | None = None, owner: str | None = None
+    ) -> Outcomes:
         assert by.startswith("taco-launch stop of ")
-        assert (number, grace) == (15, 2.0)
+        assert (number, grace, owner) == (15, 2.0, None)
+        (name,) = names
         self._becomes(name, JobState.CANCELLED, 143)
-        return self.kept[name]
+        return Outcomes({name: self.kept[name]})
 
-    def delete(self, name: str) -> tuple[str, ...]:
-        del self.kept[name]
-        return ("gpu2: no route to host",)
+    def delete(self, names: Sequence[str], by: str | None = None, owner: str | None = None) -> Outcomes:
+        assert (by, owner) == (None, None)
+        (name,) = names
+        return Outcomes({name: self.kept.pop(name)}, ("gpu2: no route to host",))
 
     def _becomes(self, name: str, state: JobState, code: int) -> None:
         record = replace(self.kept[name].record, state=state, exit_code=code)

@@ -37,8 +37,8 @@ def name(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
         cluster.link(on, "up")
     if cluster.path(f"{STATE}/jobs/{job}").exists():
         if not has_ended(cluster.events(job)):
-            cluster.call("stop", name=job, by="the test", signal=15, grace=0)
+            cluster.call("stop", names=[job], by="the test", signal=15, grace=0)
             cluster.ended(job, 60)
-        cluster.call("delete", name=job)
+        cluster.call("delete", names=[job])
     for on, pid in cluster.victims():  # one test's failure is no other's
         cluster.kill(pid, on)

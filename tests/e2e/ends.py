@@ -89,7 +89,7 @@ def nothing_left(cluster: Cluster) -> None:
 def stop_leaves_nothing(cluster: Cluster, name: str, *shape: str, **more: Any) -> None:
     """Stop a job whose ranks are of this shape."""
     running(cluster, name, *shape, **more)
-    cluster.call("stop", name=name, by="the test", signal=15, grace=None)
+    cluster.call("stop", names=[name], by="the test", signal=15, grace=None)
     job = cluster.ended(name)
     assert (job["state"], job["exit_code"]) == ("CANCELLED", 143)
     assert job["reason"].startswith("stopped by the test")

@@ -48,7 +48,7 @@ class Sender:
 def _mesh(cluster: Cluster) -> None:
     """Have every host reach the others by ssh, as set-up has it."""
     for on in range(len(NAMES)):
-        cluster.sh(f"mkdir -p ~/.ssh && cp {cluster.made.ssh_config} ~/.ssh/config", on=on)
+        cluster.sh(f"mkdir -p ~root/.ssh && cp {cluster.made.ssh_config} ~root/.ssh/config", on=on)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_an_unchanged_tree_costs_nothing_and_one_changed_file_little(
     assert copied_bytes(cluster, again) == [0]
     assert before == [len(list(cluster.path(f"{STATE}/snapshots/chunks", on).rglob("*"))) for on in range(len(NAMES))]
     for each in (first, again):
-        cluster.call("delete", name=each)
+        cluster.call("delete", names=[each])
 
 
 def copied_bytes(cluster: Cluster, name: str) -> list[int]:
@@ -115,7 +115,7 @@ def test_a_damaged_chunk_of_a_host_is_fetched_again(
     taken, code = sender.code(tree)
     sender.bring(taken)
     assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
-    cluster.call("delete", name=name)
+    cluster.call("delete", names=[name])
     cluster.sh(f"rm -rf {STATE}/snapshots/tree", on=on)  # else its files are right, and nothing is copied
     chunk = next(file.chunks[1] for file in taken.manifest.files if file.path == "large")
     cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}", on).write_bytes(b"damaged" * 1000)
@@ -139,7 +139,7 @@ def test_a_damaged_chunk_of_the_head_is_named_and_sent_again(
     assert (job["state"], job["exit_code"]) == ("FAILED", 5), job
     assert "src/data" in job["reason"]
     assert "damaged" in job["reason"]
-    cluster.call("delete", name=name)
+    cluster.call("delete", names=[name])
     assert not cluster.path(f"{STATE}/snapshots/manifests/{code.id}").exists()  # what is here of it is not whole
     sender.bring(taken)
     assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
@@ -152,7 +152,7 @@ def test_a_host_whose_copies_are_all_damaged_passes_none_on(
     sender.bring(taken)
     two = [host for host in cluster.spec(name, "true").hosts if host.name != "n3"]
     assert cluster.run(cluster.spec(name, "true", code=code, hosts=tuple(two)))["state"] == "SUCCEEDED"
-    cluster.call("delete", name=name)
+    cluster.call("delete", names=[name])
     cluster.sh(f"rm -rf {STATE}/snapshots", on=2)
     cluster.sh(f"rm -rf {STATE}/snapshots/tree", on=1)
     for file in taken.manifest.files:
@@ -195,7 +195,7 @@ def test_config_files_and_a_place_for_the_code(
     assert {line.split(" | ")[1] for line in cluster.log(name)} == {"/run/work", "NCCL_DEBUG=WARN"}
     for on in range(len(NAMES)):
         assert not cluster.path("/run/config", on).exists() or not os.listdir(cluster.path("/run/config", on))
-    cluster.call("delete", name=name)
+    cluster.call("delete", names=[name])
     # what is there stays what it is
     cluster.sh(f"mkdir -p /run/config && echo ours >/run/config/{name}.conf", on=1)
     job = cluster.run(cluster.spec(name, "true", code=code, workdir="/run/work"))
@@ -238,6 +238,6 @@ def test_a_host_that_fails_while_it_copies(cluster: Cluster, name: str, sender: 
 
 def test_a_job_is_stopped_while_it_copies(cluster: Cluster, name: str, sender: Sender, tmp_path: Path) -> None:
     with copying(cluster, sender, tmp_path / "tree", name, "20mbit"):
-        cluster.call("stop", name=name, by="the test", signal=15, grace=None)
+        cluster.call("stop", names=[name], by="the test", signal=15, grace=None)
         job = cluster.ended(name, 15)
     assert (job["state"], job["reason"]) == ("CANCELLED", "stopped by the test"), job

@@ -70,7 +70,7 @@ def test_one_connection_to_each_host_is_enough(cluster: Cluster, name: str) -> N
         assert job["state"] == "SUCCEEDED", job
         assert log.read_text().count("Accepted publickey") - before == connections
     for each in names:
-        cluster.call("delete", name=each)
+        cluster.call("delete", names=[each])
 
 
 @pytest.mark.parametrize(("rank", "script", "code"), [(4, "exit 3", 3), (2, "kill -9 $$", 137), (0, "exit 255", 255)])
@@ -220,23 +220,23 @@ def test_slots_that_are_taken(cluster: Cluster, name: str) -> None:
     small = cluster.submit(cluster.spec("small", "hostname", np=2))
     assert small["shares"] == [{"host": "n3", "ranks": 2, "slots": ["slot-0", "slot-1"], "choice": None}]
     assert cluster.ended("small")["state"] == "SUCCEEDED"
-    cluster.call("delete", name="small")
+    cluster.call("delete", names=["small"])
     # Who waits is told the same, and has its turn.
     waits = cluster.submit(cluster.spec("waits", "true", np=4))
     assert (waits["state"], [host for host, _why in waits["waiting"]]) == ("QUEUED", list(NAMES))
     assert f"held by job {name} " in waits["waiting"][0][1]
-    cluster.call("stop", name=name, by="the test", signal=15, grace=0)
+    cluster.call("stop", names=[name], by="the test", signal=15, grace=0)
     cluster.ended(name)
     assert cluster.ended("waits")["state"] == "SUCCEEDED"
     assert cluster.run(cluster.spec("after", "true"))["state"] == "SUCCEEDED"
     for gone in ("waits", "after"):
-        cluster.call("delete", name=gone)
+        cluster.call("delete", names=[gone])
 
 
 def test_delete_removes_what_other_hosts_keep(cluster: Cluster, name: str) -> None:
     cluster.run(cluster.spec(name, "true"))
     assert name in cluster.sh(f"ls {STATE}/jobs", on=2).split()
-    cluster.call("delete", name=name)
+    cluster.call("delete", names=[name])
     for on in range(len(NAMES)):
         assert name not in cluster.sh(f"ls {STATE}/jobs", on=on).split()
 
@@ -265,7 +265,7 @@ def test_a_stop_is_heard_while_hosts_are_waited_for(cluster: Cluster, name: str)
             submitted = pool.submit(cluster.submit, cluster.spec(name, "true", np=6))
             eventually(lambda: cluster.alive("pyz guard /run/taco"))
             begin = time.monotonic()
-            cluster.call("stop", name=name, by="the test", signal=2, grace=None)
+            cluster.call("stop", names=[name], by="the test", signal=2, grace=None)
             job = submitted.result()
             waited = time.monotonic() - begin
     finally:

@@ -71,7 +71,7 @@ def test_it_ends_with_the_job(cluster: Cluster, controller: Controller, job: str
     argv = controller.argv("exec", job, "--rank", "5", "--", "sleep", "4321.5")
     with subprocess.Popen(argv, env=controller.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         eventually(lambda: [on for on, _pid in cluster.alive("^sleep 4321.5")] == [2])
-        cluster.call("stop", name=job, by="the test", signal=15, grace=0)
+        cluster.call("stop", names=[job], by="the test", signal=15, grace=0)
         cluster.ended(job)
         assert process.wait(patience(20)) in (137, 143)
     assert cluster.alive("^sleep 4321.5") == []
@@ -158,7 +158,7 @@ def test_a_port_of_another_host(cluster: Cluster, controller: Controller, job: s
         cluster.sh("pkill -f '[h]ttp.server 8123'", on=1)
         assert fetched() == b""
         assert process.poll() is None
-        cluster.call("stop", name=job, by="the test", signal=15, grace=0)
+        cluster.call("stop", names=[job], by="the test", signal=15, grace=0)
         assert process.wait(patience(30)) == 0
         said = process.stderr.read().decode()
     assert "n2: nothing accepts connections on port 8123 of its loopback" in said

@@ -91,7 +91,7 @@ def test_no_worker_is_split(cluster: Cluster, name: str) -> None:
     cluster.submit(cluster.spec(f"{name}-a", "sleep", "600", np=1, launcher="env"))
     job = cluster.run(cluster.spec(f"{name}-b", "true", np=4, slots_per_worker=2, launcher="env"))
     assert [(share["host"], share["ranks"]) for share in job["shares"]] == [("n2", 2), ("n3", 2)], job
-    cluster.call("stop", name=f"{name}-a", by="the test", signal=15, grace=0)
+    cluster.call("stop", names=[f"{name}-a"], by="the test", signal=15, grace=0)
     cluster.ended(f"{name}-a")
 
 
@@ -103,11 +103,11 @@ def test_as_many_hosts_as_are_free(cluster: Cluster, name: str) -> None:
     assert waits["state"] == "QUEUED", waits
     for gone in ("first", "waits", "holder"):
         if gone != "waits":
-            cluster.call("stop", name=gone, by="the test", signal=signal.SIGTERM, grace=0)
+            cluster.call("stop", names=[gone], by="the test", signal=signal.SIGTERM, grace=0)
         job = cluster.ended(gone)
         assert [share["host"] for share in job["shares"]] == (["n1"] if gone == "holder" else ["n2", "n3"])
         assert job["state"] == ("SUCCEEDED" if gone == "waits" else "CANCELLED"), job
-        cluster.call("delete", name=gone)
+        cluster.call("delete", names=[gone])
     # one that loses a host continues with those that are left
     script = "echo of $WORLD_SIZE; [ $WORLD_SIZE = 6 ] || exit 0; [ $RANK = 2 ] && exit 3; sleep 600"
     again = Policy(grace=1.0, restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1)

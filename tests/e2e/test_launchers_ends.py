@@ -111,10 +111,10 @@ def test_two_jobs_that_meet_at_one_port(cluster: Cluster, name: str) -> None:
     # Ports of another first host are others. It goes before the one that waits: behind it, it might take its slots.
     first: dict[str, Any] = {**asked, "hosts": cluster.spec("", "").hosts[1:], "policy": Policy(priority=1)}
     assert cluster.run(cluster.spec("other", "true", **first))["exit_code"] == 0
-    cluster.call("stop", name=name, by="the test", signal=signal.SIGTERM, grace=0)
+    cluster.call("stop", names=[name], by="the test", signal=signal.SIGTERM, grace=0)
     assert cluster.ended("waits")["state"] == "SUCCEEDED"
     for gone in ("waits", "other"):
-        cluster.call("delete", name=gone)
+        cluster.call("delete", names=[gone])
 
 
 def test_a_port_that_somebody_took_is_named_with_who_has_it(cluster: Cluster, name: str) -> None:

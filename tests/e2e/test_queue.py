@@ -172,6 +172,19 @@ def test_many_submits_at_once(taco: Taco, tmp_path: Path, count: int) -> None:
 # --- stop, suspend
 
 
+@pytest.mark.parametrize("verb", ["stop", "delete", "suspend"])
+def test_none_of_several_named_jobs_starts_in_place_of_another(taco: Taco, verb: str) -> None:
+    """A job has all slots, others wait for them; all are named, the one that runs first."""
+    hold(taco)
+    waiting = [f"w{number}" for number in range(4)]
+    for name in waiting:
+        submit(taco, name, "--np", "2", "--", "touch", str(taco.state / f"ran-{name}"))
+    taco.ok(verb, "holder", *waiting)
+    submit(taco, "last", "--np", "2", "--", "true")
+    taco.ok("wait", "last")
+    assert [path.name for path in taco.state.glob("ran-*")] == []
+
+
 def test_stop_of_a_job_that_waits(taco: Taco) -> None:
     hold(taco)
     for name in ("first", "second"):

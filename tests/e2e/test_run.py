@@ -263,7 +263,7 @@ def test_an_ordinary_user(taco: Taco) -> None:
 
         call("submit", request_of("u", "sh", "-c", "id -u; exec sleep 600", env=env))
         eventually(lambda: call("get", {"name": "u"})["record"]["state"] == "RUNNING")
-        call("stop", {"name": "u", "by": "the test", "signal": 15, "grace": 0})
+        call("stop", {"names": ["u"], "by": "the test", "signal": 15, "grace": 0})
         eventually(lambda: call("get", {"name": "u"})["record"]["ended"])
         record = call("get", {"name": "u"})["record"]
         assert record["state"] == "CANCELLED"
@@ -271,7 +271,7 @@ def test_an_ordinary_user(taco: Taco) -> None:
         log = Path(home, ".local/state/taco-launch/jobs/u/logs/rank-0.0.log")
         assert log.read_text(encoding="ascii") == "65534\n"
         assert log.stat().st_mode & 0o077 == 0
-        call("delete", {"name": "u"})
+        call("delete", {"names": ["u"]})
 
 
 def test_a_rank_ignores_no_signal_and_blocks_none(taco: Taco) -> None:

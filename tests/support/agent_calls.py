@@ -37,8 +37,10 @@ class Answer:
 
     @property
     def error(self) -> dict[str, Any]:
-        assert self.code != 0
         found = self.frames[-1]
+        if found["op"] == "not-done":
+            return dict(found["failure"])
+        assert self.code != 0
         assert (found["op"], found["exit_code"]) == ("failure", self.code)
         return found
 

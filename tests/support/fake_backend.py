@@ -1,13 +1,22 @@
 """A backend for tests, of which each test says what it answers; what nobody expects is a failure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobSpec
-from taco_launch.jobs.backend import CopiesRemoved, Counters, FollowListener, HeadFacts, HostOccupancy, LogQuery, Output
+from taco_launch.jobs.backend import (
+    CopiesRemoved,
+    Counters,
+    FollowListener,
+    HeadFacts,
+    HostOccupancy,
+    LogQuery,
+    Outcomes,
+    Output,
+)
 from taco_launch.jobs.code.snapshot import Snapshot
 
 
@@ -34,17 +43,19 @@ class FakeBackend:
     def follow(self, query: LogQuery, _output: Output, _watch: FollowListener | None = None) -> JobView:
         raise AssertionError(f"follow {query}")
 
-    def stop(self, name: str, _by: str, _number: int, _grace: float | None = None) -> JobView:
-        raise AssertionError(f"stop {name}")
+    def stop(
+        self, names: Sequence[str], _by: str, _number: int, _grace: float | None = None, _owner: str | None = None
+    ) -> Outcomes:
+        raise AssertionError(f"stop {names}")
 
-    def suspend(self, name: str, _by: str) -> JobView:
-        raise AssertionError(f"suspend {name}")
+    def suspend(self, names: Sequence[str], _by: str, _owner: str | None = None) -> Outcomes:
+        raise AssertionError(f"suspend {names}")
 
-    def resume(self, name: str, _by: str) -> JobView:
-        raise AssertionError(f"resume {name}")
+    def resume(self, names: Sequence[str], _by: str, _owner: str | None = None) -> Outcomes:
+        raise AssertionError(f"resume {names}")
 
-    def delete(self, name: str) -> tuple[str, ...]:
-        raise AssertionError(f"delete {name}")
+    def delete(self, names: Sequence[str], _by: str | None = None, _owner: str | None = None) -> Outcomes:
+        raise AssertionError(f"delete {names}")
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
         raise AssertionError(f"prune {since} {owner} {dry_run}")

@@ -1,58 +1,147 @@
-"""What is asked of jobs that are there: stop, suspend, resume, delete."""
+"""What is asked of jobs that are there: stop, suspend, resume, delete, each of several jobs at once.
 
+All jobs are told before any is looked after: a scheduler that starts the second of two jobs would otherwise do so while the
+first is being stopped.
+"""
+
+import contextlib
 import os
+import signal
 import time
-from typing import Callable, Dict, Iterator, Type
+from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Type, Union
 
 from taco_launch.agent.api.view import current_view
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
-from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import DamagedRecordError, NoJobError, OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobState
-from taco_launch.core.protocol.calls import Notice, Reply, Request
-from taco_launch.core.protocol.calls.jobs import Delete, JobReply, Resume, Stop, Suspend
+from taco_launch.core.protocol.calls import Failure, Notice, Reply, Request
+from taco_launch.core.protocol.calls.jobs import Delete, Deleted, JobReply, NotDone, Resume, Stop, Suspend
 
 # Who has a waiting job's lock for a moment lets it go in less.
 _LOCK_SECONDS = 5.0
 
 
 def stop(jobs: Jobs, _agent: str, request: Stop) -> Iterator[Reply]:
-    """Ask a job's supervisor to end it, or end one that waits; a job that has ended stays as it is."""
-    folder = jobs.get(request.name)
-    if not recovery.current_record(folder).state.is_terminal:
-        records.write_json(folder.stop, {"by": request.by, "signal": request.signal, "grace": request.grace})
-        scheduler_wakeup.notify(jobs)
-    yield JobReply(job=current_view(folder))
+    """Ask the supervisors of jobs to end them, and end those that wait; a job that has ended stays as it is."""
+
+    def ask(folder: JobFolder) -> None:
+        if not records.record(folder).state.is_terminal:
+            _require_owner(folder, request.owner)
+            records.write_json(folder.stop, {"by": request.by, "signal": request.signal, "grace": request.grace})
+
+    told = _tell(jobs, request.names, ask)
+    scheduler_wakeup.notify(jobs)
+    yield from _answers(told, _view)
 
 
 def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
-    """Ask a job's supervisor to end it until it is resumed, or have one that waits wait for that.
+    """Ask the supervisors of jobs to end them until they are resumed, and have those that wait wait for that.
 
-    Raises:
-        UsageError: it has ended.
+    A job that has ended is refused.
     """
-    folder = jobs.get(request.name)
-    found = recovery.current_record(folder).state
-    if found.is_terminal:
-        raise UsageError(f"job {folder.name}: it is {found.value}, and cannot be suspended")
-    if found is not JobState.SUSPENDED:
-        records.write_json(folder.suspend, {"by": request.by})
-        scheduler_wakeup.notify(jobs)
-    yield JobReply(job=current_view(folder))
+
+    def ask(folder: JobFolder) -> None:
+        found = records.record(folder).state
+        if found.is_terminal:
+            raise UsageError(f"job {folder.name}: it is {found.value}, and cannot be suspended")
+        _require_owner(folder, request.owner)
+        if found is not JobState.SUSPENDED:
+            records.write_json(folder.suspend, {"by": request.by})
+
+    told = _tell(jobs, request.names, ask)
+    scheduler_wakeup.notify(jobs)
+    yield from _answers(told, _view)
 
 
 def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
-    """Put a suspended job into the queue again.
+    """Put suspended jobs into the queue again; any other job is refused."""
+
+    def put_back(folder: JobFolder) -> None:
+        if records.record(folder).state is JobState.SUSPENDED:
+            _require_owner(folder, request.owner)
+        _resume(folder, request.by)
+
+    told = _tell(jobs, request.names, put_back)
+    scheduler_wakeup.wake(jobs, agent)
+    yield from _answers(told, _view)
+
+
+def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
+    """Remove what is kept of jobs that have ended, on their other hosts as well where they can be reached."""
+
+    def ask(folder: JobFolder) -> None:
+        with contextlib.suppress(DamagedRecordError):  # nobody's: its name is enough
+            _require_owner(folder, request.owner)
+            if request.by is not None and not records.record(folder).state.is_terminal:
+                asked = {"by": request.by, "signal": int(signal.SIGTERM), "grace": None}
+                records.write_json(folder.stop, asked)
+
+    def remove(folder: JobFolder) -> Iterator[Reply]:
+        if request.by is not None and not _is_over(folder):
+            yield JobReply(job=current_view(folder))
+            return
+        for warning in removal.remove(jobs, agent, folder):
+            yield Notice(text=warning)
+        yield Deleted(name=folder.name)
+
+    told = _tell(jobs, request.names, ask)
+    scheduler_wakeup.notify(jobs)
+    yield from _answers(told, remove)
+
+
+_Told = Sequence[Tuple[str, Union[JobFolder, TacoLaunchError]]]
+
+
+def _tell(jobs: Jobs, names: Sequence[str], ask: Callable[[JobFolder], None]) -> _Told:
+    """Tell jobs what is asked of them; return the folder of each, or why it was not told."""
+    told = []
+    for name in names:
+        found: Union[JobFolder, TacoLaunchError]
+        try:
+            found = jobs.get(name)
+            ask(found)
+        except FileNotFoundError:
+            found = NoJobError(f"job {name}: another process removed it")
+        except TacoLaunchError as error:
+            found = error
+        told.append((name, found))
+    return told
+
+
+def _answers(told: _Told, answer: Callable[[JobFolder], Iterator[Reply]]) -> Iterator[Reply]:
+    for name, found in told:
+        try:
+            if isinstance(found, TacoLaunchError):
+                raise found
+            yield from answer(found)
+        except TacoLaunchError as error:
+            yield NotDone(name=name, failure=Failure.of(error))
+
+
+def _view(folder: JobFolder) -> Iterator[Reply]:
+    yield JobReply(job=current_view(folder))
+
+
+def _is_over(folder: JobFolder) -> bool:
+    """Return whether a job has ended, as far as its record can be read."""
+    try:
+        return recovery.current_record(folder).state.is_terminal
+    except DamagedRecordError:
+        return True
+
+
+def _require_owner(folder: JobFolder, owner: Optional[str]) -> None:
+    """Check that a job is this user's, if one is given; a job without an owner is everybody's.
 
     Raises:
-        UsageError: it is not suspended.
+        OwnerError: it is another user's.
     """
-    folder = jobs.get(request.name)
-    _resume(folder, request.by)
-    scheduler_wakeup.wake(jobs, agent)
-    yield JobReply(job=current_view(folder))
+    actual = records.read_spec(folder).owner if owner is not None else ""
+    if actual not in ("", owner):
+        raise OwnerError(f"job {folder.name} is {actual}'s")
 
 
 def _resume(folder: JobFolder, by: str) -> None:
@@ -75,12 +164,6 @@ def _resume(folder: JobFolder, by: str) -> None:
             records.Events(folder).add(state.RESUMED, f"resumed by {by}")
     finally:
         os.close(lock)
-
-
-def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
-    """Remove what is kept of a job that has ended, on its other hosts as well where they can be reached."""
-    for warning in removal.remove(jobs, agent, jobs.get(request.name)):
-        yield Notice(text=warning)
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {

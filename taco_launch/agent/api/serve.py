@@ -55,8 +55,7 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
 
 
 def _answer(stdout: IO[bytes], error: TacoLaunchError) -> int:
-    failure = Failure(message=error.message, hint=error.hint, exit_code=error.exit_code, kind=error.kind)
-    stdout.write(failure.encode())
+    stdout.write(Failure.of(error).encode())
     stdout.flush()
     return error.exit_code
 

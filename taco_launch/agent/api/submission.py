@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, Optional, Type
 
 from taco_launch.agent.api import log_stream
+from taco_launch.agent.gang import descriptors
 from taco_launch.agent.host import containers
 from taco_launch.agent.host.launcher_process import wake_on_child
 from taco_launch.agent.scheduler import scheduler
@@ -62,6 +63,7 @@ def submit(jobs: Jobs, agent: str, request: Submit, caller: "Optional[CallerStre
 
 def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
     spec, caller = request.spec, request.caller
+    descriptors.require(hosts=1, ranks=spec.np or 1)
     # the caller is elsewhere: the job has what this process was started with; in another container its supervisor adds that
     if caller.inherit and containers.of(spec) == containers.here():
         caller = caller.replace(environment={**os.environ, **caller.environment}, inherit=False)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
-from taco_launch.agent.gang import guard_pool
+from taco_launch.agent.gang import descriptors, guard_pool
 from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.gang.guard_pool import GUARD_SECONDS, GuardPool, Note
 from taco_launch.agent.gang.placement_errors import (
@@ -172,6 +172,7 @@ class GangAllocation(GuardPool):
         """Reach guards; those that fail are left out with the reason, but this host's: that raises HostError."""
         start = [self._job_id, *filter(None, [os.environ.get(LEASES_VARIABLE)])]
         shares = launcher_of(self._spec).is_open_mpi
+        descriptors.provide(len(self.links) + len(hosts), ranks=0)
         new: List[GuardConnection] = []
         for host in hosts:
             options = shared_connection.for_guard(self._folder, host.name) if shares else ()

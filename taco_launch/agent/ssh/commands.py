@@ -105,8 +105,10 @@ def output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes
     """Return what a process says until its end, no more than a line may hold; None where its end does not come in time."""
     assert process.stdout is not None
     until, said = time.monotonic() + seconds, b""
+    poll = select.poll()  # select() takes no descriptor above 1023, and the supervisor of a large job has more
+    poll.register(process.stdout, select.POLLIN)
     while len(said) <= LINE_BYTES:
-        if not select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+        if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
             return None
         piece = os.read(process.stdout.fileno(), 1 << 16)
         if not piece:

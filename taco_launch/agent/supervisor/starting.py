@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from taco_launch.agent.gang import descriptors
 from taco_launch.agent.host import containers, facts
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
@@ -37,6 +38,7 @@ def launch(attempt: SupervisedAttempt) -> None:
     )
     placement, known = attempt.gang.allocate(known, attempt.note)
     placement = plan.processes(spec, placement)
+    descriptors.provide(len(placement.shares), placement.np)
     wrapper = agent_program.wrapper(attempt.folder.agent, plan.wrapper_op(spec), attempt.folder.path)
     launch = plan.plan(spec, attempt.id, placement, known, wrapper, str(attempt.folder.path), attempt.gang.port)
     for file in launch.files:

@@ -218,8 +218,7 @@ def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callabl
             if not row.state.is_terminal:
                 say(f"ending job {row.name}, which is left over from the interrupted sweep {ladder.id}")
                 _stop(backend, row.name, "taco-launch bench: its sweep was interrupted")
-            for warning in backend.delete(row.name):
-                say(warning)
+            _delete(backend, row.name, say)
 
 
 def _spent(done: Mapping[int, Run]) -> float:
@@ -286,8 +285,7 @@ def _one(
         circumstances=around.circumstances(spec, job),
     )
     if made.readings:
-        for warning in backend.delete(name):
-            tell.say(warning)
+        _delete(backend, name, tell.say)
     now = {**done, step.position: made}
     after = seconds_left(remaining_steps(plan.steps, now), _seen(now))
     tell.progress(replace(here, left=after, run=made, evidence=() if made.readings else _evidence(text)))
@@ -325,7 +323,7 @@ def _follow(
         except KeyboardInterrupt:
             with contextlib.suppress(NoJobError):  # there is none yet
                 _stop(backend, spec.name, "Ctrl-C")
-                backend.delete(spec.name)
+                _delete(backend, spec.name, lambda _warning: None)
             log.unlink()
             raise
 
@@ -366,8 +364,15 @@ def _text(log: Path) -> str:
 
 
 def _stop(backend: Backend, name: str, by: str) -> None:
-    backend.stop(name, by, signal.SIGINT)
+    backend.stop([name], by, signal.SIGINT).job(name)
     backend.follow(LogQuery(name, tail=0), lambda _data: None)  # until nothing of it is left
+
+
+def _delete(backend: Backend, name: str, say: Callable[[str], None]) -> None:
+    deleted = backend.delete([name])
+    deleted.kept(name)
+    for warning in deleted.warnings:
+        say(warning)
 
 
 def _readings(read: Reader, cell: Cell, job: JobView, text: str) -> tuple[Measurement, ...] | NoSample:

@@ -1,8 +1,8 @@
 """wait, stop, delete."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -13,8 +13,9 @@ from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_d
 from taco_launch.cli.options.common import Seconds, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.core.errors import DEADLINE, DamagedRecordError, TacoLaunchError
-from taco_launch.jobs.backend import Backend, FollowListener, LogQuery
+from taco_launch.core.errors import DEADLINE, TacoLaunchError
+from taco_launch.core.model.job_view import JobView
+from taco_launch.jobs.backend import FollowListener, LogQuery, Outcomes
 from taco_launch.jobs.request.caller import person
 
 
@@ -69,12 +70,21 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
     """
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
+    by = f"taco-launch stop of {person()}"
 
-    def one(name: str) -> None:
-        named_jobs.agree(backend, name, "stop", "stopped", lambda state: not state.is_terminal, yes=yes)
-        settings.talk(f"{name}: {_stop(backend, name, grace)}")
+    def ask(some: Sequence[str], owner: str | None) -> Outcomes:
+        return backend.stop(some, by, signal.SIGTERM, grace, owner)
 
-    return named_jobs.for_each_job(names, one)
+    def report(name: str, job: JobView) -> None:
+        if not job.record.state.is_terminal:
+            job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
+        elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
+            settings.talk(f"{name}: it had already ended: {job.record.state.value}")
+            return
+        settings.talk(f"{name}: {job.record.state.value}: {job.record.reason}")
+
+    told = named_jobs.change(names, ask, "stop", "stopped", yes=yes)
+    return named_jobs.for_each_job(names, lambda name: report(name, told.job(name)))
 
 
 @verb(access=True)
@@ -91,16 +101,23 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     """
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
+    by = f"taco-launch delete of {person()}"
 
-    def one(name: str) -> None:
-        with suppress(DamagedRecordError):  # the head ends and removes such a job by its name
-            named_jobs.agree(backend, name, "delete", "deleted", yes=yes)
-            _stop(backend, name, None)
-        for warning in backend.delete(name):
-            render.warning(settings, warning)
+    def report(name: str) -> None:
+        if told.kept(name) is not None:
+            backend.follow(LogQuery(name, tail=0), lambda _data: None)
+            show(backend.delete([name])).kept(name)
         settings.talk(f"{name}: deleted")
 
-    return named_jobs.for_each_job(names, one)
+    def show(deleted: Outcomes) -> Outcomes:
+        for warning in deleted.warnings:
+            render.warning(settings, warning)
+        return deleted
+
+    told = named_jobs.change(
+        names, lambda some, owner: show(backend.delete(some, by, owner)), "delete", "deleted", yes=yes
+    )
+    return named_jobs.for_each_job(names, report)
 
 
 @contextmanager
@@ -129,14 +146,3 @@ def _at_most(seconds: float | None, name: str) -> Iterator[None]:
         raise error from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _stop(backend: Backend, name: str, grace: float | None) -> str:
-    """Stop a job, wait for its end, say how it ended."""
-    by = f"taco-launch stop of {person()}"
-    job = backend.stop(name, by, signal.SIGTERM, grace)
-    if not job.record.state.is_terminal:
-        job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
-    elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
-        return f"it had already ended: {job.record.state.value}"
-    return f"{job.record.state.value}: {job.record.reason}"

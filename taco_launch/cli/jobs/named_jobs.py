@@ -1,7 +1,7 @@
 """What the verbs share that do something to jobs by their names: each on its own, and another's only after a question."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -9,10 +9,10 @@ import click
 from taco_launch.cli.options.common import add_option
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
-from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.instances import instances
 from taco_launch.core.model.jobs import JobState
-from taco_launch.jobs.backend import Backend
+from taco_launch.jobs.backend import Backend, Outcomes
 from taco_launch.jobs.request.caller import person
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -66,6 +66,32 @@ def for_each_job(names: tuple[str, ...], act: Callable[[str], None]) -> int:
     return code
 
 
+def change(
+    names: Sequence[str],
+    ask: Callable[[Sequence[str], str | None], Outcomes],
+    verb: str,
+    done: str,
+    *,
+    yes: bool,
+) -> Outcomes:
+    """Have one's own jobs changed by one call, and others' by a second one, after a question for each.
+
+    `ask` calls the backend for some of the jobs, all of this owner if one is given.
+    """
+    found = ask(list(dict.fromkeys(names)), None if yes else person())
+    outcomes, agreed = dict(found.jobs), []
+    for name, outcome in found.jobs.items():
+        if isinstance(outcome, OwnerError):
+            try:
+                _confirm(outcome.message, name, verb, done)
+                agreed.append(name)
+            except TacoLaunchError as error:
+                outcomes[name] = error
+    if agreed:
+        outcomes.update(ask(agreed, None).jobs)
+    return Outcomes(outcomes)
+
+
 def agree(
     backend: Backend,
     name: str,
@@ -88,10 +114,14 @@ def agree(
         return
     job = backend.get(name)
     owner = job.spec.owner
-    if owner in ("", person()) or not can(job.record.state):
-        return
-    whose = f"job {name} is {owner}'s"
+    if owner not in ("", person()) and can(job.record.state):
+        _confirm(f"job {name} is {owner}'s", name, verb, done)
+
+
+def _confirm(whose: str, name: str, verb: str, done: str) -> None:
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(f"{whose}, and stdin is not a terminal", hint=f"ask {owner}, or add --yes to {verb} it anyway")
+        raise UsageError(
+            f"{whose}, and stdin is not a terminal", hint=f"ask its owner, or add --yes to {verb} it anyway"
+        )
     if not click.confirm(f"{whose}: {verb} it?", err=True):
         raise TacoLaunchError(f"{whose}: {name} was not {done}")

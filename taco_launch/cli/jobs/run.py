@@ -363,6 +363,6 @@ class _Signals:
     def _ask(self, grace: float | None) -> None:
         try:
             by = "Ctrl-C" if self._number == signal.SIGINT else self._number.name
-            self._backend.stop(self._name, by, self._number, grace)
+            self._backend.stop([self._name], by, self._number, grace).job(self._name)
         except TacoLaunchError as error:
             os.write(2, f"job {self._name} could not be signaled: {error.message}\n".encode(errors="backslashreplace"))

@@ -28,12 +28,14 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def one(name: str) -> None:
-        named_jobs.agree(backend, name, "suspend", "suspended", lambda state: not state.is_terminal, yes=yes)
-        record = backend.suspend(name, person()).record
+    def report(name: str) -> None:
+        record = told.job(name).record
         settings.talk(f"{name}: {record.state.value}: {printable(one_line(record.reason))}")
 
-    return named_jobs.for_each_job(names, one)
+    told = named_jobs.change(
+        names, lambda some, owner: backend.suspend(some, person(), owner), "suspend", "suspended", yes=yes
+    )
+    return named_jobs.for_each_job(names, report)
 
 
 @verb(access=True)
@@ -51,10 +53,12 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def one(name: str) -> None:
-        named_jobs.agree(backend, name, "resume", "resumed", lambda state: state is JobState.SUSPENDED, yes=yes)
-        record = backend.resume(name, person()).record
+    def report(name: str) -> None:
+        record = told.job(name).record
         waits = f": {printable(one_line(record.reason))}" if record.state is JobState.QUEUED and record.reason else ""
         settings.talk(f"{name}: {record.state.value}{waits}")
 
-    return named_jobs.for_each_job(names, one)
+    told = named_jobs.change(
+        names, lambda some, owner: backend.resume(some, person(), owner), "resume", "resumed", yes=yes
+    )
+    return named_jobs.for_each_job(names, report)

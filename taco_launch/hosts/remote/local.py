@@ -1,6 +1,7 @@
 """This machine as a host, by subprocess; a shell is in between only where sudo is."""
 
 import contextlib
+import errno
 import os
 import selectors
 import signal
@@ -73,9 +74,11 @@ class LocalTransport:
         except OSError as error:
             with contextlib.suppress(OSError):
                 part.unlink()
+            mib = -(-len(data) // (1 << 20))
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise HostError(
                 f"{self.name}: cannot write {path}: {error.strerror}",
-                hint="name another folder with TACO_LAUNCH_STATE",
+                hint=f"free {mib} MiB there" if full else "name another folder with TACO_LAUNCH_STATE",
             ) from None
 
     @contextlib.contextmanager

@@ -4,7 +4,7 @@ The agent on the head is one backend (agent.py). A flow knows nothing of how job
 folder here that has `connect`, and its row in core/model/engines.py; or a package that has an entry point (hosts/plugins.py).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
@@ -119,6 +119,28 @@ class HeadFacts:
     topology: "Topology | None" = None
 
 
+@dataclass(frozen=True)
+class Outcomes:
+    """What became of each job that a call named: the job as it is then, None if it was deleted, or the error."""
+
+    jobs: "Mapping[str, JobView | TacoLaunchError | None]"
+    # About hosts that keep something of a job.
+    warnings: tuple[str, ...] = ()
+
+    def kept(self, name: str) -> "JobView | None":
+        """Return one of the jobs, None if it was deleted, or raise its error."""
+        found = self.jobs[name]
+        if isinstance(found, TacoLaunchError):
+            raise found
+        return found
+
+    def job(self, name: str) -> "JobView":
+        """Return one of the jobs of a call that deletes none, or raise its error."""
+        found = self.kept(name)
+        assert found is not None
+        return found
+
+
 class JobContainers(Protocol):
     """Keeps a record of the containers that jobs have beside the cluster's own."""
 
@@ -178,17 +200,22 @@ class Backend(Protocol):
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = ...) -> "JobView":
         """Return a job's log to `output` as it comes; return the job as it stands then."""
 
-    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> "JobView":
-        """Ask a job to end by a signal, and by KILL after its grace time or `grace` seconds if that is less."""
+    # The next four name several jobs. None of them is waited for before all are told, so that none starts in place of another.
+    # With `owner`, a job of another user has OwnerError as its outcome.
 
-    def suspend(self, name: str, by: str) -> "JobView":
-        """End a job's ranks; return it once it waits for `resume`, or has ended after all."""
+    def stop(
+        self, names: Sequence[str], by: str, number: int, grace: float | None = None, owner: str | None = None
+    ) -> Outcomes:
+        """Ask jobs to end by a signal, and by KILL after their grace time or `grace` seconds if that is less."""
 
-    def resume(self, name: str, by: str) -> "JobView":
-        """Have a suspended job wait for its slots again."""
+    def suspend(self, names: Sequence[str], by: str, owner: str | None = None) -> Outcomes:
+        """End the ranks of jobs; return once each waits for `resume`, or has ended after all."""
 
-    def delete(self, name: str) -> tuple[str, ...]:
-        """Remove the record of a job that has ended; return warnings about hosts that keep something of it."""
+    def resume(self, names: Sequence[str], by: str, owner: str | None = None) -> Outcomes:
+        """Have suspended jobs wait for their slots again."""
+
+    def delete(self, names: Sequence[str], by: str | None = None, owner: str | None = None) -> Outcomes:
+        """Remove the records of jobs that have ended; with `by`, ask those that have not to end, and keep their records."""
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Remove the records of jobs that ended more than `since` seconds ago, of one owner or all; return them.

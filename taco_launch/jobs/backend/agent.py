@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from taco_launch.core.command import without_git_secrets
-from taco_launch.core.errors import HostError, UsageError
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.launch.spec_for_head import spec_for_head
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.job_view import JobView
@@ -18,8 +18,10 @@ from taco_launch.core.protocol.calls.jobs import (
     Accepted,
     CallerEnvironment,
     Delete,
+    Deleted,
     Get,
     JobReply,
+    NotDone,
     Resume,
     Stop,
     Submit,
@@ -35,6 +37,7 @@ from taco_launch.jobs.backend import (
     HeadFacts,
     HostOccupancy,
     LogQuery,
+    Outcomes,
     Output,
     agent_location,
 )
@@ -165,23 +168,26 @@ class AgentBackend:
         ranks = tuple(told for reply in found for told in reply.ranks)
         return ranks, {reply.host: reply.problem for reply in found if reply.problem}
 
-    def stop(self, name: str, by: str, number: int, grace: float | None = None) -> JobView:
-        """Ask a job to end. Returns at once."""
-        return self._job(Stop(name=name, by=by, signal=number, grace=grace))
+    def stop(
+        self, names: Sequence[str], by: str, number: int, grace: float | None = None, owner: str | None = None
+    ) -> Outcomes:
+        """Ask jobs to end. Returns at once."""
+        return self._outcomes(Stop(names=[*names], by=by, signal=number, grace=grace, owner=owner))
 
-    def suspend(self, name: str, by: str) -> JobView:
-        """Have a job's ranks ended as by a stop; return it once it is suspended, or has ended after all.
+    def suspend(self, names: Sequence[str], by: str, owner: str | None = None) -> Outcomes:
+        """Have the ranks of jobs ended as by a stop; return once each is suspended, or has ended after all."""
+        told = self._outcomes(Suspend(names=[*names], by=by, owner=owner))
+        found = told.jobs.items()
+        return Outcomes({name: self._suspended(job) if isinstance(job, JobView) else job for name, job in found})
 
-        Raises:
-            UsageError: it has ended already.
-        """
-        job = self._job(Suspend(name=name, by=by))
-        policy = job.spec.policy
+    def _suspended(self, job: JobView) -> JobView | TacoLaunchError:
+        """Wait until a job that was told so is suspended or has ended; return it, or why it was not seen so."""
+        name, policy = job.spec.name, job.spec.policy
         own = policy.grace + (0.0 if policy.signal is None else policy.signal.seconds)
         pause, deadline = _POLL_SECONDS[0], time.monotonic() + own + _SUSPEND_SECONDS
         while job.record.state is not JobState.SUSPENDED and not job.record.state.is_terminal:
             if time.monotonic() > deadline:
-                raise HostError(
+                return HostError(
                     f"{self.name}: job {name} is not suspended {_SUSPEND_SECONDS:g} s after its grace time",
                     hint=f"taco-launch get {name} shows its state",
                 )
@@ -190,17 +196,13 @@ class AgentBackend:
             job = self.get(name)
         return job
 
-    def resume(self, name: str, by: str) -> JobView:
-        """Have a suspended job wait for its slots again.
+    def resume(self, names: Sequence[str], by: str, owner: str | None = None) -> Outcomes:
+        """Have suspended jobs wait for their slots again."""
+        return self._outcomes(Resume(names=[*names], by=by, owner=owner))
 
-        Raises:
-            UsageError: it is not suspended.
-        """
-        return self._job(Resume(name=name, by=by))
-
-    def delete(self, name: str) -> tuple[str, ...]:
-        """Remove what the hosts keep of a job that has ended; return warnings."""
-        return _warnings(self._head.call(Delete(name=name)))
+    def delete(self, names: Sequence[str], by: str | None = None, owner: str | None = None) -> Outcomes:
+        """Remove what the hosts keep of jobs that have ended."""
+        return self._outcomes(Delete(names=[*names], by=by, owner=owner))
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Remove the records of jobs that ended long ago; return them."""
@@ -348,6 +350,23 @@ class AgentBackend:
 
     def _job(self, request: Request) -> JobView:
         return self._head.expect(request, JobReply).job
+
+    def _outcomes(self, request: Stop | Suspend | Resume | Delete) -> Outcomes:
+        """Return what became of each named job.
+
+        Raises:
+            HostError: the answer has another number of jobs.
+        """
+        replies = self._head.call(request)
+        found = [self._outcome(reply) for reply in replies if isinstance(reply, (JobReply, Deleted, NotDone))]
+        if len(found) != len(request.names):
+            raise HostError(f"{self.name}: {request.op}: {len(request.names)} jobs were named, {len(found)} answered")
+        return Outcomes(dict(zip(request.names, found, strict=True)), _warnings(replies))
+
+    def _outcome(self, reply: JobReply | Deleted | NotDone) -> JobView | TacoLaunchError | None:
+        if isinstance(reply, NotDone):
+            return self._head.error(reply.failure)
+        return reply.job if isinstance(reply, JobReply) else None
 
     def _rows(self, request: Request) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         from taco_launch.core.protocol.calls.job_list import Rows  # noqa: PLC0415 - see above

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from taco_launch.core import trace
@@ -15,6 +16,7 @@ from taco_launch.core.errors import (
     DamagedRecordError,
     HostError,
     NoJobError,
+    OwnerError,
     TacoLaunchError,
     UsageError,
 )
@@ -22,7 +24,7 @@ from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.protocol import framing as protocol
 from taco_launch.core.protocol.calls import EndOfReplies, Failure, Reply, Request, reply_of
-from taco_launch.hosts.remote import agent_bundle
+from taco_launch.hosts.remote import agent_bundle, py_spy
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.remote.transport import Conversation, NoInput, Transport
@@ -38,6 +40,8 @@ _ANSWER_BYTES = 1 << 25
 _ANSWER_VALUES = 2 << 20
 _DATA_BYTES = 1 << 23
 _ANSWER_SECONDS = 300.0
+# Operations that need py-spy on this machine, at once or later: a job whose ranks hang has their stacks read.
+_READS_STACKS = frozenset(("submit", "stacks"))
 
 
 _Kind = TypeVar("_Kind", bound=Reply)
@@ -61,12 +65,16 @@ class _AgentNoJobError(AgentError, NoJobError):
     """The agent has no such job."""
 
 
+class _AgentOwnerError(AgentError, OwnerError):
+    """The job is another user's."""
+
+
 class _AgentDamagedRecordError(AgentError, DamagedRecordError):
     """The agent cannot read a job's record."""
 
 
 # Those that a caller tells apart. No other is a HostError: that is one for which the agent may not have been reached.
-_ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError, _AgentDamagedRecordError)}
+_ERRORS = {kind.kind: kind for kind in (_AgentUsageError, _AgentNoJobError, _AgentOwnerError, _AgentDamagedRecordError)}
 
 
 class AgentClient:
@@ -107,7 +115,8 @@ class AgentClient:
         """
         answer: list[Reply] = []
         size = count = 0
-        with self._stream(request, _ANSWER_SECONDS + float(getattr(request, "grace", None) or 0)) as replies:
+        seconds = _ANSWER_SECONDS * max(1, len(getattr(request, "names", ()))) + (getattr(request, "grace", None) or 0)
+        with self._stream(request, seconds) as replies:
             for reply, length, values in replies:
                 size += length
                 count += values
@@ -183,6 +192,8 @@ class AgentClient:
             sudo=self.location.sudo,
             timeout=timeout,
         )
+        if self.location.python and op in _READS_STACKS:
+            self._put_py_spy(Path(self.location.folder))
         if missing is None:
             with start(command) as found:
                 missing = self._begin(op, found.stdout)
@@ -190,12 +201,9 @@ class AgentClient:
                     yield found
                     return
         trace.decision("%s: %s does not exist: installing the agent", self.name, missing)
-        from taco_launch.hosts.remote import py_spy  # noqa: PLC0415 - once for each version of the agent
-
-        program = py_spy.program()
-        if program is not None:
-            self._remote.put(program[1], f"{missing.rpartition('/')[0]}/{program[0]}", sudo=self.location.sudo)
         self._remote.put(agent_bundle.build(self._contents), missing, sudo=self.location.sudo)
+        if not self.location.python:
+            self._put_py_spy(Path(missing).parent)
         with start(command) as found:
             if self._begin(op, found.stdout) is not None:
                 raise HostError(
@@ -203,6 +211,20 @@ class AgentClient:
                     hint="check whether something on the host removes files there",
                 )
             yield found
+
+    def _put_py_spy(self, folder: Path) -> None:
+        """Put the program that reads stacks into the agent's folder; without it a job runs, and `stacks` names it.
+
+        Not before other operations, on this machine: it has 8 MB, and what frees space must work on a full disk.
+        """
+        if self.location.python and any(folder.glob(py_spy.PATTERN)):
+            return
+        program = py_spy.program()
+        try:
+            if program is not None:
+                self._remote.put(program[1], str(folder / program[0]), sudo=self.location.sudo)
+        except HostError as error:
+            trace.decision("%s: py-spy is not installed: %s", self.name, error.message)
 
     def prestart(self, op: str) -> None:
         """Start the agent of this machine for a call that is still being made up, which continues with it then."""
@@ -257,13 +279,14 @@ class AgentClient:
             if isinstance(reply, EndOfReplies):
                 return
             if isinstance(reply, Failure):
-                raise self._error(reply)
+                raise self.error(reply)
             raw = stdout.read(count) if count else b""
             if len(raw) < count:
                 raise self._broken_off(op)
             yield self._completed(reply, raw), len(line) + len(raw), protocol.values(line)
 
-    def _error(self, failure: Failure) -> AgentError:
+    def error(self, failure: Failure) -> AgentError:
+        """Return the error that the agent reported."""
         # What is wrong with its host the agent says without a name: it knows none.
         host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.location.inherit else ""
         code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success

@@ -107,8 +107,8 @@ def test_an_event_with_any_field_replaced_stops_nothing(monkeypatch: pytest.Monk
         bad.events.write_bytes(b"\n".join(lines) + b"\n")
         serves_the_others(jobs)
         survived(call("get", name="bad"), 0, 1, 5)
-        survived(call("stop", name="bad", by="me", signal=15), 0, 1, 5)
-        survived(call("delete", name="bad"), 0, 2)
+        survived(call("stop", names=["bad"], by="me", signal=15), 0, 1, 5)
+        survived(call("delete", names=["bad"]), 0, 2)
 
 
 def damaged(jobs: Jobs, *, field: str = '"np": 2', value: str = '"np": Infinity') -> JobFolder:
@@ -126,7 +126,7 @@ def test_a_damaged_job_is_named_and_deleted(jobs: Jobs) -> None:
     assert "is damaged" in notice["text"]
     assert "taco-launch delete bad" in notice["text"]
     assert call("get", name="bad").error["kind"] == "record-damaged"
-    survived(call("delete", name="bad"), 0)
+    survived(call("delete", names=["bad"]), 0)
     assert not folder.path.exists()
     assert call("list").frames == [{"op": "rows", "rows": []}]
 
@@ -137,7 +137,7 @@ def test_a_job_with_a_launcher_of_another_version_is_named_and_deleted(jobs: Job
     (notice,) = [frame for frame in call("list").frames if "text" in frame]
     assert "job newer" in notice["text"]
     assert call("get", name="newer").error["kind"] == "record-damaged"
-    survived(call("delete", name="newer"), 0)
+    survived(call("delete", names=["newer"]), 0)
     assert not folder.path.exists()
 
 
@@ -146,7 +146,7 @@ def test_a_damaged_job_that_a_supervisor_has_is_stopped_before_it_is_deleted(
 ) -> None:
     monkeypatch.setattr("taco_launch.agent.upkeep.removal._END_SECONDS", 0.2)
     running.events.write_text(running.events.read_text().replace('"np": 2', '"np": -1'))
-    assert call("delete", name="running").error["hint"] == "try again: taco-launch delete running"
+    assert call("delete", names=["running"]).error["hint"] == "try again: taco-launch delete running"
     assert running.stop.exists()
 
 

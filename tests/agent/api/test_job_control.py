@@ -39,17 +39,17 @@ def state_of(folder: JobFolder) -> str:
 @pytest.mark.parametrize("events", [(), (SUSPENDED,), (RESTARTING,)], ids=["queued", "suspended", "restarting"])
 def test_a_job_that_waits_is_stopped_at_once_and_can_be_deleted(jobs: Jobs, events: Any) -> None:
     folder = submitted(jobs, "a", *events)
-    refused = call("delete", name="a")
+    refused = call("delete", names=["a"])
     assert refused.error["hint"] == "taco-launch stop a"
-    assert call("stop", name="a", **STOP).frames[-1]["job"]["record"]["state"] == "CANCELLED"
-    assert call("delete", name="a").whole
+    assert call("stop", names=["a"], **STOP).frames[-1]["job"]["record"]["state"] == "CANCELLED"
+    assert call("delete", names=["a"]).whole
     assert not folder.path.exists()
 
 
 def test_a_job_that_is_being_placed_is_stopped_by_its_supervisor(jobs: Jobs) -> None:
     folder = submitted(jobs, "a")
     lock = locked(folder)
-    assert call("stop", name="a", **STOP).frames[-1]["job"]["record"]["state"] == "QUEUED"
+    assert call("stop", names=["a"], **STOP).frames[-1]["job"]["record"]["state"] == "QUEUED"
     assert folder.stop.exists()
     os.close(lock)
     # it was about to say that there is no place: whoever looks next does it
@@ -57,9 +57,9 @@ def test_a_job_that_is_being_placed_is_stopped_by_its_supervisor(jobs: Jobs) -> 
 
 
 def test_a_running_job_is_asked_to_be_suspended(running: JobFolder) -> None:
-    assert call("suspend", name="running", by="me").frames[-1]["job"]["record"]["state"] == "RUNNING"
+    assert call("suspend", names=["running"], by="me").frames[-1]["job"]["record"]["state"] == "RUNNING"
     assert records.read_json(running.suspend) == {"by": "me"}
-    refused = call("resume", name="running", by="me")
+    refused = call("resume", names=["running"], by="me")
     assert refused.error["exit_code"] == 2
     assert refused.error["message"] == "job running: it is RUNNING, not SUSPENDED (it is being suspended)"
 
@@ -68,10 +68,10 @@ def test_a_running_job_is_asked_to_be_suspended(running: JobFolder) -> None:
 def test_a_job_that_waits_is_suspended_and_resumed(jobs: Jobs, woken: list[str], events: Any) -> None:
     folder = submitted(jobs, "a", *events)
     jobs.mark("a")
-    assert call("suspend", name="a", by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
-    assert call("suspend", name="a", by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
+    assert call("suspend", names=["a"], by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
+    assert call("suspend", names=["a"], by="me").frames[-1]["job"]["record"]["state"] == "SUSPENDED"
     woken.clear()
-    resumed = call("resume", name="a", by="bob").frames[-1]["job"]["record"]
+    resumed = call("resume", names=["a"], by="bob").frames[-1]["job"]["record"]
     assert (resumed["state"], resumed["reason"]) == ("QUEUED", "resumed by bob")
     assert woken == ["/agent.pyz"]
     assert state_of(folder) == "QUEUED"
@@ -80,7 +80,7 @@ def test_a_job_that_waits_is_suspended_and_resumed(jobs: Jobs, woken: list[str],
 @pytest.mark.parametrize("op", ["suspend", "resume"])
 def test_what_has_ended_is_neither_suspended_nor_resumed(jobs: Jobs, op: str) -> None:
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
-    refused = call(op, name="a", by="me")
+    refused = call(op, names=["a"], by="me")
     assert refused.error["exit_code"] == 2
     assert "it is SUCCEEDED" in refused.error["message"]
 
@@ -92,6 +92,48 @@ def test_whoever_calls_starts_the_scheduler_where_one_is_missing(jobs: Jobs, wok
     jobs.mark("a")
     assert call("list").whole
     assert woken == ["/agent.pyz"]
+
+
+# --- several jobs
+
+
+def test_all_jobs_are_told_before_a_scheduler_looks(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [submitted(jobs, name) for name in "abc"]
+    looks: list[list[bool]] = []
+    notify = "taco_launch.agent.upkeep.scheduler_wakeup.notify"
+    monkeypatch.setattr(notify, lambda _jobs: looks.append([folder.stop.exists() for folder in folders]))
+    found = call("stop", names=["a", "b", "nosuch", "c"], **STOP)
+    assert looks == [[True, True, True]]
+    assert [frame["op"] for frame in found.frames] == ["job", "job", "not-done", "job"]
+    assert [state_of(folder) for folder in folders] == ["CANCELLED"] * 3
+
+
+@pytest.mark.parametrize("op", ["stop", "suspend", "resume", "delete"])
+@pytest.mark.parametrize(("owner", "refused"), [("alice", False), (None, False), ("bob", True)])
+def test_a_job_of_another_user(jobs: Jobs, op: str, owner: str | None, refused: bool) -> None:
+    assert call("submit", **request("a", suspend=op == "resume")).whole
+    found = call(op, names=["a"], by="me", signal=15, owner=owner)
+    assert ([frame["op"] for frame in found.frames][-1] == "not-done") is refused
+    if refused:
+        assert (found.error["kind"], found.error["message"]) == ("not-the-owner", "job a is alice's")
+        assert not jobs.get("a").stop.exists()
+
+
+@pytest.mark.parametrize(("op", "kind"), [("stop", None), ("suspend", "usage"), ("resume", "usage")])
+def test_of_an_ended_job_nobody_asks_whose_it_is(jobs: Jobs, op: str, kind: str | None) -> None:
+    assert call("submit", **request("a", suspend=True)).whole
+    records.ended(records.Events(jobs.get("a")), JobState.CANCELLED, 143, "stopped")
+    found = call(op, names=["a"], by="me", signal=15, owner="bob")
+    assert found.frames[-1].get("failure", {}).get("kind") == kind
+
+
+def test_delete_stops_what_runs_and_removes_what_has_ended(jobs: Jobs, running: JobFolder) -> None:
+    submitted(jobs, "old", (state.PLACED, PLACED), SUCCEEDED)
+    found = call("delete", names=["running", "old"], by="delete of me")
+    assert [frame["op"] for frame in found.frames] == ["job", "deleted"]
+    assert found.frames[0]["job"]["record"]["state"] == "RUNNING"
+    assert records.read_json(running.stop) == {"by": "delete of me", "signal": 15, "grace": None}
+    assert not (jobs.path / "old").exists()
 
 
 # --- submit

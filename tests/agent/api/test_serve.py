@@ -126,7 +126,7 @@ def test_an_agent_without_a_call_ends_in_silence(agent: Path) -> None:
 @pytest.mark.parametrize("op", ["get", "logs", "stop", "delete"])
 @pytest.mark.usefixtures("jobs")
 def test_a_job_that_there_is_not(op: str) -> None:
-    found = call(op, name="../vgg", by="me", signal=15, grace=None, **FOLLOW)
+    found = call(op, name="../vgg", names=["../vgg"], by="me", signal=15, grace=None, **FOLLOW)
     assert found.error["exit_code"] == 1
     assert found.error["hint"] == "list all jobs: taco-launch list"
 
@@ -206,26 +206,26 @@ def test_a_job_without_output(jobs: Jobs) -> None:
 
 
 def test_stop_asks_the_supervisor(running: JobFolder) -> None:
-    found = call("stop", name="running", by="me", signal=2, grace=1.5)
+    found = call("stop", names=["running"], by="me", signal=2, grace=1.5)
     assert found.frames[-1]["job"]["record"]["state"] == "RUNNING"
     assert records.read_json(running.stop) == {"by": "me", "signal": 2, "grace": 1.5}
 
 
 @pytest.mark.usefixtures("logged")
 def test_stop_of_a_job_that_has_ended(jobs: Jobs) -> None:
-    found = call("stop", name="vgg", by="me", signal=15, grace=None)
+    found = call("stop", names=["vgg"], by="me", signal=15, grace=None)
     assert found.frames[-1]["job"]["record"]["state"] == "SUCCEEDED"
     assert not jobs.get("vgg").stop.exists()
 
 
 def test_delete(jobs: Jobs, logged: JobFolder) -> None:
-    assert call("delete", name="vgg").frames == []
+    assert call("delete", names=["vgg"]).frames == [{"op": "deleted", "name": "vgg"}]
     assert not logged.path.exists()
     assert [name for name in os.listdir(jobs.path) if not name.startswith(".")] == []
 
 
 def test_delete_of_a_running_job(running: JobFolder) -> None:
-    found = call("delete", name="running")
+    found = call("delete", names=["running"])
     assert found.error["message"] == "job running: it is RUNNING"
     assert found.error["hint"] == "taco-launch stop running"
     assert running.path.exists()

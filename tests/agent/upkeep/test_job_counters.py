@@ -48,7 +48,7 @@ def test_delete(jobs: Jobs) -> None:
     assert told() == (0, 0, 0, 0, 0)
     for name in some(jobs):
         assert told() == ALL
-        call("delete", name=name)
+        call("delete", names=[name])
     assert told() == ALL
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)  # the name may be used again
     assert told() == (5, 2, 2, 1, 3)
@@ -70,9 +70,9 @@ def test_a_removal_that_is_cut_off_counts_once(jobs: Jobs, monkeypatch: pytest.M
     assert told() == ALL
     monkeypatch.undo()
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(jobs.path.parent))
-    call("delete", name="a")
+    call("delete", names=["a"])
     assert told() == ALL
-    call("delete", name="b")
+    call("delete", names=["b"])
     assert told() == ALL
 
 
@@ -129,7 +129,7 @@ def test_a_file_that_is_damaged(jobs: Jobs, text: str) -> None:
     some(jobs)
     (jobs.path / ".counts.json").write_text(text)
     assert told() == ALL
-    call("delete", name="a")
+    call("delete", names=["a"])
     assert told() == ALL
 
 

@@ -17,6 +17,7 @@ from taco_launch.core.errors import HostError, TacoLaunchError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
+from taco_launch.jobs.backend import Outcomes
 from taco_launch.jobs.backend.agent_client import AgentError
 from tests.support.fake_backend import FakeBackend
 from tests.support.raisers import raiser
@@ -68,12 +69,13 @@ class Bench(FakeBackend):
         output(self.output)
         return JobView(spec, self.says(spec), "/")
 
-    def delete(self, name: str) -> tuple[str, ...]:
-        self.deleted.append(name)
-        return ()
+    def delete(self, names: Sequence[str], *_more: object) -> Outcomes:
+        self.deleted.extend(names)
+        return _done(names)
 
-    def stop(self, name: str, *_more: object) -> Any:
-        self.stopped.append(name)
+    def stop(self, names: Sequence[str], *_more: object) -> Outcomes:
+        self.stopped.extend(names)
+        return _done(names)
 
     def follow(self, *_more: object) -> Any:
         """Nothing is left of any job."""
@@ -88,6 +90,11 @@ class Bench(FakeBackend):
         around: Any = self.around
         tell = run_ladder.LadderListener(self.told.append, lambda _words: None)
         return run_ladder.run(self, plan or self.plan, self.history, around, {}, tell)
+
+
+def _done(names: Sequence[str]) -> Outcomes:
+    job: Any = object()  # nobody looks at it
+    return Outcomes(dict.fromkeys(names, job))
 
 
 @pytest.fixture

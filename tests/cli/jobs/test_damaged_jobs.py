@@ -7,7 +7,7 @@ import pytest
 from taco_launch.core.errors import DamagedRecordError
 from taco_launch.core.protocol.calls import Failure, Notice, Reply, Request
 from taco_launch.core.protocol.calls.job_list import List, Rows
-from taco_launch.core.protocol.calls.jobs import Delete
+from taco_launch.core.protocol.calls.jobs import Delete, Deleted
 from taco_launch.jobs.backend.agent_client import AgentClient
 from tests.support.command_line import call
 
@@ -23,9 +23,9 @@ def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if isinstance(request, List):
             return [Rows(rows=[]), Notice(text=WHY)]
         if isinstance(request, Delete):
-            found.append(request.name)
-            return [Notice(text="files may be left")]
-        raise head._error(Failure(message=WHY, hint="", exit_code=1, kind=DamagedRecordError.kind))
+            found.extend(request.names)
+            return [Notice(text="files may be left"), *(Deleted(name=name) for name in request.names)]
+        raise head.error(Failure(message=WHY, hint="", exit_code=1, kind=DamagedRecordError.kind))
 
     monkeypatch.setattr(AgentClient, "call", answer)
     return found

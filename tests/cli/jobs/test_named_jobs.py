@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from taco_launch.core.errors import UsageError
+from taco_launch.core.errors import OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.core.protocol.calls import Reply, Request
-from taco_launch.core.protocol.calls.jobs import Delete, Get, JobReply, Resume, Stop, Suspend
+from taco_launch.core.protocol.calls import Failure, Reply, Request
+from taco_launch.core.protocol.calls.jobs import Delete, Deleted, Get, JobReply, NotDone, Resume, Stop, Suspend
 from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.request.caller import person
 from tests.support.command_line import call
 
 OWNERS = {"mine": getpass.getuser(), "old": "", "bobs": "bob", "alices": "alice"}
+CALLS: list[tuple[str, list[str]]] = []
 Verb = Callable[..., tuple[Result, list[tuple[str, str]]]]
 
 
@@ -29,25 +30,33 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     """Call a verb with a head that has a job of each owner; gives its result, and what was done to which job."""
     stands: dict[str, JobState] = {}
     done: list[tuple[str, str]] = []
+    CALLS.clear()
     reasons: list[str] = []
 
     def answer(_head: AgentClient, request: Request) -> list[Reply]:
         assert isinstance(request, (Get, Stop, Suspend, Resume, Delete))
-        op, name = request.op, request.name
-        if name not in OWNERS:
-            raise AgentError(f"job {name!r} not found", None, 1)
+        if isinstance(request, Get):
+            if request.name not in OWNERS:
+                raise AgentError(f"job {request.name!r} not found", None, 1)
+            if ("suspend", request.name) in done:  # it takes a while
+                stands[request.name] = JobState.SUSPENDED
+            return [view(request.name)]
+        CALLS.append((request.op, request.names))
         if isinstance(request, Suspend):
             assert request.by == getpass.getuser()
-        if op == "get" and ("suspend", name) in done:  # it takes a while
-            stands[name] = JobState.SUSPENDED
-        if op == "resume" and stands[name] is not JobState.SUSPENDED:
-            raise AgentError(f"job {name}: it is {stands[name].value}", None, UsageError.exit_code)
+        return [outcome(request, name) for name in request.names]
+
+    def outcome(request: Stop | Suspend | Resume | Delete, name: str) -> Reply:
+        if error := refusal(request.op, request.owner, name, stands.get(name)):
+            return NotDone(name=name, failure=Failure.of(error))
         after = {"stop": JobState.CANCELLED, "delete": JobState.CANCELLED, "resume": JobState.QUEUED}
-        if op != "get":
-            done.append((op, name))
-            stands[name] = after.get(op, stands[name])
+        done.append((request.op, name))
+        stands[name] = after.get(request.op, stands[name])
+        return Deleted(name=name) if request.op == "delete" else view(name)
+
+    def view(name: str) -> Reply:
         spec = JobSpec(name, ("true",), (Host("gpu1", "10.0.0.1"),), owner=OWNERS[name])
-        return [JobReply(job=JobView(spec, record(stands[name]), "/f"))]
+        return JobReply(job=JobView(spec, record(stands[name]), "/f"))
 
     def record(state: JobState) -> JobRecord:
         return replace(JobRecord("id", state), reason=reasons[-1])
@@ -69,6 +78,15 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     return called
 
 
+def refusal(op: str, owner: str | None, name: str, stands: JobState | None) -> TacoLaunchError | None:
+    if stands is None:
+        return TacoLaunchError(f"job {name!r} not found")
+    if op == "resume" and stands is not JobState.SUSPENDED:
+        return UsageError(f"job {name}: it is {stands.value}")
+    another = owner is not None and OWNERS[name] not in ("", owner)
+    return OwnerError(f"job {name} is {OWNERS[name]}'s") if another else None
+
+
 DONE = {"stop": "stopped", "delete": "deleted", "suspend": "suspended", "resume": "resumed"}
 ASKING = pytest.mark.parametrize("what", list(DONE))
 
@@ -87,7 +105,7 @@ def test_anothers_job_is_left_where_nobody_can_be_asked(what: str, verb: Verb) -
     result, done = verb(what, "bobs", "mine", "alices")
     assert result.exit_code == 2
     assert "job bobs is bob's, and stdin is not a terminal" in result.stderr
-    assert f"hint: ask bob, or add --yes to {what} it anyway" in result.stderr
+    assert f"hint: ask its owner, or add --yes to {what} it anyway" in result.stderr
     assert "job alices is alice's, and stdin is not a terminal" in result.stderr
     assert {name for _op, name in done} == {"mine"}
 
@@ -110,11 +128,11 @@ def test_the_question(what: str, answer: str, taken: bool, verb: Verb, monkeypat
     assert (f"error: job bobs is bob's: bobs was not {DONE[what]}\n" in result.stderr) is not taken
 
 
-@pytest.mark.parametrize("what", ["stop", "suspend", "resume"])
-def test_what_cannot_be_done_is_no_question(what: str, verb: Verb) -> None:
-    result, _done = verb(what, "bobs", states={"bobs": JobState.FAILED})
-    assert "nobody to ask" not in result.stderr
-    assert "FAILED" in result.stderr or "CANCELLED" in result.stderr  # as the head says its state
+@ASKING
+def test_several_jobs_are_one_call(what: str, verb: Verb) -> None:
+    result, _done = verb(what, "mine", "old", "mine")
+    assert result.exit_code == 0, result.output
+    assert [(what, ["mine", "old"])] == CALLS
 
 
 def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:

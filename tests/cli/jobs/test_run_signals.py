@@ -15,8 +15,9 @@ import signal, sys
 from types import SimpleNamespace
 from taco_launch.cli.jobs.run import _Signals
 
-def stop(*given):
-    print("stop", *given[:2], flush=True)
+def stop(names, by, *_more):
+    print("stop", *names, by, flush=True)
+    return SimpleNamespace(job=lambda _name: None)
 
 signals = _Signals(SimpleNamespace(typed="taco-launch", stop=stop), "j", 10.0)
 signals.job_started()

@@ -18,6 +18,7 @@ from taco_launch.core.protocol.calls.hosts import SlotsReply
 from taco_launch.core.protocol.calls.job_list import List, Rows
 from taco_launch.core.protocol.calls.jobs import Get, JobReply
 from taco_launch.core.protocol.calls.logs import LogChunk, Logs, Skipped
+from taco_launch.core.protocol.calls.stacks import Stacks
 from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.jobs.backend.agent import AgentBackend
@@ -76,6 +77,26 @@ def test_the_agent_is_installed_once(state: Path) -> None:
     before = path.stat().st_mtime_ns
     own_head().call(List())
     assert path.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_py_spy_is_there_for_what_reads_stacks_and_its_lack_ends_no_call(
+    state: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    put = LocalTransport.put
+
+    def on_a_full_disk(self: LocalTransport, data: bytes, path: str, **how: Any) -> None:
+        if data == b"program" and full:
+            raise HostError("localhost: cannot write: No space left on device")
+        put(self, data, path, **how)
+
+    monkeypatch.setattr(LocalTransport, "put", on_a_full_disk)
+    monkeypatch.setattr("taco_launch.hosts.remote.py_spy.program", lambda: ("py-spy-1-x86_64", b"program"))
+    own_head().call(List())
+    assert list((state / "agent").glob("py-spy-*")) == []
+    with pytest.raises(NoJobError):  # the agent was asked
+        own_head().call(Stacks(name="nosuch"))
+    assert [path.read_bytes() for path in (state / "agent").glob("py-spy-*")] == ([] if full else [b"program"])
 
 
 ECHO = """

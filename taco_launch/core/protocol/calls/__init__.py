@@ -6,6 +6,7 @@ replies here, what answers it in agent/api, and where that stands in the table o
 
 from typing import Any, ClassVar, Dict, Mapping, Optional, Type
 
+from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.protocol.message import Message
 
 
@@ -41,6 +42,11 @@ class Failure(Reply):
     exit_code: int
     # What programs tell errors apart by, as errors.py names them; older agents do not say.
     kind: str = ""
+
+    @classmethod
+    def of(cls, error: TacoLaunchError) -> "Failure":
+        """Return the reply that an error is sent as."""
+        return cls(message=error.message, hint=error.hint, exit_code=error.exit_code, kind=error.kind)
 
 
 class Notice(Reply):

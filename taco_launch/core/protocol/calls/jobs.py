@@ -1,10 +1,10 @@
-"""Calls about one job: submit, get, stop, suspend, resume, delete."""
+"""Calls about jobs: submit and get of one; stop, suspend, resume and delete of several."""
 
-from typing import Mapping, Optional
+from typing import List, Mapping, Optional
 
 from taco_launch.core.model.job_view import JobView, check_job, check_spec
 from taco_launch.core.model.jobs import JobSpec
-from taco_launch.core.protocol.calls import Reply, Request
+from taco_launch.core.protocol.calls import Failure, Reply, Request
 from taco_launch.core.protocol.message import Message
 
 
@@ -48,44 +48,71 @@ class Get(Request):
     name: str
 
 
+# The next four are about several jobs. All of them are told before any is waited for. With `owner`, another user's job is
+# refused. Replies, for each name in their order: JobReply or NotDone.
+
+
 class Stop(Request):
-    """End a job by `signal`, and by KILL after its grace time or `grace` seconds if that is less. Reply: JobReply."""
+    """End jobs by `signal`, and by KILL after their grace time or `grace` seconds if that is less."""
 
     op = "stop"
-    name: str
-    # who stops it, for the record
+    names: List[str]
+    owner: Optional[str] = None
+    # who stops them, for the record
     by: str
     signal: int
     grace: Optional[float] = None
 
 
 class Suspend(Request):
-    """End a job's ranks until it is resumed. Reply: JobReply, which may still run."""
+    """End the ranks of jobs until these are resumed; in the reply they may still run."""
 
     op = "suspend"
-    name: str
+    names: List[str]
+    owner: Optional[str] = None
     by: str
 
 
 class Resume(Request):
-    """Have a suspended job wait for its slots again. Reply: JobReply."""
+    """Have suspended jobs wait for their slots again."""
 
     op = "resume"
-    name: str
+    names: List[str]
+    owner: Optional[str] = None
     by: str
 
 
 class Delete(Request):
-    """Remove the record of a job that has ended. Reply: Notice for each host that keeps something of it."""
+    """Remove the records of jobs that have ended. Their reply is Deleted, after a Notice for each host that keeps something.
+
+    With `by`, stop those that have not ended: their reply is JobReply, and their records stay.
+    """
 
     op = "delete"
-    name: str
+    names: List[str]
+    owner: Optional[str] = None
+    by: Optional[str] = None
 
 
 class Accepted(Reply):
     """There is a job of that name now, which can be stopped."""
 
     op = "accepted"
+    name: str
+
+
+class NotDone(Reply):
+    """What was requested was not done with this job; more replies follow."""
+
+    op = "not-done"
+    name: str
+    failure: Failure
+
+
+class Deleted(Reply):
+    """There is no record of this job any more."""
+
+    op = "deleted"
     name: str
 
 

@@ -116,8 +116,8 @@ class Job:
 
     def stop(self, grace: float | None = None) -> int:
         """Stop it: TERM, then KILL after its grace time or `grace` seconds if that is less. Return its exit code."""
-        told = self._backend.stop([self.name], f"taco-launch stop of {person()}", signal.SIGTERM, grace)
-        self._found = told.job(self.name)
+        by = f"taco-launch stop of {person()}"
+        self._found = self._backend.stop([self.name], by, signal.SIGTERM, grace).job(self.name)
         return self.exit_code or 0 if self.state.is_terminal else self.wait()
 
     def suspend(self) -> None:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import time
-from typing import Callable, Dict, Iterator, Optional, Sequence, Tuple, Type, Union
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
 from taco_launch.agent.api.view import current_view
 from taco_launch.agent.store import records
@@ -32,9 +32,9 @@ def stop(jobs: Jobs, _agent: str, request: Stop) -> Iterator[Reply]:
             _require_owner(folder, request.owner)
             records.write_json(folder.stop, {"by": request.by, "signal": request.signal, "grace": request.grace})
 
-    told = _tell(jobs, request.names, ask)
+    folders = _tell(jobs, request.names, ask)
     scheduler_wakeup.notify(jobs)
-    yield from _answers(told, _view)
+    yield from _answers(folders, _view)
 
 
 def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
@@ -51,9 +51,9 @@ def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
         if found is not JobState.SUSPENDED:
             records.write_json(folder.suspend, {"by": request.by})
 
-    told = _tell(jobs, request.names, ask)
+    folders = _tell(jobs, request.names, ask)
     scheduler_wakeup.notify(jobs)
-    yield from _answers(told, _view)
+    yield from _answers(folders, _view)
 
 
 def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
@@ -64,9 +64,9 @@ def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
             _require_owner(folder, request.owner)
         _resume(folder, request.by)
 
-    told = _tell(jobs, request.names, put_back)
+    folders = _tell(jobs, request.names, put_back)
     scheduler_wakeup.wake(jobs, agent)
-    yield from _answers(told, _view)
+    yield from _answers(folders, _view)
 
 
 def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
@@ -76,8 +76,7 @@ def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
         with contextlib.suppress(DamagedRecordError):  # nobody's: its name is enough
             _require_owner(folder, request.owner)
             if request.by is not None and not records.record(folder).state.is_terminal:
-                asked = {"by": request.by, "signal": int(signal.SIGTERM), "grace": None}
-                records.write_json(folder.stop, asked)
+                records.write_json(folder.stop, {"by": request.by, "signal": int(signal.SIGTERM), "grace": None})
 
     def remove(folder: JobFolder) -> Iterator[Reply]:
         if request.by is not None and not _is_over(folder):
@@ -87,36 +86,36 @@ def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
             yield Notice(text=warning)
         yield Deleted(name=folder.name)
 
-    told = _tell(jobs, request.names, ask)
+    folders = _tell(jobs, request.names, ask)
     scheduler_wakeup.notify(jobs)
-    yield from _answers(told, remove)
+    yield from _answers(folders, remove)
 
 
-_Told = Sequence[Tuple[str, Union[JobFolder, TacoLaunchError]]]
+_Folders = Sequence[Tuple[str, Union[JobFolder, TacoLaunchError]]]
 
 
-def _tell(jobs: Jobs, names: Sequence[str], ask: Callable[[JobFolder], None]) -> _Told:
+def _tell(jobs: Jobs, names: Sequence[str], ask: Callable[[JobFolder], None]) -> _Folders:
     """Tell jobs what is asked of them; return the folder of each, or why it was not told."""
-    told = []
+    folders: List[Tuple[str, Union[JobFolder, TacoLaunchError]]] = []
     for name in names:
-        found: Union[JobFolder, TacoLaunchError]
+        folder: Union[JobFolder, TacoLaunchError]
         try:
-            found = jobs.get(name)
-            ask(found)
+            folder = jobs.get(name)
+            ask(folder)
         except FileNotFoundError:
-            found = NoJobError(f"job {name}: another process removed it")
+            folder = NoJobError(f"job {name}: another process removed it")
         except TacoLaunchError as error:
-            found = error
-        told.append((name, found))
-    return told
+            folder = error
+        folders.append((name, folder))
+    return folders
 
 
-def _answers(told: _Told, answer: Callable[[JobFolder], Iterator[Reply]]) -> Iterator[Reply]:
-    for name, found in told:
+def _answers(folders: _Folders, answer: Callable[[JobFolder], Iterator[Reply]]) -> Iterator[Reply]:
+    for name, folder in folders:
         try:
-            if isinstance(found, TacoLaunchError):
-                raise found
-            yield from answer(found)
+            if isinstance(folder, TacoLaunchError):
+                raise folder
+            yield from answer(folder)
         except TacoLaunchError as error:
             yield NotDone(name=name, failure=Failure.of(error))
 

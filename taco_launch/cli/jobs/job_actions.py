@@ -83,8 +83,8 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
             return
         settings.talk(f"{name}: {job.record.state.value}: {job.record.reason}")
 
-    told = named_jobs.change(names, ask, "stop", "stopped", yes=yes)
-    return named_jobs.for_each_job(names, lambda name: report(name, told.job(name)))
+    outcomes = named_jobs.change(names, ask, "stop", "stopped", yes=yes)
+    return named_jobs.for_each_job(names, lambda name: report(name, outcomes.job(name)))
 
 
 @verb(access=True)
@@ -104,7 +104,7 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     by = f"taco-launch delete of {person()}"
 
     def report(name: str) -> None:
-        if told.kept(name) is not None:
+        if outcomes.kept(name) is not None:
             backend.follow(LogQuery(name, tail=0), lambda _data: None)
             show(backend.delete([name])).kept(name)
         settings.talk(f"{name}: deleted")
@@ -114,7 +114,7 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
             render.warning(settings, warning)
         return deleted
 
-    told = named_jobs.change(
+    outcomes = named_jobs.change(
         names, lambda some, owner: show(backend.delete(some, by, owner)), "delete", "deleted", yes=yes
     )
     return named_jobs.for_each_job(names, report)

@@ -78,9 +78,9 @@ def change(
 
     `ask` calls the backend for some of the jobs, all of this owner if one is given.
     """
-    found = ask(list(dict.fromkeys(names)), None if yes else person())
-    outcomes, agreed = dict(found.jobs), []
-    for name, outcome in found.jobs.items():
+    outcomes = dict(ask(list(dict.fromkeys(names)), None if yes else person()).jobs)
+    agreed = []
+    for name, outcome in list(outcomes.items()):
         if isinstance(outcome, OwnerError):
             try:
                 _confirm(outcome.message, name, verb, done)

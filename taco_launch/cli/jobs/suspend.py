@@ -29,10 +29,10 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
     backend = settings.backend(access_of(access))
 
     def report(name: str) -> None:
-        record = told.job(name).record
+        record = outcomes.job(name).record
         settings.talk(f"{name}: {record.state.value}: {printable(one_line(record.reason))}")
 
-    told = named_jobs.change(
+    outcomes = named_jobs.change(
         names, lambda some, owner: backend.suspend(some, person(), owner), "suspend", "suspended", yes=yes
     )
     return named_jobs.for_each_job(names, report)
@@ -54,11 +54,11 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     backend = settings.backend(access_of(access))
 
     def report(name: str) -> None:
-        record = told.job(name).record
+        record = outcomes.job(name).record
         waits = f": {printable(one_line(record.reason))}" if record.state is JobState.QUEUED and record.reason else ""
         settings.talk(f"{name}: {record.state.value}{waits}")
 
-    told = named_jobs.change(
+    outcomes = named_jobs.change(
         names, lambda some, owner: backend.resume(some, person(), owner), "resume", "resumed", yes=yes
     )
     return named_jobs.for_each_job(names, report)

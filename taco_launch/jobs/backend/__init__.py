@@ -129,16 +129,16 @@ class Outcomes:
 
     def kept(self, name: str) -> "JobView | None":
         """Return one of the jobs, None if it was deleted, or raise its error."""
-        found = self.jobs[name]
-        if isinstance(found, TacoLaunchError):
-            raise found
-        return found
+        outcome = self.jobs[name]
+        if isinstance(outcome, TacoLaunchError):
+            raise outcome
+        return outcome
 
     def job(self, name: str) -> "JobView":
         """Return one of the jobs of a call that deletes none, or raise its error."""
-        found = self.kept(name)
-        assert found is not None
-        return found
+        job = self.kept(name)
+        assert job is not None
+        return job
 
 
 class JobContainers(Protocol):

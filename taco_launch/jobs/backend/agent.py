@@ -176,9 +176,8 @@ class AgentBackend:
 
     def suspend(self, names: Sequence[str], by: str, owner: str | None = None) -> Outcomes:
         """Have the ranks of jobs ended as by a stop; return once each is suspended, or has ended after all."""
-        told = self._outcomes(Suspend(names=[*names], by=by, owner=owner))
-        found = told.jobs.items()
-        return Outcomes({name: self._suspended(job) if isinstance(job, JobView) else job for name, job in found})
+        jobs = self._outcomes(Suspend(names=[*names], by=by, owner=owner)).jobs.items()
+        return Outcomes({name: self._suspended(job) if isinstance(job, JobView) else job for name, job in jobs})
 
     def _suspended(self, job: JobView) -> JobView | TacoLaunchError:
         """Wait until a job that was told so is suspended or has ended; return it, or why it was not seen so."""
@@ -358,10 +357,12 @@ class AgentBackend:
             HostError: the answer has another number of jobs.
         """
         replies = self._head.call(request)
-        found = [self._outcome(reply) for reply in replies if isinstance(reply, (JobReply, Deleted, NotDone))]
-        if len(found) != len(request.names):
-            raise HostError(f"{self.name}: {request.op}: {len(request.names)} jobs were named, {len(found)} answered")
-        return Outcomes(dict(zip(request.names, found, strict=True)), _warnings(replies))
+        outcomes = [self._outcome(reply) for reply in replies if isinstance(reply, (JobReply, Deleted, NotDone))]
+        if len(outcomes) != len(request.names):
+            raise HostError(
+                f"{self.name}: {request.op}: {len(outcomes)} of {len(request.names)} jobs are in the answer"
+            )
+        return Outcomes(dict(zip(request.names, outcomes, strict=True)), _warnings(replies))
 
     def _outcome(self, reply: JobReply | Deleted | NotDone) -> JobView | TacoLaunchError | None:
         if isinstance(reply, NotDone):

@@ -170,6 +170,7 @@ class Chaos:
         """Submit a job, and send its fault at its moment."""
         options = ["--restart", "on-failure", "--backoff-limit", "1", "--backoff", "1s"] if plan.restart else []
         program = ["sh", "-c", _RANK, "sh", str(self.truth), str(plan.seconds), str(plan.exit_code), f"{plan.name}.end"]
+        begun = time.time()
         words = self.taco(plan.verb, "--name", plan.name, "--np", str(plan.ranks), *options, "--", *program)
         with subprocess.Popen(words, env=self.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as controller:
             if plan.fault:
@@ -182,7 +183,7 @@ class Chaos:
         returned = plan.verb == "submit" and controller.returncode == 0
         if returned or (self.state / "jobs" / plan.name).exists():
             self._accepted.add(plan.name)
-        elif plan.fault in ("", "program", "mpirun") and controller.returncode not in (0, plan.exit_code):
+        elif plan.fault in ("", "program", "mpirun") and not self._was_full(begun, time.time()):
             self.result.wrong.append(
                 f"{plan.name}: not accepted, exit {controller.returncode} ({plan.verb}, {plan.fault}): {errors.decode(errors='replace').strip()[-300:]}"
             )
@@ -314,7 +315,11 @@ class Chaos:
 
     def _met_a_full_disk(self, row: dict[str, object]) -> bool:
         begin, end = (float(str(row.get(key) or 0)) for key in ("submitted", "ended"))
-        return any(begin <= last and first <= end for first, last in self._full)
+        return self._was_full(begin, end)
+
+    def _was_full(self, begin: float, end: float) -> bool:
+        """Return whether the disk was full at any time between two, or is."""
+        return any(begin <= last and first <= end for first, last in self._full) or self._disk.locked()
 
     def _look_for_orphans(self) -> None:
         until = time.monotonic() + _SETTLE_SECONDS * self._patience

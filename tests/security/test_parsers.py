@@ -96,10 +96,11 @@ def text(data: bytes) -> str:
 
 
 def words(data: bytes) -> list[str]:
+    """Return the words of a command line, at least one: a parser is chosen by the first."""
     try:
-        return shlex.split(text(data))
+        return shlex.split(text(data)) or ["mpirun"]
     except ValueError:
-        return text(data).split()
+        return text(data).split() or ["mpirun"]
 
 
 def in_a_file(data: bytes, read: Callable[[Path], object]) -> object:

@@ -185,6 +185,21 @@ def test_none_of_several_named_jobs_starts_in_place_of_another(taco: Taco, verb:
     assert [path.name for path in taco.state.glob("ran-*")] == []
 
 
+def test_a_job_with_more_ranks_than_the_limit_of_open_files_allows(taco: Taco, tmp_path: Path) -> None:
+    """Not with the soft limit, which the supervisor raises; a hard one refuses the job before it starts."""
+    inventory = tmp_path / "i.yaml"
+    inventory.write_text("cluster: c\ncontainer: null\nhosts: {localhost: {slots: 16, connection: local}}\n")
+    words = ("-i", str(inventory), "run", "--np", "16", "--name", "n", "--", "true")
+    limited = ("prlimit", "--nofile=48:4096", *taco.argv(*words))
+    done = subprocess.run(limited, env=taco.env, capture_output=True, text=True, timeout=patience(60), check=False)
+    assert done.returncode == 0, done.stderr
+    taco.ok("delete", "n")
+    limited = ("prlimit", "--nofile=100:100", *taco.argv(*words))
+    done = subprocess.run(limited, env=taco.env, capture_output=True, text=True, timeout=patience(60), check=False)
+    assert done.returncode == 125, done.stderr
+    assert "a job of 16 ranks needs 130 open files on its head, where the hard limit is 100" in done.stderr
+
+
 def test_stop_of_a_job_that_waits(taco: Taco) -> None:
     hold(taco)
     for name in ("first", "second"):

@@ -44,7 +44,14 @@ def fold(hosts: Sequence[Tuple[str, Sequence[SummaryRow]]]) -> Tuple[FoldedFact,
         for row in rows:
             kinds.setdefault((row.subject, row.name), []).append(row)
     told = {host: {(row.subject, row.name): row.text for row in rows} for host, rows in hosts}
-    unasked = {(host, row.subject, row.name) for host, rows in hosts for row in rows if not is_asked(row)}
+    # One host's clock may not be known; the others' are compared all the same.
+    compared = {(row.subject, row.name) for _host, rows in hosts for row in rows if row.same}
+    unasked = {
+        (host, row.subject, row.name)
+        for host, rows in hosts
+        for row in rows
+        if not is_asked(row) or (not row.same and (row.subject, row.name) in compared)
+    }
     # A host whose whole subject is unknown or absent says so once, not again for each fact of it.
     silent = {(host, row.subject) for host, rows in hosts for row in rows if row.name == row.subject}
     folded = []
@@ -68,7 +75,7 @@ def fold(hosts: Sequence[Tuple[str, Sequence[SummaryRow]]]) -> Tuple[FoldedFact,
                 subject,
                 name,
                 tuple((text, tuple(names)) for text, names in ranked),
-                all(row.same for row in rows_of),
+                (subject, name) in compared,
                 all(row.wide for row in rows_of),
             )
         )

@@ -99,6 +99,19 @@ def yes_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
+def _clock(of: System) -> SummaryRow:
+    """Return how far the clock is from the controller's, as far as the delay of the host's answer lets that be known."""
+    offset, error = of.clock_offset, of.clock_error
+    if not isinstance(offset, float) or not isinstance(error, float):
+        return SummaryRow("system", "clock", text(offset))
+    if abs(offset) - error > MAX_CLOCK_OFFSET:
+        side = "ahead of" if offset > 0 else "behind"
+        return SummaryRow("system", "clock", f"{duration(abs(offset))} {side} the controller")
+    if abs(offset) + error > MAX_CLOCK_OFFSET:
+        return SummaryRow("system", "clock", f"unknown: the answer took {duration(2 * error)}", same=False)
+    return SummaryRow("system", "clock", f"within {MAX_CLOCK_OFFSET:g} s of the controller")
+
+
 def _system(of: System) -> Iterator[SummaryRow]:
     yield SummaryRow("system", "os", text(of.os, lambda found: found.name))
     yield SummaryRow("system", "kernel", text(of.kernel))
@@ -123,13 +136,7 @@ def _system(of: System) -> Iterator[SummaryRow]:
             yield SummaryRow("system", f"limit {limit.name}", _limit(limit.name, limit.soft, limit.hard))
     else:
         yield SummaryRow("system", "limits", text(of.limits))
-    offset = of.clock_offset
-    if isinstance(offset, float) and abs(offset) > MAX_CLOCK_OFFSET:
-        yield SummaryRow(
-            "system", "clock", f"{duration(abs(offset))} {'ahead of' if offset > 0 else 'behind'} the controller"
-        )
-    else:
-        yield SummaryRow("system", "clock", text(offset, lambda _: f"within {MAX_CLOCK_OFFSET:g} s of the controller"))
+    yield _clock(of)
     yield SummaryRow("system", "clock synchronised", text(of.clock_synchronised, yes_no))
     yield SummaryRow("system", "selinux", text(of.selinux), wide=of.selinux == Absent() or of.selinux == "disabled")
     yield SummaryRow("system", "access", text(of.access, lambda found: _ACCESS.get(found, found)))

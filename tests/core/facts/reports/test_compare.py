@@ -82,6 +82,15 @@ def test_clocks_apart_are_told_with_their_offset() -> None:
     assert folded(facts)["system", "clock"] == (("within 1 s of the controller", ("gpu1",)),)
 
 
+def test_a_late_answer_is_no_offset_of_the_clock() -> None:
+    facts = host("gpu1")
+    assert not isinstance(facts.system, Unknown | Absent)
+    late = replace(facts, system=replace(facts.system, clock_offset=2.5, clock_error=3.0))
+    assert folded(late)["system", "clock"] == (("unknown: the answer took 6 s", ("gpu1",)),)
+    both = folded(late, host("gpu2"), host("gpu3"))
+    assert both["system", "clock"] == (("within 1 s of the controller", ("gpu2", "gpu3")),)
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [

@@ -117,7 +117,7 @@ def _of_path(text: str, inventory: Inventory) -> tuple[str, str, str]:
     if any(root_mode == "rw" for _root, root_mode in above):
         return path, inside, mode
     if text.endswith(":rw"):
-        line = mounts.roots_line((root[0], "rw") if root in above else root for root in roots)
+        line = mounts.roots_line([(root[0], "rw") if root in above else root for root in roots])
         raise ValueError(f"jobs can only read {above[0][0]}: {has}", f"leave :rw out, or write there: {line}")
     return path, inside, "ro"
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from taco_launch.core.errors import SpecError, UsageError
 from taco_launch.core.model.host.hosts import Container, DataSet, Host, Inventory
 from taco_launch.core.model.job_request import JobRequest
+from taco_launch.hosts.inventory.load import parse
 from taco_launch.jobs.request.container import container_of
 
 BASE = Container("train:1", mounts=(("/nas", "/nas", "ro"),))
@@ -129,6 +130,20 @@ def test_a_folder_below_a_root_is_read_only_unless_the_root_says_rw(data: str, m
 def test_what_no_root_allows_is_refused_with_the_line_that_allows_it(data: str, words: str) -> None:
     assert words in problem(data=(data,))
     assert yaml.safe_load(LINE) == {"data_roots": ["/srv", {"path": "/mnt/my disk", "mode": "rw"}]}
+
+
+PATHS = st.sampled_from(["/a", "/a/b", "/a/b/c", "/a b", "/a/é", '/a"b', "/#", "/a}", "/a/{b", "/a\\"])
+
+
+@given(st.dictionaries(PATHS, st.sampled_from(["ro", "rw"]), max_size=3), PATHS, st.sampled_from(["", ":ro", ":rw"]))
+def test_the_line_to_write_is_one_that_allows_the_job(roots: dict[str, str], path: str, mode: str) -> None:
+    asked, here = JobRequest(data=(f"{path}:/x{mode}",)), replace(HERE, data_roots=tuple(roots.items()))
+    try:
+        container_of(asked, here)
+    except SpecError as error:
+        line = error.faults[0].hint.partition("write there: ")[2]
+        allowing = parse(f"cluster: c\nhosts: {{h: {{}}}}\ncontainer: {{image: t}}\n{line}\n".encode(), "i.yaml")
+        assert container_of(asked, allowing) is not None
 
 
 def test_without_roots_a_job_mounts_what_the_inventory_itself_names() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 # Of a host, or of the container: nothing that docker reads as more than a path.
 _PART = r"[^/:,\s\x00-\x1f\x7f][^/:,\x00-\x1f\x7f]{0,254}"
@@ -72,9 +72,11 @@ def is_below(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder}/")
 
 
-def roots_line(roots: Iterable[tuple[str, str]]) -> str:
-    """Return the line of an inventory file with these `data_roots`: (path, mode)."""
-    quoted = ((path if _PLAIN.fullmatch(path) else json.dumps(path, ensure_ascii=False), mode) for path, mode in roots)
+def roots_line(roots: Collection[tuple[str, str]]) -> str:
+    """Return the line of an inventory file with these `data_roots`: (path, mode), without the `ro` below an `rw`."""
+    writable = [path for path, mode in roots if mode == "rw"]
+    kept = [root for root in roots if root[1] == "rw" or not any(is_below(root[0], path) for path in writable)]
+    quoted = ((path if _PLAIN.fullmatch(path) else json.dumps(path, ensure_ascii=False), mode) for path, mode in kept)
     return (
         f"data_roots: [{', '.join(path if mode == 'ro' else f'{{path: {path}, mode: rw}}' for path, mode in quoted)}]"
     )

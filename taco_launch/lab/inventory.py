@@ -13,6 +13,7 @@ from taco_launch.lab.images import repository
 _WORD = "lab"
 _PORTS = (40000, 40999)
 _SHM_BYTES = 1 << 30  # hosts are small
+_DATA_ROOTS = (("/srv", "rw"),)
 
 
 def words() -> tuple[str, ...]:
@@ -60,6 +61,7 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
         ),
         container=_container(files),
         network=Network(port_range=_PORTS),
+        data_roots=_DATA_ROOTS,
         toolkit=Toolkit() if found[0].gpus == NO_GPUS else _toolkit(files),
         source=f"{_WORD}:{lab}",
         known_hosts=str(files.known_hosts),

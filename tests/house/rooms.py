@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 10_420,
     "api": 870,
     "bench": 7_430,
-    "jobs": 8_310,
+    "jobs": 8_320,
     "setup": 8_370,
-    "hosts": 6_890,
+    "hosts": 6_960,
     "lab": 3_560,
     "agent": 16_770,
-    "core": 26_810,
+    "core": 26_820,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

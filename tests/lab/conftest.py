@@ -21,7 +21,7 @@ def cluster(four: Lab, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     folder = tmp_path_factory.mktemp("jobs")
     made_ = four.inventory(
         folder / "cluster.yaml", "gpu1", "gpu2", cluster=f"{four.name}-jobs", state=folder / "state",
-        container=four.training(ssh_port=12322), network={"port_range": "40000-40999"},
+        container=four.training(ssh_port=12322), network={"port_range": "40000-40999"}, data_roots=["/srv"],
     )  # fmt: skip
     made_.ok("setup", "--yes", seconds=400)
     return made_

@@ -43,8 +43,8 @@ _OPTIONS = (
         "--data",
         multiple=True,
         metavar="PATH:PATH[:ro]",
-        help="Folder on the hosts that the ranks see: HOST_PATH:CONTAINER_PATH, or NAME:CONTAINER_PATH of a data set "
-        "(`taco-launch data list`); :ro makes it read-only. Repeatable.",
+        help="Folder on the hosts that the ranks see: HOST_PATH:CONTAINER_PATH, below data_roots of the inventory, or "
+        "NAME:CONTAINER_PATH of a data set (`taco-launch data list`); :ro makes it read-only. Repeatable.",
     ),
     option("--shm-size", metavar="SIZE", help="Size of /dev/shm, such as 64g. Default: the inventory's."),
     option(

@@ -19,7 +19,7 @@ from taco_launch.core.model.host.hosts import (
     Toolkit,
 )
 from taco_launch.hosts.inventory import ranges
-from taco_launch.hosts.inventory.schema import names, schema
+from taco_launch.hosts.inventory.schema import mounts, names, schema
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
 
@@ -51,6 +51,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
     if complete and head not in entries:
         faults.add_unknown(("head",), head, entries, "no such host in this inventory")
     container = _container(file, faults)
+    data_roots = _data_roots(file, faults)
     _check_sources("docker", file.docker, faults)
     _check_sources("toolkit", file.toolkit, faults)
     faults.raise_any()
@@ -74,6 +75,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         toolkit=_copied(Toolkit, file.toolkit),
         peermem=_copied(Peermem, file.peermem),
         data=tuple(_copied(DataSet, entry, name=name) for name, entry in file.data.items()),
+        data_roots=data_roots,
     )
 
 
@@ -249,6 +251,20 @@ def _container(file: InventoryFile, faults: Faults) -> Container | None:
         ulimits=tuple((_ULIMITS | dict(written.ulimits)).items()),
         registry=None if registry is None else _copied(Registry, registry),
     )
+
+
+def _data_roots(file: InventoryFile, faults: Faults) -> tuple[tuple[str, str], ...]:
+    """Return the folders that jobs may mount; one that would hand out the engine's folder, or whose mode has no effect, is noted."""
+    roots = tuple((root, "ro") if isinstance(root, str) else (root.path, root.mode) for root in file.data_roots)
+    engine = (file.docker.data_root or "").rstrip("/")
+    for index, (path, mode) in enumerate(roots):
+        if engine and (mounts.is_below(engine, path) or mounts.is_below(path, engine)):
+            problem = f"the Docker Engine keeps its files in {engine} (docker.data_root): anyone who runs a rank could become root on the host"
+            faults.add(("data_roots", index), problem, "name the folders with data")
+        for other, others_mode in roots[:index] + roots[index + 1 :]:
+            if mode == "ro" and others_mode == "rw" and mounts.is_below(path, other):
+                faults.add(("data_roots", index), f"has no effect: jobs can write to {other} (mode: rw)", "remove it")
+    return roots
 
 
 def _check_sources(section: str, written: schema.Docker | schema.Toolkit, faults: Faults) -> None:

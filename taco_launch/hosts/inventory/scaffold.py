@@ -70,6 +70,7 @@ def text(
         parts.append(
             "# The training image; without it jobs run on the head only, without a container.\n# container: {image: NAME:TAG}\n"
         )
+    parts.append("# Folders of the hosts that jobs may mount (--data); without it none.\n# data_roots: [/data]\n")
     parts += _slots(hosts)
     return "".join(parts)
 

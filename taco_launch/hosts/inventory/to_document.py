@@ -7,6 +7,7 @@ from typing import Any
 
 from taco_launch.core.model.host import hosts
 from taco_launch.hosts.inventory.schema import schema
+from taco_launch.hosts.inventory.schema.data_folders import DataEntry
 from taco_launch.hosts.inventory.schema.section import SchemaSection, section_in
 
 
@@ -73,7 +74,8 @@ def _ports(ports: tuple[int, int]) -> str:
 # Keys that a file writes in another form than the inventory holds them.
 _FORMS: Mapping[str, Callable[[Any], Any]] = {
     "container": _container,
-    "data": lambda data: {one.name: _changed(one, schema.DataEntry) for one in data},
+    "data": lambda data: {one.name: _changed(one, DataEntry) for one in data},
+    "data_roots": lambda roots: [path if mode == "ro" else {"path": path, "mode": mode} for path, mode in roots],
     "env": dict,
     "groups": lambda groups: {name: list(members) for name, members in groups},
     "labels": dict,

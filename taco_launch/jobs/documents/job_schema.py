@@ -231,8 +231,8 @@ class JobDocument(SchemaSection):
     )
     data: tuple[str, ...] | None = Field(
         default=None,
-        description="Folders of the hosts that the ranks see: HOST_PATH:PATH or NAME:PATH, NAME a data set of the inventory; "
-        "with :ro to read only.",
+        description="Folders of the hosts that the ranks see: HOST_PATH:PATH, below data_roots of the inventory, or NAME:PATH, NAME a data set "
+        "of the inventory; with :ro to read only.",
     )
     shmSize: Size | None = Field(  # noqa: N815
         default=None, description="Size of /dev/shm, such as 64g. Default: the inventory's container.shm_size."

@@ -58,7 +58,7 @@ def _variant(request: JobRequest, base: Container, inventory: Inventory, image: 
     if source not in ("", _AUTO, "registry", "controller") and not _FILE.fullmatch(source):
         problem = "must be registry, controller, or the absolute path of a tar file on this machine"
         faults.append(Fault(request.called("image_from"), names.shown(source), problem, ""))
-    sets, data = _mounts(request.data, inventory.data, request.called("data"), faults)
+    sets, data = _mounts(request.data, inventory, request.called("data"), faults)
     shm_size = None if request.shm_size is None else _size(request.shm_size, request.called("shm_size"), faults)
     if faults:
         raise SpecError(request.source or names.COMMAND_LINE, tuple(faults))
@@ -69,10 +69,10 @@ def _variant(request: JobRequest, base: Container, inventory: Inventory, image: 
 
 
 def _mounts(
-    texts: Sequence[str], sets: Sequence[DataSet], called: str, faults: list[Fault]
+    texts: Sequence[str], inventory: Inventory, called: str, faults: list[Fault]
 ) -> tuple[tuple[tuple[str, str, str], ...], tuple[tuple[str, str, str], ...]]:
     """Return the mounts of data sets, and those of paths."""
-    known = {each.name: each for each in sets}
+    known = {each.name: each for each in inventory.data}
     of_sets: list[tuple[str, str, str]] = []
     of_paths: list[tuple[str, str, str]] = []
     places: dict[str, str] = {}
@@ -80,7 +80,7 @@ def _mounts(
         name, _colon, rest = text.partition(":")
         try:
             if name.startswith("/"):
-                found = _of_path(text)
+                found = _of_path(text, inventory)
                 of_paths.append(found)
             else:
                 found = _of_set(name, rest, known)
@@ -95,18 +95,31 @@ def _mounts(
     return tuple(of_sets), tuple(of_paths)
 
 
-def _of_path(text: str) -> tuple[str, str, str]:
-    """Return the mount of a path of the hosts: `HOST_PATH:PATH` or `HOST_PATH:PATH:ro`.
+def _of_path(text: str, inventory: Inventory) -> tuple[str, str, str]:
+    """Return the mount of a path of the hosts: `HOST_PATH:PATH` or `HOST_PATH:PATH:ro`; read-only unless the inventory lets jobs write.
 
     Raises:
-        ValueError: the text is not of this form.
+        ValueError: the text is not of this form, or the inventory does not let jobs mount the path like this.
     """
-    found = mounts.parse_mount(text)
-    if mounts.belongs_to_the_host(found[0]):
+    path, inside, mode = found = mounts.parse_mount(text)
+    if inventory.container is not None and found in inventory.container.mounts:
+        return found
+    if mounts.belongs_to_the_host(path):
         problem = "belongs to the host: anyone who runs a rank could become root on the host"
         who = "keep data elsewhere, or let the owner of the inventory mount it: container: {mounts: [...]}"
         raise ValueError(problem, who)
-    return found
+    roots, file = inventory.data_roots, names.plain(inventory.source or "the inventory", names.PATH_MAX)
+    has = f"{file} has {mounts.roots_line(roots) if roots else 'no data_roots'}"
+    above = [root for root in roots if mounts.is_below(path, root[0])]
+    if not above:
+        line = mounts.roots_line((*roots, (path, "rw" if text.endswith(":rw") else "ro")))
+        raise ValueError(f"{path} is outside the folders that jobs may mount: {has}", f"write there: {line}")
+    if any(root_mode == "rw" for _root, root_mode in above):
+        return path, inside, mode
+    if text.endswith(":rw"):
+        line = mounts.roots_line([(root[0], "rw") if root in above else root for root in roots])
+        raise ValueError(f"jobs can only read {above[0][0]}: {has}", f"leave :rw out, or write there: {line}")
+    return path, inside, "ro"
 
 
 def _of_set(name: str, rest: str, known: dict[str, DataSet]) -> tuple[str, str, str]:

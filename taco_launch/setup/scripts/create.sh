@@ -1,11 +1,11 @@
 #!/bin/sh
 # Recreates the training container; look.sh, idle.sh and leases.sh are prepended to this script.
 #
-# usage: create.sh CONTAINER UNFINISHED UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER DATA... OPTION...
+# usage: create.sh CONTAINER UNFINISHED UNIT CLUSTER FOLDER STATE VARIABLES IMAGE MPIRUN NUMBER ROOTS DATA... OPTION...
 #
 # UNFINISHED is the container's name while it is made. CLUSTER is what its label says, CLUSTER@VARIANT for a variant.
-# DATA... are NUMBER paths that a job names, and no inventory: they are checked more closely. OPTION... are the arguments of
-# `docker create`, without a name. VARIABLES is a file of secrets, where they name one, and is removed. The old container of
+# DATA... are NUMBER paths that a job names, as MODE:PATH; ROOTS are the inventory's data_roots, a line MODE:PATH each. OPTION... are
+# the arguments of `docker create`, without a name. VARIABLES is a file of secrets, where they name one, and is removed. The old container of
 # the cluster is removed only once the new one is made, and not while a job runs in it. What is not ours is never removed.
 
 set -eu
@@ -21,6 +21,8 @@ image=$7
 mpirun=$8
 paths=$9
 shift 9
+roots=$1
+shift
 
 trap 'rm -f "$variables"' EXIT
 trap 'exit 143' TERM INT HUP # else dash ends without the one above
@@ -32,32 +34,39 @@ ours() { # ours CONTAINER: it is there, and of this cluster
     [ "$label" = "$cluster" ]
 }
 
-data() { # data PATH: refused where who has the container could become the host's root by it
-  # as PATH is given: a link could lead elsewhere by the time that the container starts
-  real=$(readlink -f "$1")
-  if [ "$real" != "$1" ]; then
-    echo "error: $1, which --data names, is a symbolic link, or behind one: it is $real" >&2
-    echo "hint: --data $real:..., or name it as a data set in the inventory (data:)" >&2
-    return 1
+allowed() { # allowed MODE PATH: it is one of the roots or below, and where MODE is rw so is that root's
+  while IFS=: read -r mode root; do
+    case $1:$mode:$2/ in
+      ro:r?:"$root"/* | rw:rw:"$root"/*) return 0 ;;
+    esac
+  done <<ROOTS
+$roots
+ROOTS
+  return 1
+}
+
+data() { # data MODE PATH: refused where the inventory does not let jobs mount it
+  if [ ! -e "$2" ]; then
+    echo "error: $2, which --data names, is not on this host" >&2
+    echo "hint: mkdir -p $2 there, or name another folder" >&2
+    exit 1
   fi
-  case ${real%/}/ in
-    / | /bin/* | /boot/* | /dev/* | /etc/* | /lib/* | /lib32/* | /lib64/* | /libx32/* | /proc/* | /root/* | /run/* | /sbin/* | \
-      /sys/* | /usr/* | /var/ | /var/lib/ | /var/lib/containerd/* | /var/lib/docker/* | /var/lib/taco-launch/* | /var/run/* | \
-      /var/spool/*)
-      echo "error: $1, which --data names, belongs to the host: who runs a rank could become its root" >&2
-      echo "hint: keep data elsewhere; who looks after the inventory may mount it: container: {mounts: [...]}" >&2
-      return 1
-      ;;
-  esac
+  # as PATH is given: a link could lead elsewhere by the time that the container starts
+  real=$(readlink -f "$2")
+  if [ "$real" != "$2" ]; then
+    echo "error: $2, which --data names, is a symbolic link, or behind one: it is $real" >&2
+    echo "hint: --data $real:..., or name it as a data set in the inventory (data:)" >&2
+    exit 1
+  fi
+  if ! allowed "$1" "$real"; then
+    echo "error: $2, which --data names, is outside the folders that jobs may mount ($1)" >&2
+    echo "hint: add it to the inventory: data_roots: [{path: $2, mode: $1}]; or remove the container: taco-launch prune --help" >&2
+    exit 1
+  fi
 }
 
 while [ "$paths" -gt 0 ]; do
-  if [ ! -e "$1" ]; then
-    echo "error: $1, which --data names, is not on this host" >&2
-    echo "hint: mkdir -p $1 there, or name another folder" >&2
-    exit 1
-  fi
-  data "$1"
+  data "${1%%:*}" "${1#*:}"
   shift
   paths=$((paths - 1))
 done

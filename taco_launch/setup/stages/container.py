@@ -60,7 +60,7 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
         return
     why = changes(definition, there) if there else "there is no container"
     if why:
-        create = _create(definition, there, why, cluster.inventory.mpirun, container)
+        create = _create(definition, there, why, cluster.inventory, container)
         yield create
         facts = create.expect(facts)
     yield from _start(definition, facts)
@@ -135,8 +135,10 @@ def _find(facts: HostFacts, name: str) -> ContainerState | None:
     return next((container for container in facts.containers if container.name == name), None)
 
 
-def _create(definition: Definition, there: ContainerState | None, why: str, mpirun: str, container: Container) -> Op:
-    data = tuple(source for source, _, _ in container.data)
+def _create(
+    definition: Definition, there: ContainerState | None, why: str, inventory: Inventory, container: Container
+) -> Op:
+    data = tuple(f"{mode}:{source}" for source, _, mode in container.data)
     name = paths.container(definition.cluster)
     return Op(
         "container",
@@ -152,8 +154,9 @@ def _create(definition: Definition, there: ContainerState | None, why: str, mpir
             paths.state(definition.cluster),
             paths.secrets_file(definition.cluster),
             definition.name,
-            mpirun,
+            inventory.mpirun,
             str(len(data)),
+            "\n".join(f"{mode}:{path}" for path, mode in inventory.data_roots),
             *data,
             *definition.argv,
         ),

@@ -37,6 +37,8 @@ def test_what_is_not_known_is_a_comment() -> None:
     assert inventory.network.interface == "auto"
     assert "# network: {interface: NAME}" in shown
     assert "# defaults: {slots: 8}" in shown
+    allowing = shown.replace("# data_roots:", "data_roots:")
+    assert (inventory.data_roots, parse(allowing.encode(), "x").data_roots) == ((), (("/data", "ro"),))
 
 
 def test_interfaces_that_differ_are_named_and_left_to_each_job() -> None:

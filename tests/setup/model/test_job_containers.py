@@ -107,7 +107,8 @@ def test_it_has_the_privileges_of_the_clusters_own_container_and_sees_its_proces
 
 
 def _planned(*, main: str) -> list[Op | Problem]:
-    of = job_containers.inventory_of(inventory(), DATA, 12400)
+    allowing = replace(inventory(), data_roots=(("/nas", "rw"), ("/srv", "ro")))
+    of = job_containers.inventory_of(allowing, DATA, 12400)
     facts = bare("gpu1", image("train:1"), image("mine:1"))
     own = ContainerState("taco-launch-hcc", "train:1", main, ((paths.CLUSTER_LABEL, "hcc"),))
     facts = replace(facts, docker=replace(known(facts.docker), containers=(own,) if main else ()))
@@ -128,7 +129,7 @@ def test_beside_the_clusters_own_container_it_is_made() -> None:
     assert isinstance(start, Op)
     name = paths.container(paths.variant("hcc", DATA.key))
     assert create.name == f"create {name} from mine:1"
-    assert "/srv/set" in create.args
+    assert create.args[8:12] == ("mpirun", "1", "rw:/nas\nro:/srv", "ro:/srv/set")
     assert f"After=docker.service {paths.unit('hcc')}" in start.files[-1].data.decode()
 
 

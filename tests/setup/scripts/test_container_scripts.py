@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.host.processes import identify
-from taco_launch.hosts.inventory.schema import mounts
 from taco_launch.setup import scripts
 from tests.conftest import eventually
 from tests.support.setup_scripts import SHELLS, Fakes
@@ -290,7 +289,7 @@ def test_a_job_that_begins_while_it_is_made_keeps_the_old_one(fakes: Fakes, tmp_
     variables = tmp_path / "hcc.env"
     variables.write_text("TOKEN=geheim\n")
     (tmp_path / "clusters/hcc/ssh").mkdir(parents=True)
-    done = create(fakes, tmp_path, f"{idle}\nlook() {{ :; }}\nmake_leases() {{ :; }}", "0", "--user=0", "t:1")
+    done = create(fakes, tmp_path, f"{idle}\nlook() {{ :; }}\nmake_leases() {{ :; }}", "0", "", "--user=0", "t:1")
     assert done.returncode == (1 if busy else 0)
     assert not variables.exists()
     changes = [
@@ -312,7 +311,7 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to("/etc")
     fakes.make("docker", "exit 1")
-    done = create(fakes, tmp_path, "look() { :; }", "0", "t:1")
+    done = create(fakes, tmp_path, "look() { :; }", "0", "", "t:1")
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: {tmp_path}/{link} is a symbolic link, and what it leads to would be shared")
     assert not [call for call in fakes.calls if call.startswith("docker create")]
@@ -321,36 +320,56 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
 @pytest.mark.parametrize("fakes", ["dash"], indirect=True)
 def test_data_that_is_not_there_is_named_before_anything_is_done(fakes: Fakes, tmp_path: Path) -> None:
     fakes.make("docker", "exit 1")
-    done = create(fakes, tmp_path, LOOKED, "1", "/no/data", "--user=0", "t:1")
+    done = create(fakes, tmp_path, LOOKED, "1", "ro:/no", "ro:/no/data", "--user=0", "t:1")
     error, hint = "error: /no/data, which --data names, is not on this host", "hint: mkdir -p /no/data there"
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"{error}\n{hint}, or name another folder\n"
 
 
-@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
 @pytest.mark.parametrize(
-    "path", ["/", "/var", "/etc", "/etc/ssh", "/var/lib/docker", "/proc/1/root", "/usr/local", "/dev/shm"]
+    ("roots", "data", "hint"),
+    [
+        (["ro:{}/a"], "ro:{}/a", ""),
+        (["ro:{}/b", "ro:{}/a"], "ro:{}/a/in it", ""),
+        (["rw:{}/a"], "ro:{}/a", ""),
+        (["rw:{}/a"], "rw:{}/a/in it", ""),
+        (["ro:{}/a/in it", "rw:{}/a"], "rw:{}/a/in it", ""),
+        ([], "ro:{}/a", "[{path: {}/a, mode: ro}]"),
+        (["ro:{}/a"], "ro:{}/a2", "[{path: {}/a2, mode: ro}]"),
+        (["ro:{}/a/in it"], "ro:{}/a", "[{path: {}/a, mode: ro}]"),
+        (["ro:{}/a", "rw:{}/b"], "rw:{}/a/in it", "[{path: {}/a/in it, mode: rw}]"),
+        (["rw:{}/*"], "ro:{}/a", "[{path: {}/a, mode: ro}]"),
+        (["rw:$(touch {}/ran)", "rw:`touch {}/ran`"], "ro:{}/a", "[{path: {}/a, mode: ro}]"),
+    ],
 )
-def test_data_of_a_job_is_nothing_that_is_the_hosts_own(fakes: Fakes, tmp_path: Path, path: str) -> None:
+def test_data_of_a_job_is_below_the_roots_of_the_inventory(
+    fakes: Fakes, tmp_path: Path, roots: list[str], data: str, hint: str
+) -> None:
     fakes.make("docker", "exit 1")
-    fakes.make("readlink", "echo " + path)  # of where this test runs, not all are there
-    assert mounts.belongs_to_the_host(path)
-    text = scripts.text("create.sh").replace("[ ! -e", "[ -e /no/such/file ] && [ ! -e")
-    done = create(fakes, tmp_path, LOOKED, "1", path, "--user=0", "t:1", container="hcc@1", text=text)
-    assert done.returncode == 1, done.stdout
-    assert f"error: {path}, which --data names, belongs to the host" in done.stderr
+    for name in ("a/in it", "a2", "b"):
+        (tmp_path / name).mkdir(parents=True)
+    lines, given, hint = (text.replace("{}", str(tmp_path)) for text in ("\n".join(roots), data, hint))
+    done = create(fakes, tmp_path / "state", LOOKED, "1", lines, given, "--user=0", "t:1", container="hcc@1")
+    assert not (tmp_path / "ran").exists()
+    assert (done.returncode, done.stdout) == ((1, "") if hint else (3, "looked\n")), done.stderr
+    mode, _colon, path = given.partition(":")
+    outside = f"error: {path}, which --data names, is outside the folders that jobs may mount ({mode})\n"
+    assert done.stderr.startswith(f"{outside}hint: add it to the inventory: data_roots: {hint};" if hint else "")
 
 
-@pytest.mark.parametrize("fakes", ["dash"], indirect=True)
-def test_data_of_a_job_is_no_link(fakes: Fakes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("link", ["root/link", "root/link/ssh", "root/folder/../link", "other"])
+def test_no_link_leads_out_of_a_root(fakes: Fakes, tmp_path: Path, link: str) -> None:
+    """Neither one below it, nor one that is it, nor a path that goes up."""
     fakes.make("docker", "exit 1")
-    fakes.make("readlink", 'exec /bin/readlink "$@"')
-    (tmp_path / "data").mkdir()
-    (tmp_path / "link").symlink_to("/etc")
-    for source, code, said in (
-        (f"{tmp_path}/data", 3, "looked\n"),
-        (f"{tmp_path}/link", 1, "is a symbolic link, or behind one: it is /etc"),
+    (tmp_path / "root" / "folder").mkdir(parents=True)
+    (tmp_path / "away" / "ssh").mkdir(parents=True)
+    for name in ("root/link", "other"):
+        (tmp_path / name).symlink_to(tmp_path / "away")
+    roots = f"rw:{tmp_path}/root\nrw:{tmp_path}/other"
+    for data, code, said in (
+        (f"{tmp_path}/root/folder", 3, "looked\n"),
+        (f"{tmp_path}/{link}", 1, f"is a symbolic link, or behind one: it is {tmp_path}/away"),
     ):
-        done = create(fakes, tmp_path / "state", LOOKED, "1", source, "--user=0", "t:1", container="hcc@1")
+        done = create(fakes, tmp_path / "state", LOOKED, "1", roots, f"ro:{data}", "--user=0", "t:1", container="hcc@1")
         assert done.returncode == code
         assert said in done.stdout + done.stderr

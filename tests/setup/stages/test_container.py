@@ -216,9 +216,9 @@ def test_a_bare_host_gets_it_and_then_there_is_nothing_to_do() -> None:
     assert (create.name, create.disrupts) == (f"create {NAME} from train:1", "nothing")
     assert create.args[:5] == (NAME, "taco-launch_hcc", f"{NAME}.service", "hcc", paths.folder("hcc"))
     assert create.args[5:7] == (paths.state("hcc"), paths.secrets_file("hcc"))
-    assert create.args[7:] == ("train:1", "mpirun", "0", *defined(ready()).argv)
+    assert create.args[7:] == ("train:1", "mpirun", "0", "", *defined(ready()).argv)
     with_data = ops(ready(), mounts=(("/m", "/m", "ro"),), data=(("/a b", "/x", "ro"), ("/c", "/c", "rw")))[0].args
-    assert with_data[9:12] == ("2", "/a b", "/c")
+    assert with_data[9:13] == ("2", "", "ro:/a b", "rw:/c")
     assert start.name == f"start {NAME}.service"
     assert [file.path for file in start.files] == [
         "/var/lib/taco-launch/clusters/hcc/main.sh",

@@ -248,3 +248,5 @@ class Inventory:
     engine: str = "agent"
     # the data sets that jobs may name
     data: Tuple[DataSet, ...] = ()
+    # folders of the hosts that jobs may mount by path, with all below them: (path, `ro` or `rw`)
+    data_roots: Tuple[Tuple[str, str], ...] = ()

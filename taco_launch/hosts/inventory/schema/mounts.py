@@ -1,6 +1,8 @@
 """Folders of the host in a container, and sizes, as inventories, job files and command lines write them."""
 
+import json
 import re
+from collections.abc import Collection
 
 # Of a host, or of the container: nothing that docker reads as more than a path.
 _PART = r"[^/:,\s\x00-\x1f\x7f][^/:,\x00-\x1f\x7f]{0,254}"
@@ -10,7 +12,7 @@ _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 # What of the container is ours: docker's own files and set-up's.
 _OWN_PLACES = ("/var/lib/taco-launch", "/run/taco-launch", "/etc/hosts", "/etc/ssh/ssh_config")
 MODES = ("rw", "ro")
-# Of the host: who writes there, and of some who reads, becomes its root (setup/scripts/create.sh has the same, of the real paths).
+# Of the host: who writes there, and of some who reads, becomes its root.
 _OF_THE_HOST = (
     *(
         "/bin",
@@ -31,6 +33,7 @@ _OF_THE_HOST = (
     *("/var/lib/containerd", "/var/lib/docker", "/var/lib/taco-launch", "/var/run", "/var/spool"),
 )
 _ABOVE_THEM = ("/", "/var", "/var/lib")
+_PLAIN = re.compile(r"/[A-Za-z0-9._/-]*")
 
 
 def mount(source: str, inside: str, mode: str = "rw") -> tuple[str, str, str]:
@@ -46,7 +49,7 @@ def mount(source: str, inside: str, mode: str = "rw") -> tuple[str, str, str]:
         raise ValueError("a path here must not contain '.' or '..'", "")
     if inside == "/":
         raise ValueError("the container's / comes from the image", "mount it on another folder, such as /:/host:ro")
-    if any(f"{place}/".startswith(f"{inside}/") or f"{inside}/".startswith(f"{place}/") for place in _OWN_PLACES):
+    if any(is_below(place, inside) or is_below(inside, place) for place in _OWN_PLACES):
         raise ValueError("this path is reserved for set-up's own mounts", f"reserved: {', '.join(_OWN_PLACES)}")
     return source, inside, mode
 
@@ -61,7 +64,22 @@ def parse_mount(text: str) -> tuple[str, str, str]:
 
 def belongs_to_the_host(path: str) -> bool:
     """Return whether who may be root of a container could become root of its host by a folder of the host."""
-    return path in _ABOVE_THEM or any(f"{path}/".startswith(f"{place}/") for place in _OF_THE_HOST)
+    return path in _ABOVE_THEM or any(is_below(path, place) for place in _OF_THE_HOST)
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a plain path is a folder, or below it."""
+    return f"{path}/".startswith(f"{folder}/")
+
+
+def roots_line(roots: Collection[tuple[str, str]]) -> str:
+    """Return the line of an inventory file with these `data_roots`: (path, mode), without the `ro` below an `rw`."""
+    writable = [path for path, mode in roots if mode == "rw"]
+    kept = [root for root in roots if root[1] == "rw" or not any(is_below(root[0], path) for path in writable)]
+    quoted = ((path if _PLAIN.fullmatch(path) else json.dumps(path, ensure_ascii=False), mode) for path, mode in kept)
+    return (
+        f"data_roots: [{', '.join(path if mode == 'ro' else f'{{path: {path}, mode: rw}}' for path, mode in quoted)}]"
+    )
 
 
 def parse_size(text: str) -> int:

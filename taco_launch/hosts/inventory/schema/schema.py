@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from taco_launch.core.model.engines import ENGINES
-from taco_launch.hosts.inventory.schema.section import SchemaSection
+from taco_launch.hosts.inventory.schema.data_folders import DataEntry, DataRootEntry
+from taco_launch.hosts.inventory.schema.section import SchemaSection, text_or_mapping
 from taco_launch.hosts.inventory.schema.values import (
     AutoOrOff,
     ClusterName,
     ConnectTimeout,
     DataName,
-    DataPath,
     EngineName,
     EnvName,
     EnvValue,
@@ -122,12 +122,8 @@ class ImageSource(SchemaSection):
     )
 
 
-def _image_form(value: Any) -> str:
-    return "mapping" if isinstance(value, (dict, ImageSource)) else "text"
-
-
 ImageEntry = Annotated[
-    Annotated[Image, Tag("text")] | Annotated[ImageSource, Tag("mapping")], Discriminator(_image_form)
+    Annotated[Image, Tag("text")] | Annotated[ImageSource, Tag("mapping")], Discriminator(text_or_mapping)
 ]
 
 
@@ -171,15 +167,6 @@ class Container(SchemaSection):
         description="First and last port for the sshd of containers that are created for jobs (--image, --data), such as 12400-12499. "
         "Default: 100 ports, starting at ssh_port + 100.",
     )
-
-
-class DataEntry(SchemaSection):
-    """A folder of the hosts that jobs name: --data NAME:PATH."""
-
-    path: DataPath = Field(description="Its absolute path on every host, such as /mnt/nas/imagenet.")
-    description: str | None = Field(default=None, description="What it is, for `taco-launch data list`.")
-    mode: Literal["rw", "ro"] = Field(default="rw", description="ro: jobs can only read it, even if they request rw.")
-    owner: str | None = Field(default=None, description="Its owner, for `taco-launch data list`.")
 
 
 class Proxy(SchemaSection):
@@ -379,6 +366,11 @@ class InventoryFile(SchemaSection):
     )
     data: dict[DataName, DataEntry] = Field(
         default={}, description="Data sets by name: folders on the hosts that jobs can mount (--data NAME:PATH)."
+    )
+    data_roots: tuple[DataRootEntry, ...] = Field(
+        default=(),
+        description="Folders of the hosts that jobs can mount by path, with all below them (--data PATH:PATH): a path, which jobs can only read, "
+        "or {path: /data, mode: rw}. Default: none.",
     )
     defaults: HostDefaults = Field(
         default_factory=HostDefaults, description="Settings for all hosts: any of the keys of a host."

@@ -23,3 +23,8 @@ def section_in(annotation: Any) -> type[SchemaSection] | None:
     if parts := get_args(annotation):
         return next(filter(None, map(section_in, parts)), None)
     return annotation if isinstance(annotation, type) and issubclass(annotation, SchemaSection) else None
+
+
+def text_or_mapping(value: Any) -> str:
+    """Return the tag of a value that is a text, or a section with further keys."""
+    return "mapping" if isinstance(value, (dict, SchemaSection)) else "text"

@@ -147,6 +147,15 @@ def _mount(value: Any) -> tuple[str, str, str]:
     return mounts.parse_mount(value if isinstance(value, str) else "")
 
 
+def _data_root(text: str) -> str:
+    path = mounts.mount(text, "/x")[0]
+    if mounts.belongs_to_the_host(path):
+        raise ValueError(
+            "belongs to the host: anyone who runs a rank could become root on the host", "name the folders with data"
+        )
+    return path
+
+
 def _variable(name: str) -> str:
     names.env_name(name)
     if name.startswith("TACO_LAUNCH_"):
@@ -246,6 +255,7 @@ HostPath = Annotated[
     str,
     _matching(mounts.PATH, "is not an absolute path: it must start with / and have no ':', ',' or control characters"),
 ]
+DataRoot = Annotated[HostPath, AfterValidator(_data_root)]
 Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
 # Plans, logs and package sources show such a URL.
 PublicUrl = Annotated[

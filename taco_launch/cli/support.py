@@ -29,8 +29,10 @@ def support(ctx: click.Context, /, name: str, *, to: Path | None, **access: Any)
     It has the job's record, its command line, its events, the ends of its logs, the stacks of a running job, facts of the
     head and versions: at most 20 MB. No file is replaced.
 
-    Values of variables and options whose names tell that they are secrets (password, token, secret, key), passwords in
-    addresses and tokens of known forms are masked, also in logs. Look through the archive before you send it to others.
+    These are masked, also in logs: values of variables and options whose names tell that they are secrets (password, token, secret,
+    credential, ..._KEY, ..._PASS, ..._PWD, ..._AUTH, ..._CREDS, sig); Authorization and Cookie headers; passwords and
+    secrets in addresses, and all but the host of the address of --notify; passwords of curl -u; tokens of known forms.
+    Look through the archive before you send it to others.
 
     \b
     Examples:

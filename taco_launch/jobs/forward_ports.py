@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from taco_launch.agent.host import ports
 from taco_launch.core.errors import HostError, NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
@@ -26,6 +27,7 @@ class Place(NamedTuple):
 
     host: str
     port: int
+    address: str = "localhost"  # 127.0.0.1 or ::1, whichever a server listens on
 
 
 class FarPort(Protocol):
@@ -46,9 +48,9 @@ class FarPort(Protocol):
 class LocalPort:
     """A port of this machine."""
 
-    def __init__(self, name: str, port: int) -> None:
+    def __init__(self, name: str, port: int, address: str = "localhost") -> None:
         """Open nothing."""
-        self.name, self._port = name, port
+        self.name, self._port, self._address = name, port, address
 
     def open(self) -> None:
         """Do nothing: this machine is here."""
@@ -60,7 +62,7 @@ class LocalPort:
             HostError: nothing accepts connections there.
         """
         try:
-            return socket.create_connection(("localhost", self._port))
+            return socket.create_connection((self._address, self._port))
         except OSError as error:
             raise HostError(
                 f"{self.name}: nothing accepts connections on port {self._port} of its loopback: {error.strerror}",
@@ -93,7 +95,8 @@ class Listener(socketserver.ThreadingTCPServer):
         except OSError as error:
             hint = "give another local port after a colon: PORT:LOCAL, or PORT:0 for any free port"
             if error.errno == errno.EADDRINUSE:
-                raise UsageError(f"port {port} of this machine is in use", hint) from None
+                by = f" by {who}" if (who := ports.listener(port)) else ""
+                raise UsageError(f"port {port} of this machine is in use{by}", hint) from None
             raise UsageError(f"port {port} of this machine: {error.strerror}", hint) from None
 
     @property
@@ -183,7 +186,7 @@ def board_place(job: JobView) -> Place:
         if board is None and job.spec.tensorboard is not None:
             why = "its TensorBoard is not running yet, or has ended"
         raise UsageError(f"job {job.spec.name}: {why}", hint="to have TensorBoard, start a job with --tensorboard")
-    return Place("", board.port)
+    return Place("", board.port, LOOPBACK)  # TensorBoard listens there: on ::1 anyone may
 
 
 def reach(inventory: Inventory | None, access: Credentials, place: Place) -> FarPort:
@@ -193,7 +196,7 @@ def reach(inventory: Inventory | None, access: Credentials, place: Place) -> Far
         HostError: the host is not in the inventory, or as HostPort.
     """
     if inventory is None:
-        return LocalPort(place.host, place.port)
+        return LocalPort(place.host, place.port, place.address)
     # Without a container jobs run on the head alone, which a job of the head's own command line calls localhost.
     names = (place.host, "" if inventory.container is not None else inventory.head) if place.host else (inventory.head,)
     host = next((host for name in names for host in inventory.hosts if host.name == name), None)
@@ -203,10 +206,10 @@ def reach(inventory: Inventory | None, access: Credentials, place: Place) -> Far
             hint="add the host to the inventory",
         )
     if host.connection == "local":
-        return LocalPort(host.name, place.port)
+        return LocalPort(host.name, place.port, place.address)
     from taco_launch.hosts.ssh.host_port import HostPort  # noqa: PLC0415 - a job of this machine needs no SSH
 
-    return HostPort(inventory, host, place.port, access)
+    return HostPort(inventory, host, place.port, access, place.address)
 
 
 class Forwarding:

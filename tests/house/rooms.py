@@ -15,13 +15,13 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = {
     "cli": 10_420,
     "api": 870,
-    "bench": 7_430,
-    "jobs": 8_320,
-    "setup": 8_370,
+    "bench": 7_420,
+    "jobs": 8_330,
+    "setup": 8_360,
     "hosts": 6_960,
     "lab": 3_560,
-    "agent": 16_770,
-    "core": 26_820,
+    "agent": 16_800,
+    "core": 26_900,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

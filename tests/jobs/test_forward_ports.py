@@ -225,7 +225,7 @@ def test_where_a_rank_is() -> None:
 
 
 def test_where_a_tensorboard_is() -> None:
-    assert forward_ports.board_place(replace(JOB, tensorboard=BoardView(port=6007))) == Place("", 6007)
+    assert forward_ports.board_place(replace(JOB, tensorboard=BoardView(port=6007))) == Place("", 6007, "127.0.0.1")
     with pytest.raises(UsageError, match="job j: it has no TensorBoard"):
         forward_ports.board_place(JOB)
     with pytest.raises(UsageError, match="job j: it broke"):
@@ -293,9 +293,18 @@ def test_a_port_is_not_forwarded_to_itself() -> None:
 
 def test_a_port_that_is_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        with pytest.raises(UsageError, match="is in use") as caught:
+        with pytest.raises(UsageError, match=rf"is in use by process {os.getpid()} \(.+ of .+\)") as caught:
             Listener(taken.getsockname()[1], print)
         assert "PORT:LOCAL" in str(caught.value.hint)
+
+
+def test_tensorboard_is_reached_where_it_listens_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user of the host may listen on the same port of ::1, which localhost can be as well."""
+    asked: list[object] = []
+    monkeypatch.setattr(socket, "create_connection", asked.append)
+    place = forward_ports.board_place(replace(JOB, tensorboard=BoardView(port=6007)))
+    forward_ports.reach(None, Credentials(), place).connect()
+    assert asked == [("127.0.0.1", 6007)]
 
 
 def test_a_port_that_is_not_for_this_user(monkeypatch: pytest.MonkeyPatch) -> None:

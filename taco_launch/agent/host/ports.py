@@ -6,9 +6,11 @@ import os
 import pwd
 import re
 import socket
+import sys
 from pathlib import Path
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Set
 
+from taco_launch.agent.host import processes
 from taco_launch.core.errors import HostError
 
 # The kernel gives any port that is free; another job may have it, and not listen there yet.
@@ -17,14 +19,18 @@ _REACH_SECONDS = 3.0
 # proc(5), /proc/net/tcp: number, local address and port, remote ones, state (TCP_LISTEN of the kernel's tcp_states.h),
 # queues, timer, retransmits, user, timeout, inode.
 _LISTENS = re.compile(
-    r" *\d+: [0-9A-F]+:(?P<port>[0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} 0A \S+ \S+ \S+ +(?P<uid>\d+) +\d+ (?P<inode>\d+)"
+    r" *\d+: (?P<address>[0-9A-F]+):(?P<port>[0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} 0A \S+ \S+ \S+"
+    r" +(?P<uid>\d+) +\d+ (?P<inode>\d+)"
 )
+# 127.0.0.1 as that file has it: in the order of this machine's bytes.
+_LOOPBACK = f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}"
 
 
 class _Listener(NamedTuple):
     port: int
     uid: int
-    inode: str
+    file: str  # what a descriptor of it leads to
+    address: str
 
 
 def free(allowed: Optional[Sequence[int]], is_leased: Callable[[int], bool]) -> int:
@@ -89,13 +95,23 @@ def listener(port: int) -> str:
     found = [each for each in _listeners() if each.port == port]
     if not found:
         return ""
-    inodes = {f"socket:[{each.inode}]" for each in found}
+    sockets = {each.file for each in found}
     for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended, or is another user's
-            if any(os.readlink(file) in inodes for file in process.glob("fd/*")):
+        with contextlib.suppress(OSError):  # it has ended
+            if sockets & _open_files(int(process.name)):
                 name = (process / "comm").read_text("utf-8", "replace").strip()
                 return f"process {process.name} ({name} of {_user(process.stat().st_uid)})"
     return f"a process of {_user(found[0].uid)}"
+
+
+def listened_on(root: int) -> int:
+    """Return the first port of 127.0.0.1 that a process or one below it listens on; 0 where there is none.
+
+    The socket itself tells it: an answer on a port does not say whose it is.
+    """
+    pids = (root, *(each.pid for each in processes.descendants(root)))
+    own = set().union(*map(_open_files, pids))
+    return next((each.port for each in _listeners() if each.address == _LOOPBACK and each.file in own), 0)
 
 
 def unreachable(address: str, port: int) -> str:
@@ -116,7 +132,18 @@ def _listeners() -> Iterator[_Listener]:
     for family in ("tcp", "tcp6"):
         with contextlib.suppress(OSError), open(f"/proc/net/{family}", encoding="ascii") as lines:
             for match in filter(None, map(_LISTENS.match, lines)):
-                yield _Listener(int(match["port"], 16), int(match["uid"]), match["inode"])
+                file = f"socket:[{match['inode']}]"
+                yield _Listener(int(match["port"], 16), int(match["uid"]), file, match["address"])
+
+
+def _open_files(pid: int) -> Set[str]:
+    """Return what the descriptors of a process lead to; nothing where it has ended, or is another user's."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):  # it was closed
+                found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
 
 
 def _user(uid: int) -> str:

@@ -7,7 +7,6 @@ beside the path; what is whole there is moved to the path in the end.
 import contextlib
 import itertools
 import os
-import posixpath
 import shutil
 import signal
 import sys
@@ -18,6 +17,7 @@ from typing import IO, Callable, Dict, Iterator, List, Tuple
 
 from taco_launch.agent.rank.tree_pack import ENTRY_BYTES, HINT, MOST_ENTRIES, ROOT, Copied
 from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.manifest import links_out
 
 _CHUNK = 1 << 20
 # How much may follow the header of an entry, by its kind; long names stand in entries of their own.
@@ -195,6 +195,8 @@ class Unpacker:
         first, *parts = entry.name.split("/")
         if first != ROOT or any(part in ("", ".", "..") or "\0" in part for part in parts):
             raise UsageError(f"{_shown(entry.name)}: its path leads outside of the copied folder")
+        if not parts and entry.issym():
+            raise UsageError("the received archive is a symbolic link, not a file or a folder")
         if not parts and self._entries > 1:
             raise UsageError("the received archive contains more than one file or folder at the top")
         return place.joinpath(*parts)
@@ -204,9 +206,9 @@ class Unpacker:
         target = entry.linkname
         parts = target.split("/")
         up = len(parts) - len(list(itertools.dropwhile(lambda part: part in ("..", "."), parts)))
-        there = posixpath.normpath(posixpath.join(posixpath.dirname(entry.name), target)).split("/")
+        within = entry.name.partition("/")[2]
         # Behind another name `..` may lead anywhere: that name may be a link.
-        if not target or target.startswith("/") or "\0" in target or ".." in parts[up:] or there[0] != ROOT:
+        if not target or "\0" in target or ".." in parts[up:] or links_out(((within, target),)):
             self._say(f"left out: {_shown(entry.name)}: this link points outside of the copied folder")
             return ""
         return target

@@ -9,7 +9,6 @@ import ctypes
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,7 +20,7 @@ from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, lease_folder
 from taco_launch.agent.tensorboard import board
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import HostError, TacoLaunchError
 from taco_launch.core.launch.command_line.env import JOB_ID, SERVICE
 from taco_launch.core.model.jobs import JobSpec, JobState
 
@@ -29,6 +28,7 @@ _LOOPBACK = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 _TICK_SECONDS = 1.0
 _ANSWER_SECONDS = 120.0
+_LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 5.0
 _TRIES = 4
 # Of its log and whatever else it writes.
@@ -78,16 +78,19 @@ class _Keeper:
             )
             return
         logdir = os.path.join(self._cwd, settings.logdir)  # noqa: PTH118 - an absolute one stays as it is
+        # The kernel chooses the port: one that was chosen before could be taken while TensorBoard starts.
+        words = ("--logdir", logdir, "--host", _LOOPBACK, "--port", "0", "--load_fast", "false")
         for _try in range(_TRIES):
-            port = self._lease()
-            words = ("--logdir", logdir, "--host", _LOOPBACK, "--port", str(port), "--load_fast", "false")
+            self._stop()
             self._process = self._start((*program, *words))
-            if self._answers(port):
-                break
-            if self._process.poll() is None or self._is_over(settings.grace):
+            port = self._listens(self._process, settings.grace)
+            if not port:
                 return
+            if self._lease(port):
+                break
         else:
-            self.fail(f"TensorBoard ended with exit code {self._process.returncode if self._process else '?'}")
+            who = self._leases.holder(port) or "another job"
+            self.fail(f"TensorBoard was given only ports that other jobs hold: {who} has port {port}")
             return
         records.write_json(self._folder.board, {"port": port})
         while self._process.poll() is None:
@@ -105,30 +108,25 @@ class _Keeper:
 
     def end(self) -> None:
         """End TensorBoard and all that it has started, and let the port go."""
+        self._stop()
+        self._leases.release(gone=True)
+        if not self._failed:
+            self._folder.board.unlink(missing_ok=True)
+
+    def _stop(self) -> None:
         if self._process is not None:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_GRACE_SECONDS)
-        self._leases.release(gone=True)
-        if not self._failed:
-            self._folder.board.unlink(missing_ok=True)
 
-    def _lease(self) -> int:
-        """Take a port that no job has; the last try's goes.
-
-        Raises:
-            HostError: there is none.
-        """
-        self._leases.release(gone=True)
-        while True:
-            port = ports.free(None, self._leases.is_leased)
-            holder = Holder(
-                self._folder.name, self._mark, time.time(), self._spec.cluster, self._spec.owner, pid=os.getpid()
-            )
-            if self._leases.take((), 0, holder, None, (port,)):
-                return port
+    def _lease(self, port: int) -> bool:
+        """Keep jobs off a port; False where one holds it that does not listen there yet."""
+        holder = Holder(
+            self._folder.name, self._mark, time.time(), self._spec.cluster, self._spec.owner, pid=os.getpid()
+        )
+        return bool(self._leases.take((), 0, holder, None, (port,)))
 
     @property
     def _mark(self) -> str:
@@ -151,16 +149,21 @@ class _Keeper:
             preexec_fn=before_exec,  # noqa: PLW1509 - there is one thread
         )
 
-    def _answers(self, port: int) -> bool:
-        """Wait until it takes connections; False where it ends before, or its time is over."""
-        settings, deadline = self._spec.tensorboard, time.monotonic() + _ANSWER_SECONDS
-        while self._process is not None and self._process.poll() is None and settings is not None:
-            with contextlib.suppress(OSError), socket.create_connection((_LOOPBACK, port), 1.0):
-                return True
-            if time.monotonic() > deadline or self._is_over(settings.grace):
-                return False
-            time.sleep(0.2)
-        return False
+    def _listens(self, process: "subprocess.Popen[bytes]", grace: float) -> int:
+        """Wait until TensorBoard itself listens on a port, and return that; 0 where its time is over.
+
+        Raises:
+            HostError: it ends before, or does not listen.
+        """
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while process.poll() is None:
+            port = ports.listened_on(process.pid)
+            if port or self._is_over(grace):
+                return port
+            if time.monotonic() > deadline:
+                raise HostError(f"TensorBoard listened on no port of {_LOOPBACK} within {_ANSWER_SECONDS:g} s")
+            time.sleep(_LOOK_SECONDS)
+        raise HostError(f"TensorBoard ended with exit code {process.returncode}")
 
     def _is_over(self, grace: float) -> bool:
         """Return whether its time is over: that begins when the job has ended, or is suspended."""

@@ -3,6 +3,7 @@
 A secret that a program prints without any name is known only where a variable or an option of the job has it.
 """
 
+import base64
 import json
 import re
 from typing import Any, Iterable, Mapping, Sequence
@@ -10,24 +11,69 @@ from typing import Any, Iterable, Mapping, Sequence
 from taco_launch.core.model.jobs import JobSpec
 
 MASK = "***"
-# Not `tokens` and `tokenizer`, which training programs print all the time.
-_WORDS = r"(?:passw(?:or)?d|passphrase|token(?!s|iz)|secret|credential|api[_-]?key|access[_-]?key|private[_-]?key)"
-_NAME = re.compile(rf"{_WORDS}|(?:^|[_-])key$", re.IGNORECASE)
+# Anywhere in a name. Not `tokens` and `tokenizer`, which training programs print all the time.
+_WORDS = r"(?:passw(?:or)?d|passphrase|token(?!s|iz)|secret|credential|api[_-]?key|access[_-]?key|private[_-]?key|account[_-]?key)"
+# The end of a name: AUTHOR, PASSTHROUGH, KEYBOARD and SIGNAL only begin so.
+_ENDS = r"(?:pass|auth|authorization|creds?|sig|jwt|hmac)"
+_CAMEL = r"(?-i:(?<=[a-z])(?:Pass|Pwd|Auth|Creds))"
+# Not PWD alone, which is a folder.
+_NAME = re.compile(
+    rf"{_WORDS}|(?:^|[_.-])(?:{_ENDS}|key)$|\w[_.-](?:pwd|pw)$|{_CAMEL}$",
+    re.IGNORECASE,
+)
 _PLAIN = re.compile(r"[\w.-]+")
 _NUMBER = re.compile(r"[-+]?[0-9][0-9.,e+-]*")
-# NAME=VALUE, NAME: VALUE, "NAME": "VALUE"; the front part of a name does not matter.
-_ASSIGNED = re.compile(
-    rf"((?:{_WORDS}[\w-]{{0,40}}|_key)[\"']?\s{{0,3}}[=:]\s{{0,3}}[\"']?)([^\s\"',;&]+)", re.IGNORECASE
+# What such a word at the end of a name may have as its value, and is no secret: `auth=none`, `two_pass: 12.5ms`, `sig=11`.
+_HARMLESS = re.compile(
+    r"[-+]?\d{1,4}(?:[.,]\d+)?(?:e[-+]?\d+)?(?:[mun]?s|%|[kMGT]i?B(?:/s)?)?"
+    r"|true|false|none|null|yes|no|on|off|ok|done|enabled|disabled|required|failed",
+    re.IGNORECASE,
 )
-_OPTION = re.compile(rf"((?<![\w-])--[\w-]{{0,40}}?{_WORDS}[\w-]{{0,40}}\s{{1,3}})(?!-)(\S+)", re.IGNORECASE)
-_IN_ADDRESS = re.compile(r"(://[^\s/@:]{0,100}:)([^\s/@]{1,300})(?=@)")
-_BEARER = re.compile(r"(\bbearer\s{1,3})([\w.~+/=-]{8,})", re.IGNORECASE)
+_QUOTE = r"\\{0,3}[\"']?"
+_VALUE = r"((?<=\")[^\"\n]+|(?<=')[^'\n]+|(?!=)[^\s\"',;&]+)"
+# NAME=VALUE, NAME: VALUE, "NAME": "VALUE"; the front part of a name does not matter. A short name alone is also a word of
+# prose (`PASS: test_1`), or a folder (`PWD=/work`).
+_ASSIGNED = re.compile(
+    rf"((?:{_WORDS}[\w-]{{0,40}}|(?<=\w)[_.-](?:{_ENDS}|pwd|pw)|[_-]key|{_CAMEL}){_QUOTE}\s{{0,3}}[=:]\s{{0,3}}{_QUOTE}){_VALUE}",
+    re.IGNORECASE,
+)
+_ALONE = re.compile(
+    rf"((?<![\w.-])(?:{_ENDS}|pwd(?!=/))(?:\\{{0,3}}[\"']\s{{0,3}}[=:]|\s{{0,3}}=)\s{{0,3}}{_QUOTE}){_VALUE}",
+    re.IGNORECASE,
+)
+_OPTION = re.compile(
+    rf"((?<![\w-])--(?:[\w-]{{0,40}}?{_WORDS}[\w-]{{0,40}}|(?:[\w-]{{0,40}}-)?(?:{_ENDS}|key))\s{{1,3}})(?!-)"
+    r"(\"[^\"\n]*\"|'[^'\n]*'|\S+)",
+    re.IGNORECASE,
+)
+# What stands in a place where nothing but a secret does.
+_PLACES = (
+    # Authorization: SCHEME VALUE, Cookie: NAME=VALUE; NAME=VALUE
+    (
+        rf"(\b(?:(?:proxy-)?authorization|(?:set-)?cookie){_QUOTE}\s{{0,3}}:\s{{0,3}}{_QUOTE}"
+        r"(?:(?:basic|bearer|token|negotiate|apikey)\s{1,3})?)(digest\s[^\n]+|[^\s\"'][^\"'\n]*)"
+    ),
+    r"(\bbearer\s{1,3})([\w.~+/=-]{8,})",
+    # scheme://USER:PASSWORD@host
+    r"(://[^\s/@:]{0,100}:)([^\s/\"'<>,]{1,300})(?=@)",
+    rf"([?&](?:[\w.-]{{0,60}}{_WORDS}[\w.-]{{0,60}}|(?:[\w.-]{{0,60}}[_.-])?(?:{_ENDS}|key|pwd|pw|signature))=)([^\s&\"'#]+)",
+    # addresses of chat rooms
+    r"(\bhooks\.slack\.com/\w{1,20}/|/bot/v2/hook/|\bdiscord(?:app)?\.com/api/webhooks/)([\w/-]+)",
+    rf"(\bcurl\b[^\n|;&]{{0,300}}?\s(?:-u|-U|--user|--proxy-user)[\s=]{{0,3}}{_QUOTE}[^\s:\"']{{1,100}}:)([^\s\"']+)",
+    r"(\b(?:sshpass|docker login)\b[^\n|;&]{0,300}?\s-p\s{0,3}|\bredis-cli\b[^\n|;&]{0,300}?\s-a\s{1,3})(\S+)",
+)
+_IN_PLACE = tuple(re.compile(each, re.IGNORECASE) for each in _PLACES)
+_BASIC = re.compile(r"(\bbasic\s{1,3})([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
 _KNOWN = re.compile(
-    r"\b(?:hf_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|AKIA[0-9A-Z]{16}|sk-[\w-]{20,}|xox[abp]-[\w-]{10,})"
+    r"\b(?:hf_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|sk-[\w-]{20,}"
+    r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}|nvapi-[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|npm_\w{30,}|pypi-[\w-]{40,}"
+    r"|(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}\.[\w-]*)"
 )
 _KEY_FILE = re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL)
 # A shorter value may be a word that stands everywhere; by its name it is masked all the same.
 _LEAST_LENGTH = 6
+_LEAST_TAIL = 16
+_ADDRESS = re.compile(r"(\w+://[^/?#]*[/?#])(.+)")
 
 
 def is_secret(name: str) -> bool:
@@ -42,16 +88,26 @@ class Masker:
         """Collect the values; a variable that the job takes from its caller has that of this one."""
         values = {value for name, value in (*environ.items(), *spec.env) if value and is_secret(name)}
         values.update(_of_command(spec.command))
-        forms = {form for value in values if len(value) >= _LEAST_LENGTH for form in _forms(value)}
+        # What follows the host of a webhook's address lets anyone use it. Its path may be a word that stands everywhere.
+        found = _ADDRESS.fullmatch(spec.policy.notify or "")
+        self._notify = (found[0], found[1] + MASK) if found else (MASK, MASK)
+        tail = found[2] if found else ""
+        values.update(part for part in (tail, *tail.split("?")) if len(part) >= _LEAST_TAIL)
+        telling = (value for value in values if len(value) >= _LEAST_LENGTH and not _HARMLESS.fullmatch(value))
+        forms = {form for value in telling for form in _forms(value)}
         longest_first = sorted(forms, key=len, reverse=True)
         self._values = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
+        text = text.replace(*self._notify)
         if self._values is not None:
             text = self._values.sub(MASK, text)
-        for pattern in (_ASSIGNED, _OPTION, _IN_ADDRESS, _BEARER):
+        for pattern in _IN_PLACE:
+            text = pattern.sub(rf"\1{MASK}", text)
+        for pattern in (_ASSIGNED, _ALONE, _OPTION):
             text = pattern.sub(_masked, text)
+        text = _BASIC.sub(_basic, text)
         return _KEY_FILE.sub(rf"\1 {MASK} \2", _KNOWN.sub(MASK, text))
 
     def data(self, value: Any) -> Any:
@@ -74,17 +130,32 @@ class Masker:
 
 
 def _masked(match: "re.Match[str]") -> str:
-    # A program that counts tokens prints numbers.
-    counts = "token" in match[1].lower() and _NUMBER.fullmatch(match[2])
-    return match[0] if counts else f"{match[1]}{MASK}"
+    if re.search(_WORDS, match[1], re.IGNORECASE):
+        # A program that counts tokens prints numbers.
+        harmless = "token" in match[1].lower() and _NUMBER.fullmatch(match[2])
+    else:
+        harmless = _HARMLESS.fullmatch(match[2])
+    return match[0] if harmless else f"{match[1]}{MASK}"
+
+
+def _basic(match: "re.Match[str]") -> str:
+    """Mask what is a user and a password, and no word of prose."""
+    try:
+        found = base64.b64decode(match[2])
+    except ValueError:  # it is no base64
+        return match[0]
+    return f"{match[1]}{MASK}" if b":" in found else match[0]
 
 
 def _of_command(command: Sequence[str]) -> Iterable[str]:
     """Yield the values of the options of a command that have telling names."""
+    has_curl = any(word.rpartition("/")[2] == "curl" for word in command)
     for word, following in zip(command, (*command[1:], "")):
         name, equals, value = word.partition("=")
         if is_secret(name) and (equals or name.startswith("-")):
             yield value if equals else following
+        if has_curl and name in ("-u", "-U", "--user", "--proxy-user"):
+            yield (value if equals else following).partition(":")[2]
 
 
 def _forms(value: str) -> Iterable[str]:

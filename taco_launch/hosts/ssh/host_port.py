@@ -25,14 +25,18 @@ _PROHIBITED = 1  # RFC 4254, 5.1: SSH_OPEN_ADMINISTRATIVELY_PROHIBITED
 class HostPort:
     """A port on the loopback of a host of an inventory."""
 
-    def __init__(self, inventory: Inventory, host: Host, port: int, access: Credentials) -> None:
+    def __init__(
+        self, inventory: Inventory, host: Host, port: int, access: Credentials, address: str = "localhost"
+    ) -> None:
         """Prepare the ways to the host: its own route, and the one through the head. Nothing is opened.
+
+        Of `localhost` the host's sshd tries 127.0.0.1 and ::1: a server listens on either.
 
         Raises:
             HostError: the settings of the host, or of the head, are wrong.
             SpecError: ~/.ssh/config cannot be read.
         """
-        self.name, self.port = host.name, port
+        self.name, self.port, self._address = host.name, port, address
         head = next(each for each in inventory.hosts if each.name == inventory.head)
         self._factory = ConnectionFactory(inventory, access, os.environ)
         self._ways = [self._factory.ssh_through(host)]
@@ -66,10 +70,9 @@ class HostPort:
             HostError: the host cannot be reached, or its sshd does not connect to the port.
         """
         way = self.open()
-        there = ("localhost", self.port)  # the host's sshd tries 127.0.0.1 and ::1: a server listens on either
         try:
             channel: paramiko.Channel = way.connection.transport.open_channel(
-                "direct-tcpip", there, ("127.0.0.1", 0), timeout=_CONNECT_SECONDS
+                "direct-tcpip", (self._address, self.port), ("127.0.0.1", 0), timeout=_CONNECT_SECONDS
             )
         except paramiko.ChannelException as error:
             if error.code == _PROHIBITED:

@@ -85,7 +85,8 @@ FLAGS = frozenset((*_SWITCHES, *_SUBMIT, *_NOTED, *_GIVES_NO_VALUE, *_REFUSED, "
 _GIT = "GIT_SYNC_"
 _BOARD = "/training_logs"
 # Go's durations: 1h30m.
-_SPAN = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_SPAN = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -172,23 +173,22 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
     command = list(rest[1:])
     if not command:
         raise UsageError("the command is missing", hint='it goes last: "python train.py"')
+    if command[0].startswith("-"):
+        raise UsageError(
+            f"{command[0]}: is an option, and the command is expected here", hint="taco-launch arena --help"
+        )
     own: list[str] = []
-    git: dict[str, str] = {}
+    variables = [value.partition("=") for name, value in flags if name == "env"]
+    git = {variable: text for variable, _equals, text in variables if variable.startswith(_GIT)}
+    ref = next((git.pop(name) for name in (f"{_GIT}REV", f"{_GIT}BRANCH") if git.get(name)), "")
     given = dict(flags)
     for name, value in flags:
         if name == "env":
-            variable, _equals, text = value.partition("=")
-            if variable.startswith(_GIT):
-                git[variable] = text
-            else:
-                own += ["-x", value]
+            own += [] if value.startswith(_GIT) else ["-x", value]
         elif name not in (*_NOTED, "namespace", *_GIVES_NO_VALUE):
-            own += _asked(name, value)
+            own += _asked(name, f"{value}@{ref}" if ref and name == "sync-source" else value)
     if given.get("tensorboard") == "true" and "logdir" not in given:
         own += ["--logdir", _BOARD]
-    ref = next((git.pop(name) for name in (f"{_GIT}REV", f"{_GIT}BRANCH") if git.get(name)), "")
-    if ref and "--sync-source" in own:
-        own[own.index("--sync-source") + 1] += f"@{ref}"
     line = _mpi(own, command, given) if kind in MPI else ("submit", "--launcher", "env", *own, "--", *_words(command))
     return ArenaLine(line, tuple(notes), tuple(git.items()))
 
@@ -201,6 +201,8 @@ def _asked(name: str, value: str) -> list[str]:
     """
     if name in _SWITCHES:
         return list(_SWITCHES[name]) if value == "true" else []
+    if name in ("workers", "gpus") and not _COUNT.fullmatch(value):
+        raise UsageError(f"--{name} {value}: must be a number", hint=f"--{name} 2")
     if name == "gpus":
         return ["--gpus", value] if value != "0" else []
     if name == "data-dir":

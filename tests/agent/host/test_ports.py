@@ -1,7 +1,10 @@
 """TCP ports of a host: which are free, who listens on the others, and which of another host can be reached."""
 
+import getpass
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,26 @@ def test_the_ports_that_somebody_listens_on() -> None:
         for port in heard:
             assert ports.listener(port).startswith(f"process {os.getpid()} ({name} of ")
         assert ports.listener(silent) == ""
+
+
+def test_who_listens_where_no_process_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_open_files", lambda _pid: set())
+    with socket.create_server(("127.0.0.1", 0)) as listens:
+        assert ports.listener(listens.getsockname()[1]) == f"a process of {getpass.getuser()}"
+
+
+def test_only_the_sockets_of_a_process_and_of_those_below_it_are_its_own() -> None:
+    script = "import socket; kept = socket.create_server(('{}', 0)); print(kept.getsockname()[1], flush=True); input()"
+    for address, seen in (("127.0.0.1", True), ("127.0.0.2", False), ("0.0.0.0", False)):
+        inner = [sys.executable, "-I", "-c", script.format(address)]
+        argv = ["sh", "-c", '"$@"; exit', "sh", *inner]
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as shell:
+            assert shell.stdout is not None
+            port = int(shell.stdout.readline())
+            assert ports.listened_on(shell.pid) == (port if seen else 0)
+            with socket.create_server(("127.0.0.1", 0)):
+                assert ports.listened_on(shell.pid) == (port if seen else 0), "this one is not below it"
+            shell.communicate("\n")
 
 
 def test_a_free_port_of_the_allowed_ones() -> None:

@@ -56,6 +56,15 @@ def test_a_port_without_a_server(sshd: server.Sshd) -> None:
         there.close()
 
 
+def test_what_listens_on_another_loopback_address_is_not_reached(sshd: server.Sshd) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
+        port = other.getsockname()[1]
+        there = HostPort(inventory(host(sshd, "plain")), host(sshd, "plain"), port, NOBODY, "127.0.0.1")
+        with pytest.raises(HostError):
+            there.connect()
+        there.close()
+
+
 def test_an_sshd_that_forbids_forwarding(tmp_path: Path, answering: int) -> None:
     if reason := server.why_not():
         pytest.skip(reason)

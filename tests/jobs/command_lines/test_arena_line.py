@@ -1,11 +1,14 @@
 """Lines of Arena's guides and of its documentation, and the command that each is here."""
 
+import contextlib
 import shlex
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from taco_launch.core.errors import UsageError
-from taco_launch.jobs.command_lines.arena_line import ArenaLine, read
+from taco_launch.core.errors import SpecError, UsageError
+from taco_launch.jobs.command_lines.arena_line import FLAGS, ArenaLine, read
 
 # As the guide on ACK's topology scheduling has it.
 ACK = (
@@ -72,6 +75,11 @@ REFUSED = {
     "submit pytorch --running-timeout soon x": "--running-timeout soon: is not a time",
     "submit mpi 'python train.py'": "the command of an MPI job must start with mpirun",
     "submit mpi --workers 2 'mpirun -np 8 a'": "mpirun -np 8: the workers have 2 slots",
+    "submit mpi --workers= 'mpirun a'": "--workers : must be a number",
+    "submit pytorch --workers two x": "--workers two: must be a number",
+    f"submit mpi --gpus {'9' * 5000} 'mpirun a'": "--gpus 9999",
+    f"submit pytorch --running-timeout {'9' * 5000}s x": "--running-timeout 9999",
+    "submit pytorch -- -x": "-x: is an option, and the command is expected here",
     "submit mpi 'mpirun --frob a b'": "'--frob' of mpirun",
     "list -n other": "--namespace other: a cluster has no namespaces; this cluster is hcc",
     "logs a --frob=1": "--frob: is not a known flag of arena logs",
@@ -92,6 +100,43 @@ def test_what_cannot_be_had(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         line(text)
     assert refused.value.message.startswith(REFUSED[text])
+
+
+SEEDS = st.sampled_from([*map(shlex.split, READ), *map(shlex.split, REFUSED)])
+PIECES = st.one_of(
+    st.sampled_from(sorted(f"--{flag}" for flag in FLAGS)),
+    st.sampled_from(
+        ["--", "-", "-=", "mpi", "pytorch", "-x", "''", "A=1", "env", "mpirun", "mpirun -np 1", "-1", "9" * 5000]
+    ),
+    st.builds("--{}={}".format, st.sampled_from(sorted(FLAGS)), st.text(max_size=4)),
+    st.sampled_from(["GIT_SYNC_BRANCH=x", "-eGIT_SYNC_REV=y", "--env=GIT_SYNC_REV=z"]),
+    st.text(max_size=8),
+)
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["delete", "insert", "replace", "twice", "cut"]), st.integers(0, 99), PIECES), max_size=4
+)
+
+
+@settings(max_examples=400)
+@given(SEEDS, CHANGES)
+@example(["submit", "pytorch", "-e", "GIT_SYNC_BRANCH=x", "x", "--name", "--sync-source"], [])
+@example(["submit", "mpi", "--workers=", "mpirun a"], [])
+@example(["submit", "pytorch", "--", "-x"], [])
+def test_whatever_a_line_is_it_is_read_or_refused(seed: list[str], changes: list[tuple[str, int, str]]) -> None:
+    words = list(seed)
+    for what, where, piece in changes:
+        at = where % (len(words) + 1)
+        kept = words[at : at + 1]
+        middle = {
+            "delete": [],
+            "insert": [piece, *kept],
+            "replace": [piece],
+            "twice": kept * 2,
+            "cut": [w[:-1] for w in kept],
+        }
+        words[at : at + 1] = middle[what]
+    with contextlib.suppress(UsageError, SpecError):
+        assert read(words, ("default", "hcc")).words
 
 
 def test_what_changes_nothing_is_noted_once() -> None:

@@ -1,16 +1,13 @@
 """py-spy of this machine, which reads stacks: it is put beside the agent of hosts with the same kind of processor."""
 
 import platform
+from importlib.metadata import PackageNotFoundError, distribution
 
 _PACKAGE = "py-spy"
-# Its files beside an agent, of any version.
-PATTERN = f"{_PACKAGE}-*"
 
 
 def program() -> tuple[str, bytes] | None:
     """Return the name of its file beside an agent, and its content; None where it is not installed as a program."""
-    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - each call would load it
-
     try:
         found = distribution(_PACKAGE)
     except PackageNotFoundError:

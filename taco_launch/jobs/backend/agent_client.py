@@ -24,7 +24,7 @@ from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.protocol import framing as protocol
 from taco_launch.core.protocol.calls import EndOfReplies, Failure, Reply, Request, reply_of
-from taco_launch.hosts.remote import agent_bundle, py_spy
+from taco_launch.hosts.remote import agent_bundle
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.remote.transport import Conversation, NoInput, Transport
@@ -217,8 +217,10 @@ class AgentClient:
 
         Not before other operations, on this machine: it has 8 MB, and what frees space must work on a full disk.
         """
-        if self.location.python and any(folder.glob(py_spy.PATTERN)):
+        if self.location.python and any(folder.glob("py-spy-*")):
             return
+        from taco_launch.hosts.remote import py_spy  # noqa: PLC0415 - once for each version of the agent
+
         program = py_spy.program()
         try:
             if program is not None:

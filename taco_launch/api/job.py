@@ -131,5 +131,5 @@ class Job:
     def delete(self) -> tuple[str, ...]:
         """Remove its record and logs, once it has ended; return warnings about hosts that keep something of it."""
         deleted = self._backend.delete([self.name])
-        deleted.kept(self.name)
+        deleted.existing(self.name)
         return deleted.warnings

@@ -370,7 +370,7 @@ def _stop(backend: Backend, name: str, by: str) -> None:
 
 def _delete(backend: Backend, name: str, say: Callable[[str], None]) -> None:
     deleted = backend.delete([name])
-    deleted.kept(name)
+    deleted.existing(name)
     for warning in deleted.warnings:
         say(warning)
 

@@ -104,9 +104,9 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     by = f"taco-launch delete of {person()}"
 
     def report(name: str) -> None:
-        if outcomes.kept(name) is not None:
+        if outcomes.existing(name) is not None:
             backend.follow(LogQuery(name, tail=0), lambda _data: None)
-            show(backend.delete([name])).kept(name)
+            show(backend.delete([name])).existing(name)
         settings.talk(f"{name}: deleted")
 
     def show(deleted: Outcomes) -> Outcomes:

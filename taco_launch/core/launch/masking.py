@@ -89,9 +89,9 @@ class Masker:
         values = {value for name, value in (*environ.items(), *spec.env) if value and is_secret(name)}
         values.update(_of_command(spec.command))
         # What follows the host of a webhook's address lets anyone use it. Its path may be a word that stands everywhere.
-        found = _ADDRESS.fullmatch(spec.policy.notify or "")
-        self._notify = (found[0], found[1] + MASK) if found else (MASK, MASK)
-        tail = found[2] if found else ""
+        address = _ADDRESS.fullmatch(spec.policy.notify or "")
+        self._notify = (address[0], address[1] + MASK) if address else (MASK, MASK)
+        tail = address[2] if address else ""
         values.update(part for part in (tail, *tail.split("?")) if len(part) >= _LEAST_TAIL)
         telling = (value for value in values if len(value) >= _LEAST_LENGTH and not _HARMLESS.fullmatch(value))
         forms = {form for value in telling for form in _forms(value)}
@@ -141,10 +141,10 @@ def _masked(match: "re.Match[str]") -> str:
 def _basic(match: "re.Match[str]") -> str:
     """Mask what is a user and a password, and no word of prose."""
     try:
-        found = base64.b64decode(match[2])
+        login = base64.b64decode(match[2])
     except ValueError:  # it is no base64
         return match[0]
-    return f"{match[1]}{MASK}" if b":" in found else match[0]
+    return f"{match[1]}{MASK}" if b":" in login else match[0]
 
 
 def _of_command(command: Sequence[str]) -> Iterable[str]:

@@ -127,7 +127,7 @@ class Outcomes:
     # About hosts that keep something of a job.
     warnings: tuple[str, ...] = ()
 
-    def kept(self, name: str) -> "JobView | None":
+    def existing(self, name: str) -> "JobView | None":
         """Return one of the jobs, None if it was deleted, or raise its error."""
         outcome = self.jobs[name]
         if isinstance(outcome, TacoLaunchError):
@@ -136,7 +136,7 @@ class Outcomes:
 
     def job(self, name: str) -> "JobView":
         """Return one of the jobs of a call that deletes none, or raise its error."""
-        job = self.kept(name)
+        job = self.existing(name)
         assert job is not None
         return job
 

@@ -101,9 +101,9 @@ def _of_path(text: str, inventory: Inventory) -> tuple[str, str, str]:
     Raises:
         ValueError: the text is not of this form, or the inventory does not let jobs mount the path like this.
     """
-    path, inside, mode = found = mounts.parse_mount(text)
-    if inventory.container is not None and found in inventory.container.mounts:
-        return found
+    path, inside, mode = mount = mounts.parse_mount(text)
+    if inventory.container is not None and mount in inventory.container.mounts:
+        return mount
     if mounts.belongs_to_the_host(path):
         problem = "belongs to the host: anyone who runs a rank could become root on the host"
         who = "keep data elsewhere, or let the owner of the inventory mount it: container: {mounts: [...]}"

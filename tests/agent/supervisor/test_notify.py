@@ -11,6 +11,7 @@ import pytest
 
 from taco_launch.agent.supervisor import notify
 
+pytestmark = pytest.mark.enable_socket  # they connect to this machine alone
 Serve = Callable[[Callable[[socket.socket], None]], str]
 SECONDS = 1.0
 

@@ -75,8 +75,8 @@ def is_below(path: str, folder: str) -> bool:
 def roots_line(roots: Collection[tuple[str, str]]) -> str:
     """Return the line of an inventory file with these `data_roots`: (path, mode), without the `ro` below an `rw`."""
     writable = [path for path, mode in roots if mode == "rw"]
-    kept = [root for root in roots if root[1] == "rw" or not any(is_below(root[0], path) for path in writable)]
-    quoted = ((path if _PLAIN.fullmatch(path) else json.dumps(path, ensure_ascii=False), mode) for path, mode in kept)
+    useful = [root for root in roots if root[1] == "rw" or not any(is_below(root[0], path) for path in writable)]
+    quoted = ((path if _PLAIN.fullmatch(path) else json.dumps(path, ensure_ascii=False), mode) for path, mode in useful)
     return (
         f"data_roots: [{', '.join(path if mode == 'ro' else f'{{path: {path}, mode: rw}}' for path, mode in quoted)}]"
     )

@@ -217,14 +217,14 @@ def old_python() -> str | None:
 
 
 def agent_call(python: str, agent: Path, op: str, request: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Call an operation of the agent as the controller does, and give the job that it answers."""
+    """Call an operation of the agent as the controller does, and give the job that it answers, {} where it is deleted."""
     stdin = json.dumps({"protocol": 1}) + "\n" + json.dumps(request) + "\n"
     argv = [python, "-I", "-S", str(agent), op]
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     _header, *frames, end = map(json.loads, done.stdout.splitlines())
     assert end == {"op": "end"}
-    job: dict[str, Any] = frames[-1]["job"]
+    job: dict[str, Any] = frames[-1].get("job", {})
     return job
 
 

@@ -221,7 +221,13 @@ class Chaos:
         with self._disk:
             begun = time.time()
             filler = self.state / "filler"
-            with open(filler, "wb") as file:
+            try:
+                file = open(filler, "wb")  # noqa: SIM115 - closed below
+            except OSError as error:
+                sizes = sorted((path.stat().st_size, str(path)) for path in self.state.rglob("*") if path.is_file())
+                self.result.wrong.append(f"the disk is full before it is filled: {error}: {sizes[-3:]}")
+                return
+            with file:
                 try:
                     while True:
                         file.write(b"\0" * (1 << 16))

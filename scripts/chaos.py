@@ -77,7 +77,7 @@ class Plan:
 
 @dataclass
 class Result:
-    """What became of the jobs."""
+    """Counts and findings of one run."""
 
     wrong: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 │   └── UnusableError (5)   a job is refused: hosts that it needs cannot be used, or lack what it asks for
 ├── NoJobError (1)          the job was not found
 ├── OwnerError (2)          the job is another user's, and the caller did not agree to that
-└── DamagedRecordError (1)  what is kept of a job cannot be read
+└── DamagedRecordError (1)  a job's record cannot be read
 """
 
 import errno
@@ -198,7 +198,7 @@ class NoJobError(TacoLaunchError):
 
 
 class DamagedRecordError(TacoLaunchError):
-    """What is kept of a job cannot be read, or this version does not understand it."""
+    """A job's record cannot be read, or this version does not understand it."""
 
     kind = "record-damaged"
 

@@ -1,7 +1,7 @@
-"""What is asked of jobs that are there: stop, suspend, resume, delete, each of several jobs at once.
+"""Stop, suspend, resume and delete existing jobs, several at once.
 
-All jobs are told before any is looked after: a scheduler that starts the second of two jobs would otherwise do so while the
-first is being stopped.
+Every job gets its request before any job is waited for: otherwise a scheduler could start the second job while the first one
+is being stopped.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
     """Remove what is kept of jobs that have ended, on their other hosts as well where they can be reached."""
 
     def ask(folder: JobFolder) -> None:
-        with contextlib.suppress(DamagedRecordError):  # nobody's: its name is enough
+        with contextlib.suppress(DamagedRecordError):  # its owner is unknown: the name is enough
             _require_owner(folder, request.owner)
             if request.by is not None and not records.record(folder).state.is_terminal:
                 records.write_json(folder.stop, {"by": request.by, "signal": int(signal.SIGTERM), "grace": None})

@@ -97,7 +97,7 @@ class GuardConnection:
 
     @property
     def what(self) -> str:
-        """What does not answer, in words."""
+        """Name the process that does not answer."""
         return f"the guard of {self.name or 'this host'}"
 
     @property

@@ -51,7 +51,7 @@ def cache_folder(environ: Mapping[str, str], uid: int) -> Path:
 
 
 def config_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder of a user's settings; whoever reads a file there calls `require_config`."""
+    """Return the folder of a user's settings; code that reads a file there calls `require_config`."""
     return _of_user(environ, "XDG_CONFIG_HOME", ".config")
 
 
@@ -80,7 +80,7 @@ def why_not_own(found: os.stat_result, uid: int, own_group: int = -1) -> str:
 def require_own(folder: Path, uid: int, what: str, variable: str) -> Path:
     """Return a folder that is read back, out of which programs may run, where only its user and root decide what is in it.
 
-    The next folder above it that exists has to be theirs as well, or sticky: whoever can rename the folder can replace it.
+    The next existing folder above it must belong to them too, or be sticky: a user who can rename the folder can replace it.
 
     Raises:
         UsageError: another user can; `variable` names another folder.

@@ -93,7 +93,7 @@ def _hint(folder: JobFolder) -> str:
 
 
 class StopRequest(NamedTuple):
-    """Who asks that a job is stopped or suspended, by which signal, and after how many seconds KILL follows."""
+    """A request to stop or suspend a job: its user, the signal, and the seconds until KILL."""
 
     by: str
     signal: int = 0

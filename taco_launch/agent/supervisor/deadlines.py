@@ -41,7 +41,7 @@ class _Word(NamedTuple):
 
 
 class SlowStart:
-    """What a job waits for that has been starting for long: the reason that it has then."""
+    """Report what a job waits for if its start takes long, as its reason."""
 
     def __init__(self, events: records.Events) -> None:
         """Count from now on."""

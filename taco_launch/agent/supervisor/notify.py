@@ -19,7 +19,7 @@ _MOST_CHARACTERS, _MOST_STATUSES = 200, 5
 
 
 class _Answer(client.HTTPResponse):
-    """What a server answers; it may say only a few times that it will (100 Continue), which http.client passes over."""
+    """A server's answer, with a limit on the number of `100 Continue` before it: http.client skips any number."""
 
     _statuses = 0
 

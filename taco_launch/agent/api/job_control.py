@@ -79,9 +79,14 @@ def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
                 records.write_json(folder.stop, {"by": request.by, "signal": int(signal.SIGTERM), "grace": None})
 
     def remove(folder: JobFolder) -> Iterator[Reply]:
-        if request.by is not None and not _is_over(folder):
-            yield JobReply(job=current_view(folder))
-            return
+        if request.by is not None:
+            try:
+                if not recovery.current_record(folder).state.is_terminal:
+                    yield JobReply(job=current_view(folder))
+                    return
+            except DamagedRecordError:  # nobody can follow its end: it is awaited here
+                with contextlib.ExitStack() as held:
+                    removal.end_damaged(folder, held)
         for warning in removal.remove(jobs, agent, folder):
             yield Notice(text=warning)
         yield Deleted(name=folder.name)
@@ -122,14 +127,6 @@ def _answers(folders: _Folders, answer: Callable[[JobFolder], Iterator[Reply]]) 
 
 def _view(folder: JobFolder) -> Iterator[Reply]:
     yield JobReply(job=current_view(folder))
-
-
-def _is_over(folder: JobFolder) -> bool:
-    """Return whether a job has ended, as far as its record can be read."""
-    try:
-        return recovery.current_record(folder).state.is_terminal
-    except DamagedRecordError:
-        return True
 
 
 def _require_owner(folder: JobFolder, owner: Optional[str]) -> None:

@@ -22,7 +22,7 @@ from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery, scheduler_wakeup
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import DamagedRecordError, TacoLaunchError
 from taco_launch.core.lifecycle import queue
 from taco_launch.core.lifecycle.queue import WaitingJob, WaitLimit
 from taco_launch.core.model.host.hosts import GpuConstraints
@@ -184,7 +184,7 @@ class PendingJobs:
         folder = self.folder(entry)
         try:
             lock = records.try_lock(folder)
-        except OSError:  # it is gone
+        except (OSError, DamagedRecordError):  # it is gone, or its lock is no file
             return None
         stamp = _stamp(str(folder.path))
         # Taking the lock for the first time makes its file: the folder changes by that alone.

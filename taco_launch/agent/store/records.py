@@ -1,6 +1,7 @@
 """A job's spec and its events on disk, and the record that they amount to."""
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -31,6 +32,8 @@ _OF_HOSTS = frozenset((state.WAITING, state.STALLED, state.STIRRED, state.RANK_F
 _MOST_OF_HOSTS, _MOST_OF_EVENT = 1 << 24, 1 << 20
 _MOST_CHARACTERS = 1 << 14
 _OLD_HINT = "\nhint: "
+# open(2) of a FIFO or device (EINVAL of `untrusted`), a link, a directory, a socket.
+_NO_FILES = (errno.EINVAL, errno.ELOOP, errno.EISDIR, errno.ENXIO)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -271,5 +274,15 @@ class RecordReader:
 
 
 def try_lock(folder: JobFolder) -> Optional[int]:
-    """Take the job's lock, which its supervisor holds for life; None when it is held. Close the result to let it go."""
-    return untrusted.try_lock(folder.lock)
+    """Take the job's lock, which its supervisor holds for life; None when it is held. Close the result to let it go.
+
+    Raises:
+        DamagedRecordError: it is not a regular file.
+        OSError: it cannot be created.
+    """
+    try:
+        return untrusted.try_lock(folder.lock)
+    except OSError as error:
+        if error.errno not in _NO_FILES:
+            raise
+        raise DamagedRecordError(f"job {folder.name}: {folder.lock}: {error.strerror}", _hint(folder)) from None

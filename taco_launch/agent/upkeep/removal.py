@@ -1,5 +1,6 @@
 """The record of a job that has ended is removed, on its other hosts as well where they can be reached."""
 
+import contextlib
 import os
 import signal
 import time
@@ -48,27 +49,46 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
     job_counters.removed(jobs, folder)
 
 
-def _remove_damaged(jobs: Jobs, folder: JobFolder) -> Iterator[str]:
-    """Remove a job whose record cannot be read, once no supervisor has it.
+def end_damaged(folder: JobFolder, held: contextlib.ExitStack) -> None:
+    """Stop a job that cannot be read or shown, and wait until no supervisor has it; its lock is `held` then.
 
     Raises:
         UsageError: one has it all the same.
     """
     records.write_json(folder.stop, {"by": "taco-launch delete", "signal": int(signal.SIGTERM)})
     until = time.monotonic() + _END_SECONDS
-    lock = records.try_lock(folder)
-    while lock is None:
+    while not _is_unsupervised(folder, held):
         if time.monotonic() > until:
             raise UsageError(
                 f"job {folder.name}: its record is damaged, and its supervisor has not ended within {_END_SECONDS:g} s",
                 hint=f"try again: taco-launch delete {folder.name}",
             )
         time.sleep(0.05)
-        lock = records.try_lock(folder)
-    _remove_links(folder)
-    jobs.remove(folder)
-    os.close(lock)
+
+
+def _remove_damaged(jobs: Jobs, folder: JobFolder) -> Iterator[str]:
+    with contextlib.ExitStack() as held:
+        end_damaged(folder, held)
+        _remove_links(folder)
+        jobs.remove(folder)
     yield f"job {folder.name}: its record was damaged; files that it left on other hosts were not removed"
+
+
+def _is_unsupervised(folder: JobFolder, held: contextlib.ExitStack) -> bool:
+    """Return whether no supervisor has a damaged job; its lock is `held` then.
+
+    Where the lock is not a file, the last event that a supervisor recorded decides.
+    """
+    try:
+        lock = records.try_lock(folder)
+    except DamagedRecordError:
+        with contextlib.suppress(DamagedRecordError):
+            state = records.record(folder).state
+            return state.is_terminal or state.waits
+        return True
+    if lock is not None:
+        held.callback(os.close, lock)
+    return lock is not None
 
 
 def _remove_links(folder: JobFolder) -> None:

@@ -141,6 +141,38 @@ def test_a_job_with_a_launcher_of_another_version_is_named_and_deleted(jobs: Job
     assert not folder.path.exists()
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero")])
+def test_a_lock_that_is_no_file_is_the_jobs_own_damage(jobs: Jobs, make: Callable[[Path], None]) -> None:
+    folder = submitted(jobs, "bad")
+    folder.stop.write_text('{"by": "me"}')  # `list` carries that out, for which it needs the lock
+    folder.lock.unlink(missing_ok=True)
+    make(folder.lock)
+    submitted(jobs, "fine")
+    jobs.mark("bad")
+    jobs.mark("fine")
+    serves_the_others(jobs)
+    assert call("get", name="bad").error["kind"] == "record-damaged"
+    survived(call("delete", names=["bad"], by="me"), 0)
+    assert not folder.path.exists()
+
+
+def test_a_lock_that_is_no_file_does_not_hide_a_supervisor(monkeypatch: pytest.MonkeyPatch, running: JobFolder) -> None:
+    monkeypatch.setattr("taco_launch.agent.upkeep.removal._END_SECONDS", 0.2)
+    running.lock.unlink()
+    os.mkfifo(running.lock)
+    assert call("delete", names=["running"]).error["hint"] == "try again: taco-launch delete running"
+    assert running.stop.exists()
+
+
+def test_a_running_job_with_a_launcher_of_another_version_is_stopped_before_it_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, running: JobFolder
+) -> None:
+    monkeypatch.setattr("taco_launch.agent.upkeep.removal._END_SECONDS", 0.2)
+    running.spec.write_text(running.spec.read_text().replace('"mpirun"', '"warp"'))
+    assert call("delete", names=["running"], by="me").error["hint"] == "try again: taco-launch delete running"
+    assert running.stop.exists()
+
+
 def test_a_damaged_job_that_a_supervisor_has_is_stopped_before_it_is_deleted(
     monkeypatch: pytest.MonkeyPatch, running: JobFolder
 ) -> None:

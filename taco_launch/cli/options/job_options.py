@@ -273,7 +273,7 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         verb = context.command_path.partition(" ")[2]
         said = not sized or any(getattr(request, name) is not None for name in _SIZES)
         own = context.meta.get(_OWN, ())
-        typed = nested_launcher.line(
+        typed, rows = nested_launcher.line(
             f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher
         )
-        raise UsageError(error.message, hint=typed) from None
+        raise UsageError(error.message + nested_launcher.remarks(rows), hint=typed) from None

@@ -7,12 +7,14 @@ that its older versions had.
 import re
 from collections.abc import Mapping, Sequence
 
+from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.hosts.inventory.schema.names import did_you_mean
 from taco_launch.jobs.command_lines import launcher_line, shell_line
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, UnclearError
 
 MPI, TORCH = ("mpi", "mpijob"), ("pytorch", "pytorchjob")
 OTHER_TYPES = (
@@ -189,7 +191,11 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
             own += _asked(name, f"{value}@{ref}" if ref and name == "sync-source" else value)
     if given.get("tensorboard") == "true" and "logdir" not in given:
         own += ["--logdir", _BOARD]
-    line = _mpi(own, command, given) if kind in MPI else ("submit", "--launcher", "env", *own, "--", *_words(command))
+    line = (
+        _mpi(own, command, given, notes)
+        if kind in MPI
+        else ("submit", "--launcher", "env", *own, "--", *_words(command))
+    )
     return ArenaLine(line, tuple(notes), tuple(git.items()))
 
 
@@ -225,7 +231,7 @@ def _seconds(name: str, value: str) -> str:
     return f"{hours * 3600 + minutes * 60 + seconds}s"
 
 
-def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
+def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes: list[str]) -> tuple[str, ...]:
     """Return a job whose launcher Arena would have started: its line of mpirun, as options here.
 
     Raises:
@@ -233,30 +239,35 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
     """
     words = _words(command)
     found = inner(words)
-    if found is None or found.kind not in ("mpirun", "horovodrun"):
+    if found is None or found.kind not in ("mpirun", "hydra", "horovodrun"):
         raise UsageError(
             f"the command of an MPI job must start with mpirun, but this one starts with {words[0]!r:.60}",
             hint="a program that is started once for each worker: arena submit pytorch ...",
         )
-    words = words[found.begin :]
     try:
-        line = launcher_line.read(words, found)
+        line = launcher_line.read(words[found.begin :], found)
     except UnclearError as error:
-        raise UsageError(f"{words[error.index]!r} of {found.name}: {error.problem}", error.hint) from None
-    for option, value in line.more:
-        if option not in own or option == "--workdir":  # the folder that mpirun names wins over its own
-            own = [*_without(own, (option,)), option, value]
-    own += [word for text in line.env for word in ("-x", text)]
-    own += [word for name, value in line.mca for word in ("--mca", name, value)]
+        word = words[found.begin + error.index]
+        raise UsageError(f"{word!r} of {found.name}: {error.problem}", error.hint) from None
+    for part in line.of(table.REFUSED):
+        raise UsageError(f"{shell(part.words)} of {found.name}: {part.why}", launcher_line.HINT)
+    for part in line.of(table.OPTION):
+        if part.name not in own or part.name == "--workdir":  # the folder that mpirun names wins over its own
+            own = [*_without(own, (part.name,)), part.name, part.value]
+    for part in line.of(table.ENV, table.MCA):
+        own += ["-x", f"{part.name}={part.value}"] if part.use == table.ENV else ["--mca", part.name, part.value]
+    own += [word for part in line.of(table.BARE) if part.name not in PASSED_ON for word in ("-x", part.name)]
+    notes += [f"{shell(part.words)} of {found.name}: {part.why}" for part in line.of(table.OMITTED)]
     slots = int(given.get("workers", "1")) * max(int(given.get("gpus", "0")), 1)
-    asked = dict(zip(line.size[::2], line.size[1::2], strict=True)).get("--np")
-    if asked is not None and int(asked) > slots:
+    ranks = line.last(table.RANKS)
+    asked = ranks.value if ranks else str(slots)
+    if int(asked) > slots:
         many = "1 slot" if slots == 1 else f"{slots} slots"
         gpus = " --gpus 1" if "gpus" in given else ""
         raise UsageError(f"{found.name} -np {asked}: the workers have {many}", hint=f"--workers {asked}{gpus}")
-    if asked is not None and int(asked) < slots:
+    if int(asked) < slots:
         own = [*_without(own, ("--workers", "--gpus")), "--np", asked]
-    return ("submit", *own, "--", *line.program)
+    return ("submit", *own, "--", *line.before, *line.program)
 
 
 def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:

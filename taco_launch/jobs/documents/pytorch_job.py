@@ -6,7 +6,8 @@ from typing import Any
 from taco_launch.core.command import shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines import launcher_line, shell_line
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
 
 _ROLES = ("Master", "Worker")
 _COMMAND = ("COMMAND",)
@@ -28,17 +29,17 @@ def suggested(manifest: Mapping[str, Any]) -> str:
         size = ("--workers", str(pods), "--gpus", str(gpus)) if replicas else ()
         return _line("env", (*each_pod, *size), words)
     each = _count(spec.get("nprocPerNode")) or gpus
-    env: tuple[str, ...] = ()
+    variables: list[str] = []
     try:
         line = launcher_line.read(words[launcher.begin :], launcher)
     except UnclearError:
         words = _COMMAND
     else:
-        told = dict(zip(line.size[::2], line.size[1::2], strict=True))
-        if launcher.kind == "torch" and any("nproc" in word for word in words):
-            each = _count(told.get("--slots-per-host", told.get("--np"))) or each
-        words, env = line.program, line.env
-    variables = [word for text in env for word in ("-x", text)]
+        own = line.last(table.EACH)
+        if launcher.kind == "torch" and own is not None:
+            each = _count(own.value) or each
+        words = (*line.before, *line.program)
+        variables = [word for part in line.of(table.ENV) for word in ("-x", f"{part.name}={part.value}")]
     return _line("torchrun", ("--hosts", str(pods), "--slots-per-host", str(each), *variables), words)
 
 

@@ -46,7 +46,7 @@ READ = {
     "submit pytorch 'A=1 python a.py'": "submit --launcher env -- env A=1 python a.py",
     # fewer ranks than slots, and the line's number unsaid
     "submit mpi --workers 4 --gpus 2 'mpirun -np 6 a'": "submit --np 6 -- a",
-    "submit mpi --workers 4 --working-dir /r 'mpirun -wdir /w --timeout 60 a'": "submit --workers 4 --timeout 60s --workdir /w -- a",
+    "submit mpi --workers 4 --working-dir /r 'mpirun -wdir /w --timeout 60 a'": "submit --workers 4 --workdir /w --timeout 60s -- a",
     "submit mpi --workers 4 'mpirun a'": "submit --workers 4 -- a",
     "list": "list",
     "list -A": "list",
@@ -80,7 +80,7 @@ REFUSED = {
     f"submit mpi --gpus {'9' * 5000} 'mpirun a'": "--gpus 9999",
     f"submit pytorch --running-timeout {'9' * 5000}s x": "--running-timeout 9999",
     "submit pytorch -- -x": "-x: is an option, and the command is expected here",
-    "submit mpi 'mpirun --frob a b'": "'--frob' of mpirun",
+    "submit mpi 'mpirun --frob a b'": "--frob a of mpirun: is no option that is known here",
     "list -n other": "--namespace other: a cluster has no namespaces; this cluster is hcc",
     "logs a --frob=1": "--frob: is not a known flag of arena logs",
 }

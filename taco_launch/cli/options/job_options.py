@@ -262,7 +262,8 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         SpecError: something in it, the inventory or the profile is wrong.
     """
     from taco_launch.jobs.request.caller import here
-    from taco_launch.jobs.request.resolve import NestedLauncherError, resolve
+    from taco_launch.jobs.request.nested import NestedLauncherError
+    from taco_launch.jobs.request.resolve import resolve
 
     try:
         return resolve(request, settings.load(), here(os.environ))
@@ -273,6 +274,10 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         verb = context.command_path.partition(" ")[2]
         said = not sized or any(getattr(request, name) is not None for name in _SIZES)
         own = context.meta.get(_OWN, ())
+        if error.script:
+            raise UsageError(
+                error.message, hint=nested_launcher.of_script(settings.typed, verb, error.script)
+            ) from None
         typed, rows = nested_launcher.line(
             f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher
         )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from taco_launch.core.command import BARE, shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
+from taco_launch.jobs.command_lines.script_translation import translate_script
 from taco_launch.jobs.command_lines.translation import Row, translate
 
 
@@ -26,6 +27,15 @@ def line(
     return typed(verb, own, done.options, done.program, done.hostfile), done.left_out
 
 
+def of_script(program: str, verb: str, text: str) -> str:
+    """Return what to type for a script; `program` is taco-launch with its inventory."""
+    jobs = translate_script(text).jobs
+    if len(jobs) != 1:
+        return "taco-launch translate FILE shows each job of the script"
+    _line, job = jobs[0]
+    return f"{typed(f'{program} {verb}', (), job.options, job.program, job.hostfile)}  (taco-launch translate FILE shows why)"
+
+
 def typed(verb: str, own: Sequence[str], options: Sequence[str], program: Sequence[str], hostfile: str) -> str:
     """Return a line to type; the hostfile is the inventory, unless `verb` or `own` has another, or the hosts."""
     if hostfile and not {"-i", "-H"} & {*verb.split(), *own}:
@@ -37,5 +47,9 @@ def remarks(rows: Sequence[Row]) -> str:
     """Return what a line leaves out, a line of text for each reason."""
     reasons: dict[str, list[str]] = {}
     for row in rows:
-        reasons.setdefault(row.why, []).append(row.original)
-    return "".join(f"\n  left out: {', '.join(parts)}: {why}" for why, parts in reasons.items())
+        if not row.is_remark:
+            reasons.setdefault(row.why, []).append(row.original)
+    lines = [f"left out: {', '.join(parts)}: {why}" for why, parts in reasons.items()]
+    return "".join(
+        f"\n  {line}" for line in (*lines, *(f"{row.original!r} {row.why}" for row in rows if row.is_remark))
+    )

@@ -7,6 +7,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
+from taco_launch.jobs.command_lines.shell_script import UNKNOWN
 
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.
@@ -17,6 +18,7 @@ _PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?P<rest>:.*)?")
 # How a program begins, where it is behind an option that is not known.
 _PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
 _AUTOMATIC = ("auto", "gpu", "cpu", "")
+_NOT_KNOWN = "its value is computed where the script runs: set it yourself"
 _EVERYTHING = ("ALL", "NONE")
 # The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
 # these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
@@ -90,10 +92,11 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     """
     kind = inner.kind
     known = {**(variables or {}), **dict(text.split("=", 1) for text in inner.env)}
-    if kind == "mpirun" and _is_hydras(words[inner.words :]):
-        kind = "hydra"
     reader = _Reader(kind, words, known)
     begin = reader.read(inner.words)
+    if kind == "mpirun" and _is_hydras(reader.parts):
+        reader = _Reader(kind := "hydra", words, known)
+        begin = reader.read(inner.words)
     before = inner.around
     program = tuple(words[begin:])
     by = reader.python(words[0] if inner.words > 1 and words[0].rpartition("/")[2].startswith("python") else "python3")
@@ -105,10 +108,35 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     return LauncherLine(kind, (*set_here, *reader.parts), begin, program, before)
 
 
-def _is_hydras(words: Sequence[str]) -> bool:
-    """Return whether a line of mpirun or mpiexec has an option that only Hydra's has."""
-    options = [word for word in words if word.startswith("-")]
-    return any(option.lstrip("-") in table.ONLY_HYDRAS for option in options)
+def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
+    """Return the parts of the words of a directive of a scheduler, one of `launcher_options.DIRECTIVES`.
+
+    Raises:
+        UnclearError: an option lacks its value.
+    """
+    if scheduler == "PBS" and words[:1] == ("-l",) and len(words) > 1:  # nodes=4:ppn=28,walltime=1:00:00
+        words = [f"-{each}" for each in re.split(r"[:,](?=[a-z_]+=)", ",".join(words[1:]))]
+    reader = _Reader(scheduler, words, {})
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at = reader.option(at)
+    return tuple(reader.parts)
+
+
+def setting(kind: str, option: str, value: str) -> Part:
+    """Return what an option of a launcher, one of its table, is here.
+
+    Raises:
+        UnclearError: it cannot have the value.
+    """
+    reader = _Reader(kind, (f"--{option}={value}" if value else f"--{option}",), {})
+    reader.option(0)
+    return reader.parts[-1]
+
+
+def _is_hydras(parts: Sequence[Part]) -> bool:
+    """Return whether a line that was read as one of Open MPI has an option that only Hydra's mpirun and mpiexec have."""
+    return any(not part.is_known and part.words[0].lstrip("-") in table.ONLY_HYDRAS for part in parts)
 
 
 class _Reader:
@@ -127,7 +155,7 @@ class _Reader:
             if words[at] == "--":
                 at += 1
                 break
-            at = self._option(at)
+            at = self.option(at)
         if at >= len(words):
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after the launcher's options")
         if ":" in words[at:]:
@@ -138,7 +166,12 @@ class _Reader:
         """Return what starts the program of one of torch's launchers."""
         return () if self._is_no_python else (python, "-m") if self._is_module else (python,)
 
-    def _option(self, at: int) -> int:
+    def option(self, at: int) -> int:
+        """Read the option at a place; return the place behind it and its values.
+
+        Raises:
+            UnclearError: it lacks its value, or the value is not one that it can have.
+        """
         word = self._words[at]
         name, is_set, value = self._split(word)
         meaning = self._table.get(name)
@@ -154,7 +187,10 @@ class _Reader:
             if end > len(self._words):
                 raise UnclearError(at, "has no value")
             values = tuple(self._words[at + 1 : end])
-        self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
+        if UNKNOWN in "".join(values) and meaning.use not in (table.OMITTED, table.REFUSED):
+            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, why=_NOT_KNOWN))
+        else:
+            self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
         return end
 
     def _split(self, word: str) -> tuple[str, bool, str]:
@@ -217,7 +253,9 @@ class _Reader:
     def _mapped(self, at: int, words: tuple[str, ...], value: str, why: str) -> Iterator[Part]:
         each = _PER_HOST.fullmatch(value)
         if each is not None:
-            yield Part(at, words, table.EACH, value=each["count"], why=f"{each['rest'][1:]}: {why}" if each["rest"] else "")
+            yield Part(
+                at, words, table.EACH, value=each["count"], why=f"{each['rest'][1:]}: {why}" if each["rest"] else ""
+            )
         elif value.startswith("ppr:"):
             yield Part(at, words, table.REFUSED, why="places ranks within hosts, which a job cannot specify")
         else:

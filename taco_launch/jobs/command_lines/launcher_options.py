@@ -211,7 +211,7 @@ _HOROVODRUN = {
     ),
     **_omitted(_ELASTIC, three="blacklist-cooldown-range"),
     **_omitted("give its options to `run` one by one", two="mpi-args binding-args"),
-    **_refused("its settings are not read: give them as -x HOROVOD_NAME=VALUE", two="config-file"),
+    **_refused("its settings are not read: taco-launch translate FILE shows them as variables", two="config-file"),
     **_refused("jsrun is another system's launcher", "jsrun"),
 }
 _TORCH = {
@@ -319,8 +319,7 @@ _COLOSSALAI = {
 }
 _QUEUE = "the queue of taco-launch has no such setting"
 _LIMITS = "ranks have no limit of CPUs or memory of their own"
-# Options of srun and directives of sbatch.
-SLURM = {
+_SLURM = {
     **_all("n ntasks", Meaning(RANKS)),
     **_all("N nodes", Meaning(NODES)),
     "ntasks-per-node": Meaning(EACH),
@@ -358,6 +357,39 @@ SLURM = {
     **_refused("submit one job for each element", two="array a"),
     **_refused(_SEVERAL, "multi-prog", "het-group"),
 }
+_PBS_RESOURCES = {
+    "walltime": Meaning(OPTION, target="--timeout", convert=slurm_seconds),
+    **_all("nodes select", Meaning(NODES)),
+    **_all("ppn mpiprocs ntasks-per-node", Meaning(EACH)),
+    **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs ompthreads place cput file"),
+    **_omitted(_GPUS, two="ngpus gpus"),
+    **_omitted(_QUEUE, two="host arch qos feature"),
+}
+_PBS = {
+    "N": Meaning(OPTION, target="--name"),
+    "v": Meaning(LIST),
+    **_omitted(_QUEUE, "V h", "q A P p W S c r u a"),
+    **_omitted(_LOGS, two="o e j k"),
+    **_omitted("--notify URL posts the end of a job", two="m M"),
+    **_refused("submit one job for each element", two="J t"),
+    **_PBS_RESOURCES,
+}
+_LSF = {
+    "n": Meaning(RANKS),
+    "nnodes": Meaning(NODES),
+    "J": Meaning(OPTION, target="--name"),
+    "W": Meaning(
+        OPTION, target="--timeout", convert=lambda value: slurm_seconds(f"{value}:00" if ":" in value else value)
+    ),
+    "cwd": Meaning(OPTION, target="--workdir"),
+    **_omitted(_QUEUE, "x", "q P app G sla w b"),
+    **_omitted(_LIMITS, two="R M v c"),
+    **_omitted(_GPUS, two="gpu"),
+    **_omitted(_LOGS, two="o e oo eo i"),
+    **_omitted("--notify URL posts the end of a job", "N B", "u"),
+}
+# What a script's directives are.
+DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {"Slurm": _SLURM, "PBS": _PBS, "LSF": _LSF}
 OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
     "mpirun": _MPIRUN,
     "hydra": _HYDRA,
@@ -367,9 +399,10 @@ OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
     "accelerate": _ACCELERATE,
     "composer": _COMPOSER,
     "colossalai": _COLOSSALAI,
-    "srun": SLURM,
+    "srun": _SLURM,
+    **DIRECTIVES,
 }
 # Launchers whose program is a script of Python, without `python` before it.
 OF_PYTHON = frozenset(("torch", "deepspeed", "accelerate", "composer", "colossalai"))
-# These read `-N2` as `-N 2`.
-GLUED = frozenset(("srun",))
+# These read `-N2` as `-N 2`, and are of Slurm.
+GLUED = frozenset(("srun", "Slurm"))

@@ -1,7 +1,9 @@
 """A launcher's line -> the same job as options of `taco-launch run`, and what became of each part of the line: pure."""
 
 import itertools
+import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from taco_launch.core.command import shell
 from taco_launch.core.frozen import dataclass
@@ -9,25 +11,26 @@ from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher,
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, read
+from taco_launch.jobs.command_lines.shell_script import shown
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
 _OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
+_COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")
-# Of a launcher that starts another one: the rest is decided by the inner one.
-_OF_OUTER = ("-H", "-x", "-i")
 
 
 @dataclass(frozen=True)
 class Row:
-    """A part of the original, what it is here ("" where it is left out), and why."""
+    """A part of the original, what it is here ("" where it is left out), and why; a remark is about a part that is there."""
 
     original: str
     here: str = ""
     why: str = ""
+    is_remark: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,16 +55,20 @@ def translate(
     *,
     sized: bool = False,
     launcher: str = "mpirun",
+    directives: Sequence[Part] = (),
 ) -> Translation:
     """Return what the line of a launcher is here.
 
     `own` are options that are given already: they go before the line's. `sized` says that the size is given elsewhere;
-    `launcher` is the job's, as far as that is known.
+    `launcher` is the job's, as far as that is known; `directives` are those of the script that has the line.
 
     Raises:
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
     line = read(command[found.begin :], found)
+    if directives:
+        sizes = () if line.kind in table.OF_PYTHON else _COUNTED  # these do not know what the script asks for
+        line = replace(line, parts=(*(part for part in directives if part.use not in _COUNTED or sizes), *line.parts))
     fitting = _OURS.get(line.kind)
     if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
         own, launcher = _without_launcher(own), fitting or "mpirun"
@@ -84,15 +91,17 @@ def _inside(
     sized: bool,
     launcher: str,
 ) -> Translation:
-    """Translate a launcher that a launcher starts: it starts the ranks, and the hosts of the outer one are its own."""
-    own = [
-        *own,
-        *(word for pair in itertools.pairwise(outer.options[len(own) :]) if pair[0] in _OF_OUTER for word in pair),
-    ]
-    nested = translate(outer.program, found, own, sized=sized, launcher=launcher)
+    """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds."""
     why = f"{outside.name} starts {found.name}, which starts the ranks itself"
-    rows = (row if row.here.startswith(_OF_OUTER) or not row.here else Row(row.original, "", why) for row in outer.rows)
+    rows = [row if _is_of_job(row) else Row(row.original, "", row.why or why) for row in outer.rows]
+    own = [*own, *(word for row in rows for word in shlex.split(row.here))]
+    nested = translate(outer.program, found, own, sized=sized, launcher=launcher)
     return Translation(nested.options, nested.program, nested.hostfile or outer.hostfile, (*rows, *nested.rows))
+
+
+def _is_of_job(row: Row) -> bool:
+    """Return whether a part of a launcher holds for another one that it starts: not what it says of its own ranks."""
+    return bool(row.here) and row.here.split()[0] not in (*_COUNTED.values(), "--mca", "-i")
 
 
 def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: str) -> tuple[list[str], list[Row]]:
@@ -108,14 +117,15 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
         why = part.why if here or part.why else _why_not(part, launcher)
-        rows.append(Row(shell(part.words), shell(here) if here else "", why))
+        rows.append(Row(shell(tuple(map(shown, part.words))), shell(here) if here else "", why))
     return options, rows
 
 
 def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str], launcher: str) -> tuple[str, ...]:
     """Return what a part is here, () where it is left out."""
-    if part.use in (table.RANKS, table.EACH, table.NODES):
-        return tuple(size)
+    if part.use in _COUNTED:
+        option = _COUNTED[part.use]
+        return (option, size[size.index(option) + 1]) if option in size else tuple(size)
     if part.use == table.HOSTFILE:
         return () if {"-i", "-H"} & set(own) else ("-i", part.value)
     if part.use == table.HOSTS:
@@ -135,7 +145,7 @@ def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str
 def _why_not(part: Part, launcher: str) -> str:
     if part.use == table.MCA and not LAUNCHERS[launcher].is_open_mpi:
         return f"--launcher {launcher} has no parameters of Open MPI"
-    if part.use in (table.RANKS, table.EACH, table.NODES):
+    if part.use in _COUNTED:
         return _SIZED_ELSEWHERE
     if part.use == table.MODULE:
         return "it is before the program: python3 -m"
@@ -146,16 +156,10 @@ def _why_not(part: Part, launcher: str) -> str:
 
 def _size(line: LauncherLine) -> Iterator[str]:
     """Yield the options for how many ranks a line starts."""
-    ranks, each, nodes = (
-        part.value if part else "" for part in (line.last(use) for use in (table.RANKS, table.EACH, table.NODES))
-    )
-    if (
-        ranks
-        and nodes.isdecimal()
-        and not each
-        and int(ranks) % int(nodes) == 0
-        and line.kind not in ("mpirun", "hydra")
-    ):
+    ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
+    if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
+        each = "" if ranks else each or ("1" if nodes else "")
+    if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
         each, ranks = str(int(ranks) // int(nodes)), ""
     if line.kind == "torch":
         automatic = any("nproc" in part.words[0] for part in line.of(table.OMITTED))
@@ -182,11 +186,8 @@ def _remarks(line: LauncherLine) -> Iterator[Row]:
     if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):
         behind = [word for word in line.program[1:] if word.lstrip("-").replace("_", "-").partition("=")[0] in known]
         if behind and not line.program[0].startswith("-"):
-            yield Row(
-                line.program[0],
-                "the program",
-                f"it is where the program starts, although {behind[0]} follows: remove it?",
-            )
+            why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
+            yield Row(line.program[0], "", why, is_remark=True)
     if line.kind == "deepspeed" and not any(
         "no-local-rank" in "".join(part.words).replace("_", "-") for part in line.parts
     ):

@@ -30,8 +30,8 @@ _SECTIONS: dict[Loc, type[SchemaSection]] = {
 }
 _TOP, _POLICY, _SCHEDULING = map(job_fields.of_section, (job_fields.TOP, job_fields.POLICY, job_fields.SCHEDULING))
 # The operator's words for ours.
-_CLEAN_UP = {"Running": CleanUp.RUNNING, "All": CleanUp.ALL, "None": CleanUp.NONE}
-_RESTART = {"Never": Restart.NEVER, "OnFailure": Restart.ON_FAILURE, "ExitCode": Restart.EXIT_CODE}
+CLEAN_UP = {"Running": CleanUp.RUNNING, "All": CleanUp.ALL, "None": CleanUp.NONE}
+RESTARTS = {"Never": Restart.NEVER, "OnFailure": Restart.ON_FAILURE, "ExitCode": Restart.EXIT_CODE}
 _VARIABLES = {"-x": "env", "--knob": "knobs", "--mca": "mca"}
 
 
@@ -140,8 +140,8 @@ def request_of(job: JobDocument, source: str) -> JobRequest:
         mca=tuple(job.mca.items()),
         config_files=tuple(_beside(source, word) for word in job.configFiles or ()),
         env_files=tuple(_beside(source, path) for path in job.envFiles or ()),
-        clean_up=None if policy.cleanPodPolicy is None else _CLEAN_UP[policy.cleanPodPolicy],
-        restart=None if policy.restartPolicy is None else _RESTART[policy.restartPolicy],
+        clean_up=None if policy.cleanPodPolicy is None else CLEAN_UP[policy.cleanPodPolicy],
+        restart=None if policy.restartPolicy is None else RESTARTS[policy.restartPolicy],
         source=source,
         written={each.name: each.written_key for each in job_fields.FIELDS},
     )

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
 
+_MOST_OF_SCRIPT = 1 << 20
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -20,6 +22,8 @@ class Caller:
     local_names: Callable[[], frozenset[str]]
     # Returns whether a word is a program here.
     is_program: Callable[[str], bool]
+    # Returns the text of a small file, "" where it cannot be read.
+    read_script: Callable[[str], str] = lambda _path: ""
 
 
 def here(environ: Mapping[str, str]) -> Caller:
@@ -32,7 +36,7 @@ def here(environ: Mapping[str, str]) -> Caller:
         folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
     except FileNotFoundError:
         raise UsageError("the current folder is gone", hint="cd to one that exists") from None
-    return Caller(folder, environ, person(), local_names, _is_program)
+    return Caller(folder, environ, person(), local_names, _is_program, _read_script)
 
 
 def person() -> str:
@@ -55,3 +59,14 @@ def _is_program(word: str) -> bool:
 
     # Path.is_file raises where no file can have such a name: a line in quotes may be longer than any.
     return shutil.which(word) is not None or os.path.isfile(word)  # noqa: PTH113
+
+
+def _read_script(path: str) -> str:
+    from pathlib import Path  # noqa: PLC0415 - only for a command that may be a script
+
+    from taco_launch.agent.store import untrusted  # noqa: PLC0415 - as above
+
+    try:
+        return untrusted.read_named(Path(path), _MOST_OF_SCRIPT).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""

@@ -285,15 +285,13 @@ def test_a_state_folder_with_a_space_and_a_long_path(taco: Taco, tmp_path: Path)
     assert (run.returncode, sorted(run.stdout.splitlines())) == (0, ["localhost/0 | ok", "localhost/1 | ok"])
 
 
-def test_a_bug_in_the_supervisor_is_told_and_leaves_nothing(taco: Taco) -> None:
+def test_a_damaged_request_to_stop_ends_the_job_and_is_named(taco: Taco) -> None:
     assert taco("submit", "--name", "bug", "--np", "1", "--", "sleep", "600").returncode == 0
     eventually(lambda: taco.job("bug")["state"] == "RUNNING")
-    # A stop request that is no mapping: what only a bug could write.
     (taco.folder("bug") / "stop.json").write_text("[]", encoding="ascii")
     job = taco.ended("bug")
-    assert job["state"] == "LOST"
-    assert "TypeError" in job["reason"]
-    assert "debug.log" in job["reason"]
+    assert job["state"] == "FAILED"
+    assert "stop.json is damaged" in job["reason"]
 
 
 @pytest.mark.parametrize("name", ["TACO_LAUNCH_SUDO_PASSWORD", "TACO_LAUNCH_REGISTRY_PASSWORD", "GIT_SYNC_PASSWORD"])

@@ -33,7 +33,7 @@ def _stacks(jobs: Jobs, _agent: str, request: Stacks) -> Iterator[Reply]:
             hint=f"taco-launch get {folder.name} shows what is known about it",
         )
     spec = records.read_spec(folder)
-    line = ("stacks", str(folder.path))
+    line = ("rank-stacks", str(folder.path))
     hosts = [(share.host, argv_on_host(folder, spec, record, share.host, line)) for share in record.shares]
     first = 0
     for share, (host, answer) in zip(record.shares, ssh.ask_by(hosts, HostStacks, _SECONDS)):

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent import __main__ as agent
 from taco_launch.agent.api import stacks
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.jobs import HostRanks, JobRecord, JobState
@@ -36,7 +37,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, record: JobRecord, *answers: Any) -> 
     monkeypatch.setattr(stacks, "argv_on_host", lambda _folder, _spec, _record, host, line: (host, *line))
 
     def ask_by(lines: Any, _kind: Any, _seconds: float) -> Any:
-        assert [line for _host, line in lines] == [(share.host, "stacks", "vgg16") for share in SHARES]
+        assert [line for _host, line in lines] == [(share.host, "rank-stacks", "vgg16") for share in SHARES]
+        assert all(line[1] in agent.OPERATIONS for _host, line in lines)
         return [(host, answer) for (host, _line), answer in zip(lines, answers, strict=True)]
 
     monkeypatch.setattr("taco_launch.agent.api.stacks.ssh.ask_by", ask_by)

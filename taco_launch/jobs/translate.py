@@ -48,8 +48,8 @@ def of_line(words: Sequence[str]) -> Translated:
     """
     if words[0] == "arena":
         return _of_arena(words[1:])
-    found = inner(words)
-    if found is None:
+    launcher = inner(words)
+    if launcher is None:
         other = elsewhere(words)
         if other is not None:
             hint = "give the script itself: taco-launch translate FILE"
@@ -59,11 +59,13 @@ def of_line(words: Sequence[str]) -> Translated:
             hint=f"known launchers: {_LAUNCHERS}, arena; without one: taco-launch run --np N -- {shell(words[:1])} ...",
         )
     try:
-        done = translate(words, found)
+        done = translate(words, launcher)
     except UnclearError as error:
-        raise UsageError(f"{words[found.begin + error.index]!r} of {found.name}: {error.problem}", error.hint) from None
+        raise UsageError(
+            f"{words[launcher.begin + error.index]!r} of {launcher.name}: {error.problem}", error.hint
+        ) from None
     job = TranslatedJob(done.options, done.program, done.rows, done.hostfile)
-    return Translated(found.name, (job,))
+    return Translated(launcher.name, (job,))
 
 
 def of_file(data: bytes, source: str) -> Translated:
@@ -125,7 +127,8 @@ def _of_manifest(data: bytes, value: Mapping[str, Any], source: str) -> Translat
 
 
 def _of_config(value: Mapping[str, Any]) -> Translated:
-    rows, options = [], []
+    rows: list[Row] = []
+    options: list[str] = []
     for key, option, setting in horovod_config.settings(value):
         meaning = table.OPTIONS["horovodrun"].get(option)
         part = launcher_line.setting("horovodrun", option, setting) if meaning else None

@@ -261,13 +261,12 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         UsageError: parts of it contradict each other, or the command is a launcher: then with the line to type.
         SpecError: something in it, the inventory or the profile is wrong.
     """
+    from taco_launch.jobs.request import nested, resolve
     from taco_launch.jobs.request.caller import here
-    from taco_launch.jobs.request.nested import NestedLauncherError
-    from taco_launch.jobs.request.resolve import resolve
 
     try:
-        return resolve(request, settings.load(), here(os.environ))
-    except NestedLauncherError as error:
+        return resolve.resolve(request, settings.load(), here(os.environ))
+    except nested.NestedLauncherError as error:
         from taco_launch.cli.options import nested_launcher
 
         context = click.get_current_context()

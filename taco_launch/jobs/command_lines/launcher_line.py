@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
@@ -102,7 +103,7 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     by = reader.python(words[0] if inner.words > 1 and words[0].rpartition("/")[2].startswith("python") else "python3")
     if kind in table.OF_PYTHON and (kind == "torch" or "-m" in by or program[0].endswith(".py")):
         before = (*before, *by)
-    set_here = [Part(0, (text,), table.ENV, *text.split("=", 1)) for text in inner.env]
+    set_here = [Part(0, (text,), table.ENV, text.partition("=")[0], text.partition("=")[2]) for text in inner.env]
     if kind == "hydra":  # it gives all ranks what it was started with
         set_here += [Part(0, (name,), table.ENV, name, value) for name, value in (variables or {}).items()]
     return LauncherLine(kind, (*set_here, *reader.parts), begin, program, before)
@@ -116,6 +117,7 @@ def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
     """
     if scheduler == "PBS" and words[:1] == ("-l",) and len(words) > 1:  # nodes=4:ppn=28,walltime=1:00:00
         words = [f"-{each}" for each in re.split(r"[:,](?=[a-z_]+=)", ",".join(words[1:]))]
+        return tuple(replace(part, words=("-l", part.words[0][1:])) for part in directive(scheduler, words))
     reader = _Reader(scheduler, words, {})
     at = 0
     while at < len(words) and words[at].startswith("-"):
@@ -149,7 +151,11 @@ class _Reader:
         self.parts: list[Part] = []
 
     def read(self, at: int) -> int:
-        """Read the options from a place on; return where the program starts."""
+        """Read the options from a place on; return where the program starts.
+
+        Raises:
+            UnclearError: no program comes after the options, or more than one.
+        """
         words = self._words
         while at < len(words) and words[at].startswith("-") and words[at] != "-":
             if words[at] == "--":
@@ -179,7 +185,8 @@ class _Reader:
             return self._unknown(at, is_set)
         count = meaning.words
         if is_set and not (self._kind == "mpirun" and count == 3):
-            end, values = at + 1, (value,)
+            end = at + 1
+            values: tuple[str, ...] = (value,)
         else:
             if name in table.OPTIONS["hydra"] and meaning.use == table.PAIR:
                 count = 2 if "=" in "".join(self._words[at + 1 : at + 2]) else 3
@@ -188,7 +195,7 @@ class _Reader:
                 raise UnclearError(at, "has no value")
             values = tuple(self._words[at + 1 : end])
         if UNKNOWN in "".join(values) and meaning.use not in (table.OMITTED, table.REFUSED):
-            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, why=_NOT_KNOWN))
+            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=_NOT_KNOWN))
         else:
             self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
         return end

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from taco_launch.core.command import shell
 from taco_launch.core.frozen import dataclass
@@ -14,7 +15,7 @@ from taco_launch.jobs.command_lines.translation import Row, Translation, transla
 
 _PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "eval", "pip", "ulimit"))
 _SILENT = frozenset(
-    (
+    [
         "echo",
         "printf",
         "set",
@@ -24,12 +25,25 @@ _SILENT = frozenset(
         "pwd",
         "wait",
         "true",
+        "false",
         ":",
         "exit",
         "trap",
         "local",
         "return",
-    )
+        "scontrol",
+        "squeue",
+        "sinfo",
+        "nvidia-smi",
+        "env",
+        "printenv",
+        "which",
+        "cat",
+        "sleep",
+        "[",
+        "[[",
+        "test",
+    ]
 )
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
 _INSIDE = "it is in a loop or a condition of the script: run it as often as the script does"
@@ -97,7 +111,7 @@ class _Script:
         elif name == ":":
             self._variables = {**shell_script.defaults(command.words), **self._variables}
         elif name in ("export", "declare", "readonly"):
-            self._export(words[1:])
+            self._export(command, words[1:])
         elif inner(words) is not None:
             self._job(command, words, values)
         elif name == "cd" and len(words) == 2 and not command.is_conditional:
@@ -107,7 +121,12 @@ class _Script:
         elif name not in _SILENT:
             self._others.append(ScriptCommand(command.line, words, command.is_conditional))
 
-    def _export(self, words: Sequence[str]) -> None:
+    def _export(self, command: ScriptCommand, words: Sequence[str]) -> None:
+        if command.is_conditional:
+            self._left(
+                replace(command, words=("export", *words)), "it is in a loop or a condition of the script: add -x"
+            )
+            return
         for word in words:
             name, equals, value = word.partition("=")
             if equals or name in self._variables:
@@ -121,24 +140,24 @@ class _Script:
             self._folder = folder
 
     def _job(self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str]) -> None:
-        found = inner(words)
-        assert isinstance(found, NestedLauncher)
+        launcher = inner(words)
+        assert isinstance(launcher, NestedLauncher)
         env = {**self._exported, **values}
         own = ["--workdir", self._folder] if self._folder else []
         try:
-            done = translate(words, found, own, directives=(*self._directives, *_variables(env)))
+            done = translate(words, launcher, own, directives=(*self._directives, *_variables(env)))
         except UnclearError as error:
-            self._left(command, f"{shown(words[found.begin + error.index])!r} {error.problem}")
+            self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}")
             return
         rows = [*done.rows, *_unknown(done.program)]
         if command.is_conditional:
-            rows.append(_row(command, shell(map(shown, words[:2])), _INSIDE))
+            rows.append(_row(command, shell(tuple(map(shown, words[:2]))), _INSIDE))
         rows = [Row(shown(row.original), shown(row.here), row.why) for row in rows]
         program = tuple(map(shown, done.program))
         self._jobs.append((command.line, Translation(done.options, program, done.hostfile, tuple(rows))))
 
     def _left(self, command: ScriptCommand, why: str) -> None:
-        self._rows.append(_row(command, shell(map(shown, command.words)), why))
+        self._rows.append(_row(command, shell(tuple(map(shown, command.words))), why))
 
 
 def _row(command: ScriptCommand, text: str, why: str) -> Row:

@@ -15,7 +15,7 @@ _DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB)\s+(\S.*)")
 _MOST_CHARACTERS = 1 << 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_EXPANDED = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*)(?::?[-=]([^{}$]*))?\})")
+_EXPANDED = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+)(?::?[-=]([^{}$]*))?\})")
 _OPENING = frozenset(("if", "while", "until", "for", "case"))
 _CLOSING = frozenset(("fi", "done", "esac"))
 _BEFORE = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "{", "}", "exec", "command", "time"))
@@ -55,19 +55,19 @@ def read(text: str) -> ShellScript:
     text = text[:_MOST_CHARACTERS]
     directives, scheduler = [], ""
     for number, line in enumerate(text.splitlines(), 1):
-        found = _DIRECTIVE.fullmatch(line.strip())
-        if found is not None and line.startswith("#"):
-            scheduler = scheduler or _SCHEDULERS[found[1]]
-            directives.append((number, re.sub(r"\s+#.*$", "", found[2])))
+        match = _DIRECTIVE.fullmatch(line.strip())
+        if match is not None and line.startswith("#"):
+            scheduler = scheduler or _SCHEDULERS[match[1]]
+            directives.append((number, re.sub(r"\s+#.*$", "", match[2])))
     return ShellScript(scheduler, tuple(directives), tuple(_commands(text)))
 
 
 def expanded(word: str, variables: Mapping[str, str]) -> str:
     """Put in the variables that are known; the dollar sign of any other becomes a mark."""
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        default = found[3] if found[3] is not None else UNKNOWN + found[0][1:]
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        default = match[3] if match[3] is not None else UNKNOWN + match[0][1:]
         return variables.get(name, default)
 
     return _EXPANDED.sub(value, word).replace("$", UNKNOWN)
@@ -75,15 +75,15 @@ def expanded(word: str, variables: Mapping[str, str]) -> str:
 
 def defaults(words: Sequence[str]) -> dict[str, str]:
     """Return the variables that `: ${NAME:=VALUE}` sets where they are not set."""
-    found = (each for word in words for each in _EXPANDED.finditer(word))
-    return {each[2]: each[3] for each in found if each[2] and each[3]}
+    match = (each for word in words for each in _EXPANDED.finditer(word))
+    return {each[2]: each[3] for each in match if each[2] and each[3]}
 
 
 def assigned(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the variables that a command begins with, and the rest of its words."""
     values, at = {}, 0
-    while at < len(words) and (found := _ASSIGNED.match(words[at])):
-        values[found[1]] = words[at][found.end() :]
+    while at < len(words) and (match := _ASSIGNED.match(words[at])):
+        values[match[1]] = words[at][match.end() :]
         at += 1
     return values, tuple(words[at:])
 
@@ -176,10 +176,10 @@ class _Tokens:
         if self._word is not None and self._word.isdecimal():
             self._word = None
         self._end_word()
-        found = re.compile(r"&?[<>]+[&|-]?").match(self._text, self._at)
-        assert found is not None
-        self._at = found.end()
-        if found[0].startswith("<<") and found[0] != "<<<":
+        match = re.compile(r"&?[<>]+[&|-]?").match(self._text, self._at)
+        assert match is not None
+        self._at = match.end()
+        if match[0].startswith("<<") and match[0] != "<<<":
             mark = re.compile(r"[ \t]*['\"]?([A-Za-z0-9_.!-]+)['\"]?").match(self._text, self._at)
             if mark is not None:
                 self._heredocs.append(mark[1])
@@ -221,8 +221,8 @@ class _Tokens:
             if char == "\\" and self._at + 1 < len(self._text):
                 following = self._text[self._at + 1]
                 self._line += following == "\n"
-                kept = "" if following == "\n" else following if following in '"\\`' else f"\\{following}"
-                inner += LITERAL if following == "$" else kept
+                inside = "" if following == "\n" else following if following in '"\\`' else f"\\{following}"
+                inner += LITERAL if following == "$" else inside
                 self._at += 2
             elif char == "`" or self._text.startswith("$(", self._at):
                 inner += self._computed()

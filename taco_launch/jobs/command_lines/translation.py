@@ -50,7 +50,7 @@ class Translation:
 
 def translate(
     command: Sequence[str],
-    found: NestedLauncher,
+    nested: NestedLauncher,
     own: Sequence[str] = (),
     *,
     sized: bool = False,
@@ -65,7 +65,7 @@ def translate(
     Raises:
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
-    line = read(command[found.begin :], found)
+    line = read(command[nested.begin :], nested)
     if directives:
         sizes = () if line.kind in table.OF_PYTHON else _COUNTED  # these do not know what the script asks for
         line = replace(line, parts=(*(part for part in directives if part.use not in _COUNTED or sizes), *line.parts))
@@ -79,12 +79,12 @@ def translate(
     rows += _remarks(line)
     inside = inner(program)
     outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
-    return outcome if inside is None else _inside(outcome, inside, own, found, sized=sized, launcher=launcher)
+    return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
 
 
 def _inside(
     outer: Translation,
-    found: NestedLauncher,
+    nested: NestedLauncher,
     own: Sequence[str],
     outside: NestedLauncher,
     *,
@@ -92,11 +92,11 @@ def _inside(
     launcher: str,
 ) -> Translation:
     """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds."""
-    why = f"{outside.name} starts {found.name}, which starts the ranks itself"
+    why = f"{outside.name} starts {nested.name}, which starts the ranks itself"
     rows = [row if _is_of_job(row) else Row(row.original, "", row.why or why) for row in outer.rows]
     own = [*own, *(word for row in rows for word in shlex.split(row.here))]
-    nested = translate(outer.program, found, own, sized=sized, launcher=launcher)
-    return Translation(nested.options, nested.program, nested.hostfile or outer.hostfile, (*rows, *nested.rows))
+    inside = translate(outer.program, nested, own, sized=sized, launcher=launcher)
+    return Translation(inside.options, inside.program, inside.hostfile or outer.hostfile, (*rows, *inside.rows))
 
 
 def _is_of_job(row: Row) -> bool:
@@ -157,13 +157,15 @@ def _why_not(part: Part, launcher: str) -> str:
 def _size(line: LauncherLine) -> Iterator[str]:
     """Yield the options for how many ranks a line starts."""
     ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
+    # A count that is there, but not known, has no default.
+    unknown = {part.name for part in line.of(table.REFUSED)}
+    automatic = any("nproc" in part.words[0] for part in line.of(table.OMITTED)) or table.EACH in unknown
     if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
-        each = "" if ranks else each or ("1" if nodes else "")
+        each = "" if ranks else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
     if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
         each, ranks = str(int(ranks) // int(nodes)), ""
-    if line.kind == "torch":
-        automatic = any("nproc" in part.words[0] for part in line.of(table.OMITTED))
-        nodes, each = nodes or ("" if automatic else "1"), each or ("" if automatic else "1")
+    if line.kind == "torch" and not automatic:
+        nodes, each = nodes or ("" if table.NODES in unknown else "1"), each or "1"
     if ranks:
         yield from ("--np", ranks)
         if each:
@@ -182,9 +184,9 @@ def _size(line: LauncherLine) -> Iterator[str]:
 
 def _remarks(line: LauncherLine) -> Iterator[Row]:
     """Yield what a launcher does that no option says."""
-    known = table.OPTIONS[line.kind]
+    options = table.OPTIONS[line.kind]
     if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):
-        behind = [word for word in line.program[1:] if word.lstrip("-").replace("_", "-").partition("=")[0] in known]
+        behind = [word for word in line.program[1:] if word.lstrip("-").replace("_", "-").partition("=")[0] in options]
         if behind and not line.program[0].startswith("-"):
             why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
             yield Row(line.program[0], "", why, is_remark=True)

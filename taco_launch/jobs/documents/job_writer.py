@@ -47,9 +47,9 @@ def _written(name: str, value: Any) -> Any:
         return next(key for key, each in {**CLEAN_UP, **RESTARTS}.items() if each is value)
     if name == "hosts" and isinstance(value, tuple):
         return f"{value[0]}:{value[1]}"
-    if isinstance(value, tuple):
-        return list(value)
-    return value
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else f"{value:g}s"
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _option(name: str, value: Any) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _option(name: str, value: Any) -> Iterator[str]:
 
 def _value(name: str, value: Any) -> str:
     if isinstance(value, (CleanUp, Restart)):
-        return value.value
+        return str(value.value)
     if isinstance(value, tuple):
         return f"{value[0]}:{value[1]}"
     if isinstance(value, float) or name.endswith("timeout"):

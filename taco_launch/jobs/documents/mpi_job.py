@@ -7,7 +7,7 @@ other ranks would run without it.
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from taco_launch.core.command import shell
@@ -239,16 +239,12 @@ class _Manifest:
         except UnclearError as error:
             self.faults.add(places[error.index][0], error.problem, error.hint)
             return
-        self._use(line, places)
-        self._launchers_variables(container, line, variables)
-
-    def _use(self, line: LauncherLine, places: Sequence[tuple[Loc, str]]) -> None:
-        """Take what a line says; `places` holds the place of each of its words."""
         self.put(("command",), line.program, places[line.begin][0][:-1])
         for index, (place, _word) in enumerate(places[line.begin :]):
             self.origin["command", index] = place
         for part in line.parts:
             self._use_part(part, places[part.index + (len(part.words) > 1)][0], f"{line.kind}'s {shell(part.words)}")
+        self._launchers_variables(container, line, variables)
 
     def _use_part(self, part: Part, place: Loc, shown: str) -> None:
         if part.use in (table.ENV, table.MCA):
@@ -256,8 +252,8 @@ class _Manifest:
         elif part.use in (table.OMITTED, table.BARE, table.HOSTS, table.HOSTFILE):
             self.notes.append(f"{shown}: {part.why or 'the inventory has the hosts'}")
         elif part.use == table.EACH:
-            self.notes += [f"{shown}: {part.why}"] if part.why else []
             self._each(int(part.value), place)
+            self.notes += [f"{shown}: {part.why}"] if part.why else []
         elif part.use == table.RANKS:
             self._ranks(int(part.value), place)
         elif part.name == "--workdir":

@@ -17,13 +17,13 @@ def read(words: Sequence[str], variables: Mapping[str, str], *, hydra: bool) -> 
     Raises:
         UnclearError: it is no launcher's, or an option of it has no counterpart in a job.
     """
-    found = inner((*words, "PROGRAM"))  # a line that lacks one is a launcher's all the same
-    if found is None or found.begin or found.kind not in _STARTERS:
+    launcher = inner((*words, "PROGRAM"))  # a line that lacks one is a launcher's all the same
+    if launcher is None or launcher.begin or launcher.kind not in _STARTERS:
         name = "mpiexec.hydra" if hydra else "mpirun"
         raise UnclearError(0, f"is not {name}, so it is not known how it starts the ranks")
-    if hydra and found.kind == "mpirun":
-        found = replace(found, kind="hydra")
-    line = launcher_line.read(words, found, variables)
+    if hydra and launcher.kind == "mpirun":
+        launcher = replace(launcher, kind="hydra")
+    line = launcher_line.read(words, launcher, variables)
     for part in line.of(table.REFUSED):
         raise UnclearError(part.index, part.why)
     return line

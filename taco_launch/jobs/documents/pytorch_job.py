@@ -49,9 +49,9 @@ def job_of(manifest: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...
     except UnclearError:
         words = _COMMAND
     else:
-        asked = line.last(table.EACH)
-        if launcher.kind == "torch" and asked is not None:
-            each = _count(asked.value) or each
+        per_node = line.last(table.EACH)
+        if launcher.kind == "torch" and per_node is not None:
+            each = _count(per_node.value) or each
         words = (*line.before, *line.program)
         variables += [word for part in line.of(table.ENV) for word in ("-x", f"{part.name}={part.value}")]
     return ("--launcher", "torchrun", "--hosts", str(pods), "--slots-per-host", str(each), *variables), words

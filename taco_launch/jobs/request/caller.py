@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from taco_launch.agent.store import untrusted
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
 
@@ -55,17 +57,12 @@ def local_names() -> frozenset[str]:
 
 
 def _is_program(word: str) -> bool:
-    import shutil  # noqa: PLC0415 - only for a command that may be a line in quotes
-
     # Path.is_file raises where no file can have such a name: a line in quotes may be longer than any.
-    return shutil.which(word) is not None or os.path.isfile(word)  # noqa: PTH113
+    on_path = any(os.access(os.path.join(folder, word), os.X_OK) for folder in os.get_exec_path())  # noqa: PTH118
+    return on_path or os.path.isfile(word)  # noqa: PTH113
 
 
 def _read_script(path: str) -> str:
-    from pathlib import Path  # noqa: PLC0415 - only for a command that may be a script
-
-    from taco_launch.agent.store import untrusted  # noqa: PLC0415 - as above
-
     try:
         return untrusted.read_named(Path(path), _MOST_OF_SCRIPT).decode("utf-8", "replace")
     except (OSError, ValueError):

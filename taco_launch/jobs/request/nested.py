@@ -12,7 +12,6 @@ from taco_launch.core.launch.command_line.nested_launcher import (
     is_open_mpi_twice,
 )
 from taco_launch.core.model.jobs import JobSpec
-from taco_launch.jobs.command_lines import shell_script
 from taco_launch.jobs.request.caller import Caller
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
@@ -37,9 +36,9 @@ def refuse(spec: JobSpec, caller: Caller) -> None:
     """
     each = "host" if spec.per_host else "rank"
     unchanged = f"\n  to run it unchanged in each {each}: sh -c '...'"
-    found = inner(spec.command)
-    if found is not None:
-        if clashes(spec, found):
+    launcher = inner(spec.command)
+    if launcher is not None:
+        if clashes(spec, launcher):
             raise NestedLauncherError(_launchers_words(spec, each) + unchanged.replace(" it ", " the line "), spec)
         return
     other = elsewhere(spec.command)
@@ -54,14 +53,14 @@ def refuse(spec: JobSpec, caller: Caller) -> None:
 
 
 def _launchers_words(spec: JobSpec, each: str) -> str:
-    found = inner(spec.command)
-    assert found is not None
-    itself = is_open_mpi_twice(spec, found)
+    launcher = inner(spec.command)
+    assert launcher is not None
+    itself = is_open_mpi_twice(spec, launcher)
     lines = [
-        f"the command is a launcher itself: each {each} would start the whole line of {found.name}"
+        f"the command is a launcher itself: each {each} would start the whole line of {launcher.name}"
         + (", and mpirun refuses to be started by mpirun" if itself else ", a job of its own each time")
     ]
-    if found.kind == "torch":
+    if launcher.kind == "torch":
         lines.append(
             "to run its line once on each host, with RANK and WORLD_SIZE counting hosts: --launcher env --per-host"
         )
@@ -73,11 +72,15 @@ def _refuse_script(spec: JobSpec, caller: Caller, unchanged: str) -> None:
     if PurePosixPath(path).name in _SHELLS:
         path = next(iter(spec.command[1:]), "-")
     text = "" if path.startswith("-") else caller.read_script(path)
+    if not text:
+        return
+    from taco_launch.jobs.command_lines import shell_script  # noqa: PLC0415 - few commands are scripts
+
     if not shell_script.is_script(text):
         return
     script = shell_script.read(text)
     started = ((command.line, inner(shell_script.assigned(command.words)[1])) for command in script.commands)
-    line, first = next(((line, found) for line, found in started if found is not None), (0, None))
+    line, first = next(((line, launcher) for line, launcher in started if launcher is not None), (0, None))
     if not script.scheduler and first is None:
         return
     kind = f"a script for {script.scheduler}" if script.scheduler else "a script that starts ranks itself"

@@ -45,34 +45,34 @@ def translate(ctx: click.Context, words: tuple[str, ...]) -> None:
     is_file = len(words) == 1 and Path(words[0]).is_file()
     if len(words) == 1 and not is_file:
         raise UsageError(f"{words[0]}: no such file", hint="for a line: taco-launch translate -- LINE...")
-    found = flow.of_file(read_file(words[0], "FILE"), words[0]) if is_file else flow.of_line(words)
+    translated = flow.of_file(read_file(words[0], "FILE"), words[0]) if is_file else flow.of_line(words)
     if settings.output == "yaml":
-        _print_job_file(found)
+        _print_job_file(translated)
     elif settings.output == "json":
-        render.data(_as_data(settings, found), "json")
+        render.data(_as_data(settings, translated), "json")
     else:
-        _print(settings, found)
+        _print(settings, translated)
 
 
-def _print(settings: Settings, found: Translated) -> None:
-    for number, job in enumerate(found.jobs):
+def _print(settings: Settings, translated: Translated) -> None:
+    for number, job in enumerate(translated.jobs):
         if number:
             click.echo()
-        if job.place and len(found.jobs) > 1:
+        if job.place and len(translated.jobs) > 1:
             click.echo(f"# {job.place}")
         click.echo(_line(settings, job))
-    rows = [*(row for job in found.jobs for row in job.rows), *found.rows]
+    rows = [*(row for job in translated.jobs for row in job.rows), *translated.rows]
     if rows:
         click.echo()
         render.table(_HEADER, [(row.original, row.here, row.why) for row in dict.fromkeys(rows)])
 
 
-def _print_job_file(found: Translated) -> None:
-    if len(found.jobs) != 1:
-        raise UsageError(f"it starts {len(found.jobs)} jobs, and a job file has one", hint="omit -o yaml")
-    (job,) = found.jobs
+def _print_job_file(translated: Translated) -> None:
+    if len(translated.jobs) != 1:
+        raise UsageError(f"it starts {len(translated.jobs)} jobs, and a job file has one", hint="omit -o yaml")
+    (job,) = translated.jobs
     render.data(job_writer.document(_request(job)), "yaml")
-    for row in (*job.rows, *found.rows):
+    for row in (*job.rows, *translated.rows):
         if not row.here:
             click.echo(f"# left out: {render.printable(row.original)}: {render.printable(row.why)}")
 
@@ -85,7 +85,7 @@ def _request(job: TranslatedJob) -> Any:
         return request_of(settings_of(parent), command, options)
 
 
-def _as_data(settings: Settings, found: Translated) -> dict[str, Any]:
+def _as_data(settings: Settings, translated: Translated) -> dict[str, Any]:
     def rows(parts: Any) -> list[dict[str, str]]:
         return [{"original": row.original, "here": row.here, "why": row.why} for row in parts]
 
@@ -98,9 +98,9 @@ def _as_data(settings: Settings, found: Translated) -> dict[str, Any]:
             "hostfile": job.hostfile or None,
             "parts": rows(job.rows),
         }
-        for job in found.jobs
+        for job in translated.jobs
     ]
-    return {"kind": found.kind, "jobs": jobs, "rest": rows(found.rows)}
+    return {"kind": translated.kind, "jobs": jobs, "rest": rows(translated.rows)}
 
 
 def _line(settings: Settings, job: TranslatedJob) -> str:

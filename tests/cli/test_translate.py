@@ -174,6 +174,27 @@ def test_each_rank_would_do_it_again(inventory: str, typed: str, message: str, h
     assert "warning" not in succeeding("-i", inventory, "run", "--dry-run", "--", *unchanged).stderr
 
 
+def test_a_file_of_another_kind_is_named_where_a_job_file_is_read(inventory: str) -> None:
+    Path("config.yaml").write_text(CONFIG)
+    for name, kind, hint in (
+        (
+            str(SCRIPTS / "lightning.slurm"),
+            "is a script for Slurm, not a job file",
+            "to see the same job here: taco-launch",
+        ),
+        ("config.yaml", "is a configuration of horovodrun, not a job file", "translate config.yaml"),
+        (inventory, "is an inventory, not a job file", "-i four.yaml run -- COMMAND"),
+    ):
+        message = failing("-i", inventory, "run", "-f", name)
+        assert kind in message
+        assert hint in message.splitlines()[-1]
+
+
+def test_a_hostfile_that_the_command_has_no_use_for_is_named(inventory: str) -> None:
+    message = failing("-i", inventory, "run", "--", "mpirun", "-np", "2", "--hostfile", "h", "a.out")
+    assert "left out: --hostfile h: the command has an inventory, or hosts, already" in message
+
+
 @pytest.mark.parametrize("more", [("--np", "1"), ("--launcher", "env", "--per-host")])
 def test_one_rank_or_one_for_each_host_may(inventory: str, more: tuple[str, ...]) -> None:
     succeeding("-i", inventory, "run", "--dry-run", *more, "--", "docker", "run", "image", "a.out")

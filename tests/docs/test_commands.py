@@ -141,7 +141,7 @@ def is_plan(command: str) -> bool:
     placeholders = any(word.isupper() and word.isalpha() for word in options)
     return (
         words[0] == "taco-launch"
-        and ({"run", "--dry-run"} <= set(options) or "translate" in options)
+        and ({"run", "--dry-run"} <= set(options) or "translate" in words[:-1])
         and "lab" not in options
         and not placeholders
         and not set("|;<>") & set("".join(options))

@@ -8,6 +8,8 @@ from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from taco_launch.jobs.command_lines.translation import Row, translate
 
+_HAS_HOSTS = "the command has an inventory, or hosts, already"
+
 
 def line(
     verb: str, own: Sequence[str], command: Sequence[str], *, sized: bool = False, launcher: str = "mpirun"
@@ -24,7 +26,10 @@ def line(
     except UnclearError as error:
         word = command[found.begin + error.index]
         return f"{verb} {shell((*own, '--'))} COMMAND ({word!r} of {found.name}: {error.problem})", ()
-    return typed(verb, own, done.options, done.program, done.hostfile), done.left_out
+    rows = done.rows
+    if _has_hosts(verb, own):
+        rows = tuple(Row(row.original, "", _HAS_HOSTS) if row.here.startswith("-i ") else row for row in rows)
+    return typed(verb, own, done.options, done.program, done.hostfile), tuple(row for row in rows if not row.here)
 
 
 def of_script(program: str, verb: str, text: str) -> str:
@@ -38,9 +43,13 @@ def of_script(program: str, verb: str, text: str) -> str:
 
 def typed(verb: str, own: Sequence[str], options: Sequence[str], program: Sequence[str], hostfile: str) -> str:
     """Return a line to type; the hostfile is the inventory, unless `verb` or `own` has another, or the hosts."""
-    if hostfile and not {"-i", "-H"} & {*verb.split(), *own}:
+    if hostfile and not _has_hosts(verb, own):
         verb = f"{BARE} -i {shell((hostfile,))}{verb.removeprefix(BARE)}"
     return f"{verb} {shell((*options, '--', *program))}"
+
+
+def _has_hosts(verb: str, own: Sequence[str]) -> bool:
+    return bool({"-i", "-H"} & {*verb.split(), *own})
 
 
 def remarks(rows: Sequence[Row]) -> str:

@@ -16,7 +16,7 @@ from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.section import SchemaSection
 from taco_launch.hosts.inventory.schema.text import decode
 from taco_launch.hosts.inventory.variable_names import LET_THROUGH
-from taco_launch.jobs.documents import manifests, mpi_job
+from taco_launch.jobs.documents import manifests, mpi_job, other_files
 from taco_launch.jobs.documents.job_schema import JobDocument, RunPolicy, SchedulingPolicy
 from taco_launch.jobs.documents.job_values import NO_WHOLE_PATH
 from taco_launch.jobs.request import code_options, job_fields, variables
@@ -60,11 +60,15 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     pass that no known library has, as the file's own key does.
 
     Raises:
+        UsageError: it is a file of another kind.
         SpecError: something in it is wrong: all faults, each with its place and value.
     """
     check_size(data, source, "job file")
     faults = Faults(source, _HINT, "job file")
-    value, others = manifests.read(decode(data, faults), faults)
+    text = decode(data, faults)
+    other_files.refuse(text, source)
+    value, others = manifests.read(text, faults)
+    other_files.refuse_document(value, source)
     hide_values(faults, ("env",))
     manifest = mpi_job.convert(value, faults) if isinstance(value, dict) and "kind" in value else None
     if manifest is None:

@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_530,
+    "cli": 10_540,
     "api": 870,
     "bench": 7_420,
-    "jobs": 9_700,
+    "jobs": 9_750,
     "setup": 8_360,
     "hosts": 6_960,
     "lab": 3_560,

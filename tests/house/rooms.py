@@ -13,9 +13,9 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_420,
+    "cli": 10_430,
     "api": 870,
-    "bench": 7_420,
+    "bench": 7_570,
     "jobs": 8_330,
     "setup": 8_360,
     "hosts": 6_960,

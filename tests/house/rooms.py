@@ -18,7 +18,7 @@ ROOMS = {
     "bench": 7_570,
     "jobs": 8_330,
     "setup": 8_360,
-    "hosts": 6_960,
+    "hosts": 7_390,
     "lab": 3_560,
     "agent": 16_830,
     "core": 26_950,

@@ -29,7 +29,7 @@ _VALUE = re.compile(r"(BW average|t_avg)\[(\w+)(?:/sec)?\]")
 _JSON = re.compile(r'"?\b(test|MsgSize|BW_average|MsgRate|t_avg)"?:\s*"?([\w.]+)', re.ASCII)
 _UNITS = {"MB": "MiB/s", "MiB": "MiB/s", "Gb": "Gb/s", "usec": "us"}
 _PER_SECOND = {"MiB/s": 2.0**20, "Gb/s": 1e9 / 8}  # bytes
-_UNIT_DIFFERS = 0.05
+_RATE_DIFFERS, _ROUNDED = 0.01, 0.0051  # of a message rate, and of a bandwidth with two digits after the point
 
 
 def speaks(text: str) -> bool:
@@ -100,7 +100,7 @@ def _of_json(text: str) -> Iterator[Measurement]:
             "this JSON of perftest is cut: it has neither t_avg nor BW_average with its MsgRate"
         ) from None
     for unit, factor in _PER_SECOND.items():
-        if math.isclose(average * factor, bytes_per_second, rel_tol=_UNIT_DIFFERS):
+        if math.isclose(average * factor, bytes_per_second, rel_tol=_RATE_DIFFERS, abs_tol=_ROUNDED * factor):
             yield _reading(title, size, average, unit, "BW_average")
             return
     raise RefusedError(f"this JSON of perftest has BW_average {average:g}, which its MsgRate and MsgSize contradict")

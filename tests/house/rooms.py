@@ -14,14 +14,14 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 10_540,
-    "api": 870,
-    "bench": 7_420,
+    "api": 860,
+    "bench": 7_570,
     "jobs": 9_750,
     "setup": 8_360,
-    "hosts": 6_960,
+    "hosts": 7_390,
     "lab": 3_560,
     "agent": 16_830,
-    "core": 27_040,
+    "core": 27_080,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

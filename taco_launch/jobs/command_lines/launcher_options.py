@@ -120,7 +120,7 @@ _MPIRUN = {
     **_omitted(_ROOT, "allow-run-as-root"),
     **_omitted(
         _PROFILE,
-        "report-bindings display-map display-allocation oversubscribe nooversubscribe bind-to-core bind-to-none bycore"
+        "report-bindings display-map display-allocation bind-to-core bind-to-none bycore"
         " bynode byslot use-hwthread-cpus",
         "bind-to rank-by cpus-per-proc cpus-per-rank cpu-set cpu-list",
     ),
@@ -131,6 +131,9 @@ _MPIRUN = {
     ),
     **_omitted(_LOGS, "tag-output timestamp-output merge-stderr-to-stdout", "output output-filename stream-buffering"),
     **_omitted(_STDIN, two="stdin"),
+    **_omitted(
+        "a host runs as many ranks as it has slots: -H HOST:SLOTS sets how many", "oversubscribe nooversubscribe"
+    ),
     **_omitted(
         _OURS,
         "noprefix enable-recovery disable-recovery",

@@ -10,6 +10,7 @@ from taco_launch.hosts.inventory.schema import names
 _INIT = "name the hosts: taco-launch init HOST ... --to hosts.yaml"
 _SCRIPT = f"to see how it is typed here: taco-launch translate {{file}}; {_INIT}"
 _JOB = "it describes a job: taco-launch -i hosts.yaml run -f {file}"
+_EXPLAIN = "to find the cause of a failure in it: taco-launch explain {file}"
 _LOG = (
     r"\bNCCL (?:INFO|WARN) |^Traceback \(most recent call last\)|\[\d+,\d+\]<std(?:out|err)>"
     r"|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d|^\[[\w.-]+:\d+\] |^-{20,}$"
@@ -28,7 +29,7 @@ _BY_LINE = tuple(
             "taco-launch -i hosts.yaml run -- python3 {file}",
         ),
         ("a script", r"\A#!", _INIT),
-        ("a log", _LOG, "to find the cause of a failure in it: taco-launch explain {file}"),
+        ("a log", _LOG, _EXPLAIN),
         ("a rankfile of Open MPI", r"^[ \t]*rank[ \t]+\d+[ \t]*=[ \t]*\S+[ \t]+slot", _INIT),
         (
             "an SSH configuration",
@@ -37,6 +38,7 @@ _BY_LINE = tuple(
         ),
         ("a template", r"^[ \t]*(?:\{[{%]|%\{)", "give the inventory that is made from it"),
         ("a table of addresses, as /etc/hosts", r"^[ \t]*(?:\d{1,3}\.){3}\d{1,3}[ \t]+(?!.*=)[A-Za-z]", _INIT),
+        ("a log or another text", r"^(?![ \t]*(?:;|//))(?:[^\s#=]+[ \t]+){5,}[^\s#=]+[ \t]*$", _EXPLAIN),
     )
 )
 # (what, keys at the top of a YAML or JSON file that it alone has, what to do)

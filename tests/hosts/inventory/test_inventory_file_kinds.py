@@ -14,6 +14,8 @@ KINDS = [
     ("train.py", "import torch\nprint(torch)\n", "a Python program", "run -- python3 train.py"),
     ("a.log", "gpu1:12:34 [0] NCCL INFO Bootstrap : Using eth0\n", "a log", "explain a.log"),
     ("b.log", "-" * 60 + "\nORTE was unable to start\n", "a log", "explain b.log"),
+    ("c.log", "starting\nfailed to load the library of the framework\n", "a log or another text", "explain c.log"),
+    ("site.j2", "[gpu]\n{% for host in hosts %}\n{{ host }}\n{% endfor %}\n", "a template", "made from it"),
     ("ranks", "rank 0=gpu1 slot=0-3\nrank 1=gpu2 slot=0-3\n", "a rankfile of Open MPI", "taco-launch init"),
     ("config", "Host gpu1\n  HostName 10.0.0.1\n", "an SSH configuration", "~/.ssh/config"),
     ("hosts", "127.0.0.1 localhost\n10.0.0.1\tgpu1 gpu1.example\n", "a table of addresses", "taco-launch init"),
@@ -45,13 +47,14 @@ def test_another_kind_of_file_is_named(name: str, text: str, what: str, hint: st
         "# 2026-01-01 12:00:00\ngpu1\n",
         "cluster: a\nhosts: {gpu1: {}}\n",
         "# Host\nHost\n",
+        "// the hosts of the first rack of all\ngpu1  # the first of the first rack\n",
     ],
 )
 def test_an_inventory_is_none_of_them(text: str) -> None:
     assert parse(text.encode(), "hosts").hosts
 
 
-@pytest.mark.parametrize("piece", ["\n", " ", "ansible_", "[", "-", "1.", "Host a\n\n", "[0"])
+@pytest.mark.parametrize("piece", ["a ", "\n", " ", "ansible_", "[", "-", "1.", "Host a\n\n", "[0"])
 def test_long_files_take_no_time(piece: str) -> None:
     with pytest.raises(SpecError):
         parse(("%" + piece * (500_000 // len(piece))).encode(), "hosts")

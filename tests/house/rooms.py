@@ -18,7 +18,7 @@ ROOMS = {
     "bench": 7_420,
     "jobs": 8_330,
     "setup": 8_360,
-    "hosts": 6_960,
+    "hosts": 6_970,
     "lab": 3_560,
     "agent": 16_800,
     "core": 26_900,

@@ -92,11 +92,11 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
         UnclearError: where its program starts is not known, or it has none.
     """
     kind = inner.kind
-    known = {**(variables or {}), **dict(text.split("=", 1) for text in inner.env)}
-    reader = _Reader(kind, words, known)
+    environment = {**(variables or {}), **dict(text.split("=", 1) for text in inner.env)}
+    reader = _Reader(kind, words, environment)
     begin = reader.read(inner.words)
     if kind == "mpirun" and _is_hydras(reader.parts):
-        reader = _Reader(kind := "hydra", words, known)
+        reader = _Reader(kind := "hydra", words, environment)
         begin = reader.read(inner.words)
     before = inner.around
     program = tuple(words[begin:])

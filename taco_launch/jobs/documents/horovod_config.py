@@ -39,9 +39,9 @@ def settings(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             if isinstance(setting, bool):
                 option = f"{begin}{key}".replace("_", "-")
                 option = option if setting else f"no-{option}"
-                found = _SWITCHES.get((name, setting), option)
-                if found is not None:
-                    yield name, found, ""
+                switch = _SWITCHES.get((name, setting), option)
+                if switch is not None:
+                    yield name, switch, ""
             else:
                 text = setting.text if isinstance(setting, OddValue) else str(setting)
                 yield name, f"{begin}{key}".replace("_", "-"), text

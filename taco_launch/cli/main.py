@@ -76,8 +76,9 @@ class _Verbs(SuggestingGroup):
             if inner(args) is not None:
                 from taco_launch.cli.options import nested_launcher
 
-                typed = nested_launcher.line(f"{settings_of(ctx).typed} run", (), args)
-                raise UsageError(f"{args[0]} is not a command; taco-launch starts the ranks itself", hint=typed)
+                typed, rows = nested_launcher.line(f"{settings_of(ctx).typed} run", (), args)
+                problem = f"{args[0]} is not a command; taco-launch starts the ranks itself"
+                raise UsageError(problem + nested_launcher.remarks(rows), hint=typed)
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, verbs.Verb):
             op = verbs.operation_to_prestart(command.name or "", rest)

@@ -34,6 +34,7 @@ _VERBS = {
     "teardown": ("Hosts", "hosts.teardown", "Remove what setup made on hosts."),
     "image": ("Hosts", "hosts.image", "Build images for jobs, and list the containers of them."),
     "data": ("Hosts", "hosts.data", "List the data sets that jobs may name."),
+    "translate": ("Jobs", "translate", "Show how a launcher's line, a script or a manifest is typed here."),
     "arena": ("Jobs", "arena", "Run a command of Arena, as its guides type it."),
     "bench": ("Benchmarks and nightly runs", "bench.bench", "Run benchmarks, compare variants, query the history."),
     "nightly": ("Benchmarks and nightly runs", "bench.nightly", "Detect performance regressions with nightly runs."),

@@ -84,9 +84,9 @@ def test_every_line_of_arena_is_read(page: str) -> None:
         assert arena_line.read(own, ("default", "demo")).words, words
 
 
-@pytest.mark.parametrize("page", [page for page in written() if "--dry-run" in text_of(page)])
+@pytest.mark.parametrize("page", [page for page in written() if re.search("--dry-run|launch translate", text_of(page))])
 def test_every_plan_is_as_it_is_shown(page: str, tmp_path: Path) -> None:
-    """Run each `run --dry-run` of a page, in a folder that has the files of all pages."""
+    """Run each `run --dry-run` and each `translate` of a page, in a folder that has the files of all pages."""
     text = text_of(page)
     folder = working_folder(tmp_path)
     shown = [*consoles(text), *(Shown(span, "") for span in spans(text) if span.startswith("taco-launch "))]
@@ -135,13 +135,13 @@ def test_outputs_that_depend_on_the_machine_are_labelled(page: str) -> None:
 
 
 def is_plan(command: str) -> bool:
-    """Return whether a command is one `taco-launch run --dry-run` that needs no lab and no other program."""
+    """Return whether a command is `taco-launch run --dry-run` or `translate`, and needs no lab and no other program."""
     words = shlex.split(command)
     options = words[: words.index("--")] if "--" in words else words
     placeholders = any(word.isupper() and word.isalpha() for word in options)
     return (
         words[0] == "taco-launch"
-        and {"run", "--dry-run"} <= set(options)
+        and ({"run", "--dry-run"} <= set(options) or "translate" in words[:-1])
         and "lab" not in options
         and not placeholders
         and not set("|;<>") & set("".join(options))

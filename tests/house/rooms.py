@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_420,
-    "api": 870,
-    "bench": 7_420,
-    "jobs": 8_330,
+    "cli": 10_540,
+    "api": 860,
+    "bench": 7_570,
+    "jobs": 9_790,
     "setup": 8_360,
-    "hosts": 6_960,
+    "hosts": 7_410,
     "lab": 3_560,
     "agent": 16_830,
-    "core": 26_900,
+    "core": 27_080,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.store import folders
+from taco_launch.bench.history.history import open_history
 from taco_launch.cli.options import user_config
-from taco_launch.core.errors import HostError, SpecError, UsageError
+from taco_launch.core.errors import HostError, SpecError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.protocol.calls.job_list import List
 from taco_launch.hosts.inventory import cache, profile
@@ -143,6 +144,47 @@ def test_a_planted_tree_of_a_commit_is_not_taken(tmp_path: Path, planted: str) -
     os.chown(found, OTHER, -1)
     with pytest.raises(UsageError, match=f"the cache {found} belongs to user {OTHER}"):
         check_out()
+
+
+def _open_history(path: Path, *, create: bool) -> str:
+    try:
+        with open_history(path, create=create):
+            return ""
+    except TacoLaunchError as error:
+        return error.message
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_history_that_another_user_can_decide_on_is_not_opened(tmp_path: Path, *, create: bool) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    path, wal = shared / "history.db", shared / "history.db-wal"
+    shared.chmod(0o1777)
+    assert _open_history(path, create=True) == ""
+    for mode, why in (
+        (0o600, ""),
+        (0o644, ""),
+        (0o664, "can be written by others"),
+        (0o602, "can be written by others"),
+    ):
+        path.chmod(mode)
+        assert why in _open_history(path, create=create)
+        assert bool(_open_history(path, create=create)) == bool(why)
+    path.chmod(0o600)
+    shared.chmod(0o777)
+    assert f"the history {path}: {shared} can be written by others" in _open_history(path, create=create)
+    shared.chmod(0o1777)
+    if os.geteuid() == 0:
+        os.chown(path, OTHER, -1)
+        assert f"the history {path} belongs to user {OTHER}" in _open_history(path, create=create)
+        os.chown(path, 0, -1)
+        wal.touch()
+        os.chown(wal, OTHER, -1)  # SQLite would take its changes over
+        assert f"the history {wal} belongs to user {OTHER}" in _open_history(path, create=create)
+        wal.unlink()
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    assert "is not a regular file" in _open_history(path, create=create)
 
 
 @as_root

@@ -27,6 +27,7 @@ from taco_launch.core import manifest
 from taco_launch.core.errors import DamagedRecordError, TacoLaunchError, UsageError
 from taco_launch.core.facts import parse as probe
 from taco_launch.core.facts.captures import captured
+from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.core.protocol import framing
 from taco_launch.core.protocol.calls import jobs as _jobs  # noqa: F401 - the kinds of requests and replies
 from taco_launch.core.protocol.calls import reply_of, request_of
@@ -34,7 +35,7 @@ from taco_launch.core.signatures import log_scan
 from taco_launch.core.stalls import dumps
 from taco_launch.hosts.inventory import hostfile, load
 from taco_launch.jobs.code import git_state
-from taco_launch.jobs.command_lines import arena_line, hydra_line, mpirun_line
+from taco_launch.jobs.command_lines import arena_line, launcher_line
 from taco_launch.jobs.documents import job_file
 from tests.support.ladders import ladder, run
 
@@ -198,6 +199,15 @@ MPIRUN = [
     b"mpirun --allow-run-as-root -n 4 --hostfile /etc/mpi/hostfile --map-by slot -x PATH python a.py --lr 0.1",
 ]
 HYDRA = [b"mpiexec.hydra -n 4 -ppn 2 -hosts gpu1,gpu2 -genv NCCL_DEBUG INFO python a.py"]
+
+
+def launchers_line(data: bytes) -> None:
+    line = words(data)
+    found = inner(line)
+    if found is not None:
+        launcher_line.read(line[found.begin :], found)
+
+
 PARSERS = {
     "messages": Parser(
         message, [framing.dump({"op": "stop", "names": ["a"], "by": "me", "signal": 15})], (ValueError, UsageError)
@@ -229,10 +239,7 @@ PARSERS = {
     ),
     "probe": Parser(lambda data: probe.parse("gpu1", data, 0.0, 0.0), files("tests/core/facts/cases/*/*", 1 << 14)),
     "Arena": Parser(lambda data: arena_line.read(words(data), ()), ARENA, (TacoLaunchError,)),
-    "mpirun": Parser(
-        lambda data: mpirun_line.read(words(data), {}), MPIRUN, (TacoLaunchError, mpirun_line.UnclearError)
-    ),
-    "Hydra": Parser(lambda data: hydra_line.read(words(data), {}), HYDRA, (TacoLaunchError, mpirun_line.UnclearError)),
+    "launchers": Parser(launchers_line, [*MPIRUN, *HYDRA], (TacoLaunchError, launcher_line.UnclearError)),
     "py-spy": Parser(lambda data: dumps.main_stack(text(data)), [json.dumps(dump).encode() for dump in DUMPS]),
     "netlink": Parser(sockets, [netlink.request(20, bytes(range(256)))], (netlink.NetlinkError,)),
     "leases": Parser(holder, [b'{"job": "a", "owner": "me", "pid": 1, "since": 1.0, "gpus": [0]}']),

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from taco_launch.agent.store.folders import make_private, private
+from taco_launch.agent.store.folders import make_private, private, require_own
 from taco_launch.bench.history.migrations import ForeignError, migrate
 from taco_launch.core.errors import TacoLaunchError
 
 # How long one writer waits for another; each holds the file for the moment that one run takes.
 BUSY_SECONDS = 30.0
 _ELSEWHERE = "use another path: --db PATH, or TACO_LAUNCH_STATE=FOLDER to keep all state in another folder"
+# SQLite reads changes of a history from these files beside it; in a folder such as /tmp another user can make them.
+_BESIDE = ("-wal", "-shm", "-journal")
 # SQLite's own words (sqlite3_errstr and the messages of its parser): Python 3.10 gives no codes.
 _KNOWN = (
     ("locked", "another program has been writing to it for too long", "see which program: fuser {path}"),
@@ -36,11 +38,16 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
 
     Raises:
         TacoLaunchError: there is none, it is something else, or it cannot be read or written.
+        UsageError: another user can decide what is in it: see `require_own`.
     """
     if path.is_dir():
         raise TacoLaunchError(
             f"{path}: is a folder, not a history file", hint=f"name a file in it: --db {path / 'history.db'}"
         )
+    if path.exists() and not path.is_file():  # a pipe would have no end
+        raise TacoLaunchError(f"{path}: is not a regular file", hint=_ELSEWHERE)
+    for name in ("", *_BESIDE):
+        require_own(path.with_name(path.name + name), os.geteuid(), "the history", "--db FILE, or TACO_LAUNCH_STATE")
     if not create and not path.exists():
         raise TacoLaunchError(
             f"{path}: there is no history yet",

@@ -4,7 +4,7 @@ Two forms of log are known:
 
 - Horovod's synthetic benchmark, and ours, which prints the same lines: `Model: M`, `Batch size: B`,
   `Number of GPUs: N`, `Iter #K: V img/sec per GPU`, `Img/sec per GPU: V +-H`, `Total img/sec on N GPU(s): V +-H`,
-  all of them by rank 0 only. `CPU` may stand for `GPU`.
+  all of them by rank 0 only. `CPU`, `HPU` and the like may stand for `GPU`.
 - tf_cnn_benchmarks: `Devices: ['horovod/gpu:0', ...]`, `STEP images/sec: V +/- H (jitter = J) LOSS` and
   `total images/sec: V`, by every rank; the total is that of all ranks.
 """
@@ -38,20 +38,20 @@ _NUMBER = r"(\d{1,15}\.\d|-?nan|-?inf)"
 _FORMS = tuple(
     (kind, re.compile(pattern, re.ASCII))
     for kind, pattern in (
-        ("iteration", rf"Iter #(\d{{1,9}}): {_NUMBER} img/sec per [GC]PU"),
+        ("iteration", rf"Iter #(\d{{1,9}}): {_NUMBER} img/sec per [A-Z]PU"),
         ("step", r"(\d{1,9})\s+images/sec: (\d{1,15}\.\d) \+/- \S+ \(jitter = [\w.-]+\)(?:\s+[\w.+-]+)*"),
-        ("rate", rf"Img/sec per [GC]PU: {_NUMBER} \+-{_NUMBER}"),
-        ("total", rf"Total img/sec on (\d{{1,9}}) [GC]PU\(s\): {_NUMBER} \+-{_NUMBER}"),
+        ("rate", rf"Img/sec per [A-Z]PU: {_NUMBER} \+-{_NUMBER}"),
+        ("total", rf"Total img/sec on (\d{{1,9}}) [A-Z]PU\(s\): {_NUMBER} \+-{_NUMBER}"),
         ("tf_total", r"total images/sec: (\d{1,15}\.\d\d|-?nan|-?inf)"),
         ("tf_header", r"Step\s+Img/sec\s[\w\s]*"),
-        ("ranks", r"Number of [GC]PUs: (\d{1,9})"),
+        ("ranks", r"Number of [A-Z]PUs: (\d{1,9})"),
         ("model", r"Model:\s+([\w.+/-]+)"),
         ("batch", r"Batch size: (\d{1,9})"),
         ("tf_batch", r"(\d{1,9})(?:\.0)? per device"),
         ("tf_devices", r"Devices:\s+\[('[^']*'(?:, '[^']*')*)\]"),
     )
 )
-_WORDS = re.compile(r"[Ii]mg/sec|images/sec|Model:|Batch size:|Number of [GC]PUs:|per device|Devices:")
+_WORDS = re.compile(r"[Ii]mg/sec|images/sec|Model:|Batch size:|Number of [A-Z]PUs:|per device|Devices:")
 _RATE_WORDS = re.compile(r"[Ii]mg/sec|images/sec")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\([A-Z0-9])")
 # What is put before each line, with the rank or pod where it names one: by our own merged log, `kubectl logs --prefix`,

@@ -32,9 +32,9 @@ _THREADS_DIFFER = 0.05  # with several threads the average is of each one's own 
 _BUILD = "rebuild nccl-tests with MPI: make clean && make MPI=1 MPI_HOME=FOLDER"
 
 _NUMBER = r"(?:\d{1,15}(?:\.\d{1,2})?|\d\.?\d?e[+-]\d\d)"
-_SETTINGS = re.compile(r"(?:# )?nThread (\d{1,4}) nGpus (\d{1,4}) minBytes \d+ maxBytes \d+ .*", re.ASCII)
+_SETTINGS = re.compile(r"(?:# )?nThread:? (\d{1,4}) nGpus:? (\d{1,4}) minBytes:? \d+ maxBytes:? \d+ .*", re.ASCII)
 _RANK = re.compile(
-    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+\S+\s+device\s+\d+\s+\[[\w:]+\]\s.*", re.ASCII
+    r"#\s*Rank\s+(\d{1,7})\s+(?:Group\s+\d+\s+)?(?:Pid\s+\d+\s+)?on\s+\S+\s+device\s+\d+\s+\[[\w:.]+\]\s.*", re.ASCII
 )
 _COLUMNS = re.compile(r"#\s+(?:size|bytes)\s+(?:count|N)\s+type\s.*", re.ASCII)
 _ROW = re.compile(r"(\d{1,18})\s+\d{1,18}\s+[a-z].*", re.ASCII)
@@ -42,10 +42,10 @@ _BOUNDS = re.compile(r"(?:# ?)?Out of bounds values\s*: (\d+) (OK|FAILED)", re.A
 _MEAN = re.compile(
     r"(?:# ?)?Avg bus bandwidth\s*: (\d{1,9}(?:\.\d{1,12})?|\d(?:\.\d{1,6})?e[+-]\d\d)(?: (OK|FAILED))?", re.ASCII
 )
-_WORDS = re.compile(r"nThread |Rank +\d|\bbusbw\b|Out of bounds|Avg bus bandwidth|\d\s+\d+\s+[a-z]")
+_WORDS = re.compile(r"nThread:? |Rank +\d|\bbusbw\b|Out of bounds|Avg bus bandwidth|\d\s+\d+\s+[a-z]")
 _COLUMNS_OF = re.compile(r"# *size +count +type\b.*\balgbw +busbw\b")
 # What is none of the above and speaks of a result all the same is cut, or mixed with another line.
-_OF_RESULTS = re.compile(r"Out of bounds val|Avg bus band|^#.*\bbusbw\b|^#? ?nThread \d|^#\s*Rank +\d")
+_OF_RESULTS = re.compile(r"Out of bounds val|Avg bus band|^#.*\bbusbw\b|^#? ?nThread:? \d|^#\s*Rank +\d")
 
 
 @dataclass
@@ -78,7 +78,7 @@ def speaks(text: str) -> bool:
     return any(
         _SETTINGS.search(rest) or _COLUMNS_OF.match(rest) or _MEAN.fullmatch(rest)
         for line in text.split("\n")
-        if "nThread " in line or "busbw" in line or "Avg bus" in line
+        if "nThread" in line or "busbw" in line or "Avg bus" in line
         for rest in (untagged(line.strip())[0],)
     )
 
@@ -119,6 +119,8 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
         RefusedError: there is no table, or more than one run.
     """
     begins = [settings for _, line in found if (settings := _SETTINGS.fullmatch(line))]
+    if len(begins) <= 1 and _are_alone([line for _, line in found]):
+        raise RefusedError(f"the runs had one rank each: busbw is 0 in every row, and sizes are listed twice: {_BUILD}")
     if not begins:
         first = "no line '# nThread ...', the first line of every nccl-tests program"
         within = next((f"line {number}: {shown(line)}" for number, line in found if _SETTINGS.search(line)), "")
@@ -135,6 +137,15 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
         if not _SETTINGS.fullmatch(line):
             _put(table, line, f"line {number}: {shown(line)}")
     return _whole(table, ranks)
+
+
+def _are_alone(lines: list[str]) -> bool:
+    """Return whether the rows are those of several processes that exchanged no data, their lines mixed."""
+    columns = next((line.lstrip("# ").split() for line in lines if _COLUMNS.fullmatch(line)), [])
+    rows = [line.split() for line in lines if _ROW.fullmatch(line)]
+    places = [at - len(columns) for at, name in enumerate(columns) if name == "busbw"]
+    rates = [row[place] for row in rows for place in places if len(row) >= -place]
+    return bool(rates) and not any(rate.strip("0.") for rate in rates) and len({row[0] for row in rows}) < len(rows)
 
 
 def _put(table: _Table, line: str, where: str) -> None:

@@ -3,13 +3,25 @@
 import re
 from collections.abc import Callable
 
-from taco_launch.bench.logs import nccl_tests, patterns
+from taco_launch.bench.logs import nccl_tests, patterns, perftest
 from taco_launch.bench.logs.lines import shown, untagged, without_escapes
 from taco_launch.bench.logs.parse import UNKNOWN_FORM, NoSample, parse
 from taco_launch.bench.model.matrix import LogFormat, Matrix, Workload
 from taco_launch.bench.model.runs import Cell, Measurement, Metric, is_reading
 
 RATE = Metric("img/sec", "img/sec")
+_OWN_PATTERN = "to read other lines, use a workload of kind regex with a pattern"
+# Programs that people measure a cluster with, by the header that they print.
+_NOT_READ = tuple(
+    (name, re.compile(rf"(?:^|[\s>:])(?:{header})[^\n]*", re.MULTILINE))
+    for name, header in (
+        ("the OSU Micro-Benchmarks (osu_*)", r"# OSU [A-Z][^\n]* (?:Test|Benchmark)\b"),
+        ("the Intel MPI Benchmarks", r"#\s+Intel\(R\) MPI Benchmarks"),
+        ("iperf", r"\[ *ID\] +Interval +Transfer"),
+        ("nvbandwidth", r"nvbandwidth Version"),
+        ("p2pBandwidthLatencyTest", r"\[P2P \(Peer-to-Peer\) GPU Bandwidth"),
+    )
+)
 _NUMBER = re.compile(r"\+?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:[eE][+-]?\d{1,3})?", re.ASCII)
 
 
@@ -36,14 +48,24 @@ def recognised(text: str) -> Workload | None:
     return Workload("nccl-tests", LogFormat.NCCL_TESTS, ()) if nccl_tests.speaks(without_escapes(text)) else None
 
 
+def read_other(text: str) -> tuple[Measurement, ...] | NoSample | None:
+    """Read the log of a program that is no workload, by its header; None where no other program's header is in it."""
+    text = without_escapes(text)
+    if perftest.speaks(text):
+        return perftest.read(text)
+    for name, form in _NOT_READ:
+        if header := form.search(text):
+            line = header[0].strip()
+            return NoSample(
+                f"this is the output of {name} ({shown(line)}), which is not read by itself; {_OWN_PATTERN}"
+            )
+    return None
+
+
 def _rate(kind: LogFormat, text: str, ranks: int | None) -> tuple[Measurement, ...] | NoSample:
     sample = parse(text)
     if isinstance(sample, NoSample):
-        own = (
-            "; to read other lines, use a workload of kind regex with a pattern"
-            if sample.why.endswith(UNKNOWN_FORM)
-            else ""
-        )
+        own = f"; {_OWN_PATTERN}" if sample.why.endswith(UNKNOWN_FORM) else ""
         return NoSample(sample.why + own)
     printed = LogFormat.TF_CNN if sample.half_width is None else LogFormat.HOROVOD  # only the latter's totals have one
     if printed is not kind:

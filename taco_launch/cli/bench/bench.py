@@ -17,7 +17,7 @@ from taco_launch.bench.history.history import LadderKind, open_history
 from taco_launch.bench.logs import patterns
 from taco_launch.bench.logs.parse import NoSample, Sample
 from taco_launch.bench.logs.parse import parse as parse_log
-from taco_launch.bench.logs.workloads import RATE, read, recognised
+from taco_launch.bench.logs.workloads import RATE, read, read_other, recognised
 from taco_launch.bench.model.ladder import order
 from taco_launch.bench.model.matrix import LogFormat, Workload
 from taco_launch.bench.model.runs import Cell, Measurement, Run
@@ -174,6 +174,8 @@ def _read_rate(cell: Cell, text: str) -> tuple[Measurement, ...] | NoSample:
     """Read a log of any form that `bench parse` knows."""
     if (known := recognised(text)) is not None:
         return read(known, text, cell.ranks)
+    if (readings := read_other(text)) is not None:
+        return readings
     sample = parse_log(text)
     kind = LogFormat.TF_CNN if isinstance(sample, Sample) and sample.half_width is None else LogFormat.HOROVOD
     found = read(Workload(cell.workload, kind, ()), text, cell.ranks)
@@ -191,8 +193,8 @@ def _read_rate(cell: Cell, text: str) -> tuple[Measurement, ...] | NoSample:
 def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:
     """Read the benchmark result from a log.
 
-    LOG is a file, or - for standard input. Reads what Horovod's synthetic benchmark, tf_cnn_benchmarks and nccl-tests print, with or without the labels of
-    mpirun, horovodrun, torchrun, srun, Hydra, kubectl, docker compose or taco-launch; what --workload says else. A
+    LOG is a file, or - for standard input. Reads what Horovod's synthetic benchmark, tf_cnn_benchmarks, nccl-tests and perftest (ib_write_bw, ...) print, with or
+    without the labels of mpirun, horovodrun, torchrun, srun, Hydra, kubectl, docker compose or taco-launch; what --workload says else. A
     log without a whole result gives "no sample" and the reason, and exit code 1. --np says how many ranks ran: a log
     of another number is no sample.
 
@@ -204,8 +206,9 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     """
     text = read_log(log)
     known = recognised(text) if workload is None else workload_of(workload)
-    if known is not None:
-        return _parse_workload(settings_of(ctx), log, text, known, ranks)
+    readings = read_other(text) if known is None else read(known, text, ranks)
+    if readings is not None:
+        return _print_readings(settings_of(ctx), log, readings)
     if ranks is not None:
         raise click.UsageError(
             "--np is only for nccl-tests and --workload: this log shows by itself how many ranks ran", ctx
@@ -220,8 +223,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     return 0
 
 
-def _parse_workload(settings: Settings, log: str, text: str, workload: Workload, ranks: int | None) -> int:
-    readings = read(workload, text, ranks)
+def _print_readings(settings: Settings, log: str, readings: tuple[Measurement, ...] | NoSample) -> int:
     if isinstance(readings, NoSample):
         click.echo(render.printable(f"{log}: no sample: {readings.why}"), err=True)
         return FAILED

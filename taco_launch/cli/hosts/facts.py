@@ -25,7 +25,7 @@ from taco_launch.core.facts.reports.health import UNKNOWN, Judged, judged
 from taco_launch.core.facts.reports.summary import rows
 from taco_launch.core.launch.fabric_facts import between
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown, was_requested
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.hosts import read_captures
 from taco_launch.hosts.fanout import Answer, connect
@@ -225,8 +225,9 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
         for reason, where in reversed(found.items()):
             render.warning(settings, f"{f'{host.host}: ' if len(read) > 1 else ''}{where}: {reason}")
     if not understood:
+        known = any(was_requested(getattr(host, subject)) for host in read for subject in SUBJECTS)
         render.error(
-            "none of the captured outputs is of a known kind",
+            f"none of the captured outputs {'could be read' if known else 'is of a known kind'}",
             "the known kinds are listed at --from in: taco-launch facts --help",
         )
     return OK if understood else FAILED

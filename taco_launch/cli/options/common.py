@@ -272,7 +272,7 @@ def inventory_option(*names: str) -> Callable[[F], F]:
         expose_value=False,
         callback=_keep,
         shell_complete=complete_inventory,
-        help="Inventory of hosts (YAML), or a hostfile; `lab` or `lab:NAME` for the lab's hosts. "
+        help="Inventory of hosts (YAML, or one of Ansible), or a hostfile; `lab` or `lab:NAME` for the lab's hosts. "
         "Default: $TACO_LAUNCH_INVENTORY, else this machine.",
     )
 

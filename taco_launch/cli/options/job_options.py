@@ -261,19 +261,23 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         UsageError: parts of it contradict each other, or the command is a launcher: then with the line to type.
         SpecError: something in it, the inventory or the profile is wrong.
     """
+    from taco_launch.jobs.request import nested, resolve
     from taco_launch.jobs.request.caller import here
-    from taco_launch.jobs.request.resolve import NestedLauncherError, resolve
 
     try:
-        return resolve(request, settings.load(), here(os.environ))
-    except NestedLauncherError as error:
+        return resolve.resolve(request, settings.load(), here(os.environ))
+    except nested.NestedLauncherError as error:
         from taco_launch.cli.options import nested_launcher
 
         context = click.get_current_context()
         verb = context.command_path.partition(" ")[2]
         said = not sized or any(getattr(request, name) is not None for name in _SIZES)
         own = context.meta.get(_OWN, ())
-        typed = nested_launcher.line(
+        if error.script:
+            raise UsageError(
+                error.message, hint=nested_launcher.of_script(settings.typed, verb, error.script)
+            ) from None
+        typed, rows = nested_launcher.line(
             f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher
         )
-        raise UsageError(error.message, hint=typed) from None
+        raise UsageError(error.message + nested_launcher.remarks(rows), hint=typed) from None

@@ -1,61 +1,64 @@
 """A launcher as the command of a job, which is refused: the same job as it is typed here."""
 
-import itertools
 from collections.abc import Sequence
 
 from taco_launch.core.command import BARE, shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
-from taco_launch.core.model.launchers import LAUNCHERS
-from taco_launch.jobs.command_lines.launcher_line import read
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
+from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.translation import Row, translate
 
-_LAUNCHER = "--launcher"
-_PER_HOST = "--per-host"
-# Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
-_OURS = {
-    **dict.fromkeys(("torch", "deepspeed", "accelerate", "composer", "colossalai"), "torchrun"),
-    "hydra": "hydra",
-}
-_SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
+_HAS_HOSTS = "the command has an inventory, or hosts, already"
 
 
 def line(
     verb: str, own: Sequence[str], command: Sequence[str], *, sized: bool = False, launcher: str = "mpirun"
-) -> str:
-    """Return a job's line with what a launcher's line says as options; what `own` says already goes before it.
+) -> tuple[str, tuple[Row, ...]]:
+    """Return a job's line with what a launcher's line says as options, and what of that line it does not have.
 
-    `sized`: how many ranks there are is said elsewhere; `launcher` is ours.
+    `own`: options that are given already, which go first; `sized`: the size is given elsewhere; `launcher` is the job's.
     """
     found = inner(command)
     if found is None:
-        return f"{verb} {shell((*own, '--', *command))}"
-    fitting = _OURS.get(found.kind)
-    if _PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
-        own, launcher = _without_launcher(own), fitting or "mpirun"
-        own = (_LAUNCHER, fitting, *own) if fitting else own
-    command = command[found.begin :]
+        return f"{verb} {shell((*own, '--', *command))}", ()
     try:
-        pasted = read(command, found)
+        done = translate(command, found, own, sized=sized, launcher=launcher)
     except UnclearError as error:
-        return f"{verb} {shell((*own, '--'))} COMMAND ({command[error.index]!r} of {found.name}: {error.problem})"
-    more = list(own)
-    if not sized and not _SIZES & set(own):
-        more += pasted.size
-    for option, value in pasted.more:
-        more += [option, value] if option not in own else []
-    if pasted.hosts and "-H" not in own:
-        more += ["-H", pasted.hosts]
-    names = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}
-    for text in pasted.env:
-        more += ["-x", text] if text.partition("=")[0] not in names else []
-    for name, value in pasted.mca if LAUNCHERS[launcher].is_open_mpi else ():
-        more += ["--mca", name, value] if name not in names else []
-    if pasted.hostfile and not {"-i", "-H"} & {*verb.split(), *own}:
-        verb = f"{BARE} -i {shell((pasted.hostfile,))}{verb.removeprefix(BARE)}"
-    return f"{verb} {shell((*more, '--', *pasted.program))}"
+        word = command[found.begin + error.index]
+        return f"{verb} {shell((*own, '--'))} COMMAND ({word!r} of {found.name}: {error.problem})", ()
+    rows = done.rows
+    if _has_hosts(verb, own):
+        rows = tuple(Row(row.original, "", _HAS_HOSTS) if row.here.startswith("-i ") else row for row in rows)
+    return typed(verb, own, done.options, done.program, done.hostfile), tuple(row for row in rows if not row.here)
 
 
-def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:
-    """Leave out --launcher with its value, and --per-host."""
-    at = own.index(_LAUNCHER) if _LAUNCHER in own else len(own)
-    return tuple(word for index, word in enumerate(own) if index not in (at, at + 1) and word != _PER_HOST)
+def of_script(program: str, verb: str, text: str) -> str:
+    """Return what to type for a script; `program` is taco-launch with its inventory."""
+    jobs = translate_script(text).jobs
+    if len(jobs) != 1:
+        return "taco-launch translate FILE shows each job of the script"
+    _line, job = jobs[0]
+    return f"{typed(f'{program} {verb}', (), job.options, job.program, job.hostfile)}  (taco-launch translate FILE shows why)"
+
+
+def typed(verb: str, own: Sequence[str], options: Sequence[str], program: Sequence[str], hostfile: str) -> str:
+    """Return a line to type; the hostfile is the inventory, unless `verb` or `own` has another, or the hosts."""
+    if hostfile and not _has_hosts(verb, own):
+        verb = f"{BARE} -i {shell((hostfile,))}{verb.removeprefix(BARE)}"
+    return f"{verb} {shell((*options, '--', *program))}"
+
+
+def _has_hosts(verb: str, own: Sequence[str]) -> bool:
+    return bool({"-i", "-H"} & {*verb.split(), *own})
+
+
+def remarks(rows: Sequence[Row]) -> str:
+    """Return what a line leaves out, a line of text for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if not row.is_remark:
+            reasons.setdefault(row.why, []).append(row.original)
+    lines = [f"left out: {', '.join(parts)}: {why}" for why, parts in reasons.items()]
+    return "".join(
+        f"\n  {line}" for line in (*lines, *(f"{row.original!r} {row.why}" for row in rows if row.is_remark))
+    )

@@ -19,6 +19,7 @@ import re
 from typing import Iterable, Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hardware import UNSEEN
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,14 @@ class Bandwidths:
     def gbps(self, link: str) -> float:
         """Return what a link carries, in the words of `nvidia-smi topo -m`: NV2, PIX, PXB, PHB, NODE or SYS.
 
+        UNSEEN carries what SYS does: no link carries less.
+
         Raises:
             KeyError: it is not a link.
         """
         if link.startswith("NV"):
             return self.nvlink * int(link[2:])
-        return dict(self.paths)[link]
+        return dict(self.paths)["SYS" if link == UNSEEN else link]
 
     def strange(self, links: Iterable[str]) -> str:
         """Return a link that is not one of these GPUs, "" where there is none."""

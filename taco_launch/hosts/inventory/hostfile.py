@@ -1,7 +1,7 @@
 """A hostfile's text -> Inventory: one host on each line, as Open MPI, DeepSpeed and Horovod write them.
 
 `gpu1 slots=8 max-slots=16`: found by trying what Open MPI 4.1.4 and 5.0.11 take, down to spaces around `=` and comments
-behind `#` and `//`. Ranges and IPv6 addresses in brackets are ours. Neither YAML nor pydantic is needed.
+behind `#` and `//`. `gpu1:8` is the same as `gpu1 slots=8`, as Hydra and Horovod's -H write it. Ranges and IPv6 addresses in brackets are ours. Neither YAML nor pydantic is needed.
 """
 
 import re
@@ -114,6 +114,7 @@ def _entry(line: str, number: int, faults: Faults) -> _Entry | None:
         faults.add_at(number, column, line.strip(), problem, "such as gpu1 slots=8" if written in _KEYS else hint)
         return None
     user, at, host = written.rpartition("@")
+    host, count = _counted(host)
     found = _names(host, written, number, column, faults)
     try:
         if at:
@@ -122,11 +123,20 @@ def _entry(line: str, number: int, faults: Faults) -> _Entry | None:
         faults.add_at(number, column, written, f"the part before the @ {error.faults[0].problem}")
     if not found and host.endswith(":"):
         return None  # `gpu1: 8` is one mistake
-    options = _options(line, pieces[1:], number, faults)
+    start = [(column, "slots"), (column, "="), (column, count)] if count else []
+    options = _options(line, [*start, *pieces[1:]], number, faults)
     slots, most = options.get("slots"), options.get("max_slots")
     if slots is not None and most is not None and most < slots:
         faults.add_at(number, column, written, f"max-slots={most} is less than slots={slots}")
     return _Entry(number, column, written, user, found, slots, most)
+
+
+def _counted(host: str) -> tuple[str, str]:
+    """Split `gpu1:8` into its host and its slots; these are empty where there are none."""
+    name, _, count = host.rpartition(":")
+    if _NUMBER.fullmatch(count) and (":" not in name or select.IPV6.fullmatch(name)):
+        return name, count
+    return host, ""
 
 
 def _names(host: str, written: str, number: int, column: int, faults: Faults) -> tuple[str, ...]:
@@ -156,7 +166,7 @@ def _names(host: str, written: str, number: int, column: int, faults: Faults) ->
 
 
 def _add_colon(written: str, number: int, column: int, faults: Faults) -> None:
-    """Note a host with a colon: `gpu1:8` is the form of -H, and an IPv6 address has brackets."""
+    """Note a host with a colon that no number of slots follows, and an IPv6 address without brackets."""
     user, at, host = written.rpartition("@")
     if _is_host(host):
         hint = f"write {names.plain(f'{user}{at}[{host}]')}"
@@ -164,9 +174,8 @@ def _add_colon(written: str, number: int, column: int, faults: Faults) -> None:
         return
     name, _, count = host.rpartition(":")
     known = _is_host(name) or (name.startswith("[") and _is_host(name[1:-1]))
-    right = known and (not count or _NUMBER.fullmatch(count))
-    hint = f"write {names.plain(f'{user}{at}{name} slots={count or 8}')}" if right else "such as gpu1 slots=8"
-    faults.add_at(number, column, written, "a ':' is not allowed here: write the slots as slots=N", hint)
+    hint = f"write {names.plain(f'{user}{at}{name} slots=8')}" if known and not count else "such as gpu1 slots=8"
+    faults.add_at(number, column, written, "a ':' is only allowed before the number of slots", hint)
 
 
 def _options(line: str, pieces: list[tuple[int, str]], number: int, faults: Faults) -> dict[str, int]:

@@ -23,6 +23,7 @@ _NOBODY = Credentials()
 _CHUNK = 1 << 20  # no pipe holds more, unless somebody requested it
 _END_SECONDS = 2
 _LOOK_SECONDS = 0.05
+_PART_SECONDS = 60
 # A pipe takes this much without a reader, also where a user has used up what pipes may hold (pipe(7)).
 _PIPE_HOLDS = 4096
 
@@ -62,9 +63,10 @@ class LocalTransport:
             transport.put(self, data, path, mode, sudo=sudo)
             return
         target = Path(path)
-        part = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
+        part = target.with_name(f"{transport.PART}{os.urandom(5).hex()}")
         try:
             make_private(target.parent)
+            _remove_old_parts(target.parent)
             with open(part, "xb", opener=private) as file:
                 os.fchmod(file.fileno(), mode)
                 file.write(data)
@@ -266,6 +268,14 @@ def _started(argv: tuple[str, ...], env: tuple[tuple[str, str], ...], *, stderr:
         env={**without_git_secrets(os.environ), **dict(env)},
         start_new_session=True,
     )
+
+
+def _remove_old_parts(folder: Path) -> None:
+    """Remove what killed writers left: a writer has all of its data in memory, and each write renews the time of its part."""
+    for part in folder.glob(f"{transport.PART}{'?' * 10}"):
+        with contextlib.suppress(OSError):
+            if time.time() - part.lstat().st_mtime > _PART_SECONDS:
+                part.unlink()
 
 
 def _needs_sudo(command: Command) -> bool:

@@ -7,11 +7,15 @@ from typing import IO, NamedTuple, NoReturn, Protocol
 from taco_launch.core.command import Command, Result
 from taco_launch.core.errors import HostError, last_line
 
-# $1 is the path, $2 the mode, $3 the size. A cut connection looks like the end of the file: hence the size.
+# What a writer that was killed leaves beside its target: PART and ten characters. The next writer there removes it.
+PART = ".taco-"
+# $1 is the path, $2 the mode, $3 the size. A cut connection looks like the end of the file: hence the size. No writer whose
+# connection stalls is given five minutes for an agent or for py-spy.
 _PUT = """set -eu
 umask 077
 if [ -d "$1" ]; then echo "$1: is a folder" >&2; exit 1; fi
 mkdir -p "${1%/*}/"
+find "${1%/*}/" -maxdepth 1 -type f -name '.taco-??????????' -mmin +5 -exec rm -f {} \\; 2>/dev/null || :
 part=$(mktemp "${1%/*}/.taco-XXXXXXXXXX")
 trap 'rm -f "$part"' EXIT
 dd of="$part" bs=65536 conv=fsync 2>/dev/null || { dd of=/dev/null bs=65536 2>/dev/null; df "$part" >&2; exit 1; }

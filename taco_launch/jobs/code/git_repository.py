@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from taco_launch.agent.store import untrusted
-from taco_launch.agent.store.folders import make_private, require_own
+from taco_launch.agent.store.folders import make_private, require_own, write_private
 from taco_launch.core.digest import digest
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.jobs.code import git_program
@@ -85,10 +86,19 @@ class _Repository:
             self._run("init", "--quiet", "--bare", "--", str(self._mirror))
         commit, named = self._resolve(ref)
         folder = self._require_own(self._trees / f"{self._name}-{commit}")
+        seal = self._mirror.with_name(f"{folder.name}.seal")
+        if folder.is_dir() and _read(seal) != _seal(folder):
+            self._say(f"{self._url}: the files of {commit[:12]} in the cache have changed: writing them again")
+            shutil.rmtree(folder.rename(self._aside(folder)), ignore_errors=True)
         if not folder.is_dir():
             self._make(commit, folder)
+            write_private(seal, _seal(folder))
         os.utime(folder)
         return Checkout(str(folder), commit, named)
+
+    def _aside(self, folder: Path) -> Path:
+        """Return another path for a tree, which `_clear_old` clears away if this process does not."""
+        return self._trees / f".{folder.name}.{os.urandom(4).hex()}"
 
     def _require_own(self, folder: Path) -> Path:
         """Return a folder of the cache, which may be from a time when others could write there."""
@@ -153,7 +163,7 @@ class _Repository:
         """Write the files of a commit and of its submodules, whole or not at all."""
         make_private(self._trees)
         self._clear_old()
-        part = self._trees / f".{folder.name}.{os.urandom(4).hex()}"
+        part = self._aside(folder)
         try:
             self._run("init", "--quiet", "--", str(part))
             inside = part / ".git"
@@ -188,6 +198,9 @@ class _Repository:
             known = [path for path in self._trees.iterdir() if not path.name.startswith(".")]
             for path in sorted(known, key=lambda path: path.stat().st_mtime, reverse=True)[_MOST_TREES - 1 :]:
                 shutil.rmtree(path, ignore_errors=True)
+            for seal in self._mirror.parent.glob("*.seal"):
+                if not (self._trees / seal.stem).exists():
+                    seal.unlink()
             for path in self._trees.glob(".*"):
                 if time.time() - path.stat().st_mtime > _SECONDS * 2:
                     shutil.rmtree(path, ignore_errors=True)
@@ -198,6 +211,30 @@ class _Repository:
     def _run(self, *words: str) -> bytes:
         process = git_program.start(words, self._environ, self._protocols, self._settings, self._secrets)
         return git_program.succeed(process, _SECONDS, self._url, _PRIVATE)
+
+
+def _seal(folder: Path) -> str:
+    """Return a hash of what tells that nothing below a folder has changed.
+
+    Neither `git ls-tree` nor an index can: they have no files of submodules, and files of Git LFS, or with other ends of lines,
+    are not the blobs of the commit.
+    """
+    entries = []
+    for there, folders, names in os.walk(folder):
+        folders.sort()
+        for path in (f"{there}/{name}" for name in (*folders, *sorted(names))):
+            with contextlib.suppress(OSError):  # it is gone
+                found = os.lstat(path)
+                times = () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+                entries.append(os.fsencode(path) + repr((found.st_mode, *times)).encode())
+    return digest(entries)
+
+
+def _read(seal: Path) -> str:
+    try:
+        return seal.read_text("ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _read_refs(said: str) -> tuple[dict[str, str], dict[str, str]]:

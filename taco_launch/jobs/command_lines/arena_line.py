@@ -7,26 +7,20 @@ that its older versions had.
 import re
 from collections.abc import Mapping, Sequence
 
+from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.hosts.inventory.schema.names import did_you_mean
 from taco_launch.jobs.command_lines import launcher_line, shell_line
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, UnclearError
 
-MPI, TORCH = ("mpi", "mpijob"), ("pytorch", "pytorchjob")
+# Types of jobs whose command starts with a launcher, and those whose command each worker runs.
+MPI, TORCH = ("mpi", "mpijob", "horovod", "horovodjob", "deepspeed", "deepspeedjob"), ("pytorch", "pytorchjob")
 OTHER_TYPES = (
-    "tf",
-    "tfjob",
-    "horovod",
-    "horovodjob",
-    "et",
-    "etjob",
-    "deepspeed",
-    "volcano",
-    "standalone",
-    "spark",
-    "ray",
+    *("tf", "tfjob", "et", "etjob", "volcano", "volcanojob", "standalone"),
+    *("spark", "sparkjob", "ray", "rayjob", "kserve", "serving"),
 )
 _VERBS = ("submit", "list", "get", "logs", "top", "data", "delete", "prune")
 _SHORT = {"-a": "annotation", "-d": "data", "-e": "env", "-p": "priority", "-n": "namespace", "-l": "label"}
@@ -71,8 +65,19 @@ _NOTED = {
     "mounts-on-launcher": "all of a job runs with the same mounts",
     "loglevel": "-v shows each decision",
     "type": "",
+    "model-name": "there is no registry of models",
+    "model-source": "there is no registry of models",
+    "nproc-per-node": "a worker has a process for each of its GPUs",
+    "scheduler": "jobs have one queue",
+    "shell": "the command is started without a shell, or by sh",
 }
-_GIVES_NO_VALUE = ("gang", "mounts-on-launcher", "trace", "pprof", "all-namespaces")
+_OF_HOST = "ranks have the host's network, processes and shared memory where the inventory says so: container"
+_NOTED |= dict.fromkeys(("host-network", "host-pid", "host-ipc"), _OF_HOST)
+_NOTED |= dict.fromkeys(("use-host-network", "use-host-pid", "use-host-ipc"), _OF_HOST)
+_GIVES_NO_VALUE = (
+    *("gang", "mounts-on-launcher", "trace", "pprof", "all-namespaces", "host-network", "host-pid", "host-ipc"),
+    *("use-host-network", "use-host-pid", "use-host-ipc"),
+)
 # What would have other programs run, or elsewhere: refused, with what is done here.
 _REFUSED = {
     "toleration": "hosts have no taints; --exclude HOST leaves one out",
@@ -86,6 +91,8 @@ _GIT = "GIT_SYNC_"
 _BOARD = "/training_logs"
 # Go's durations: 1h30m.
 _SPAN = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
+# A shell goes on in another folder where its `cd` fails; the wrapped line must not.
+_CHANGES_FOLDER = re.compile(r"^(\s*cd\s+[^;&|\n]+);")
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
@@ -167,9 +174,14 @@ def _checked(flags: Sequence[tuple[str, str]], clusters: Sequence[str]) -> list[
 def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[str]) -> ArenaLine:
     kind = rest[0] if rest else ""
     if kind not in (*MPI, *TORCH):
-        hint = f"arena submit {'|'.join((*MPI, *TORCH))}; other programs: taco-launch submit --help"
-        known = f"arena submit {kind} is not known here" if kind in OTHER_TYPES else "the type of the job is missing"
-        raise UsageError(known, hint=hint)
+        hint = f"arena submit {'|'.join((*MPI[::2], *TORCH[::2]))}; other programs: taco-launch submit --help"
+        is_type = kind in OTHER_TYPES or kind.isidentifier()
+        raise UsageError(
+            f"arena submit {kind} is not known here" if is_type else "the type of the job is missing", hint=hint
+        )
+    for name, value in flags:
+        if name not in FLAGS:
+            _refuse_flag(name, value)
     command = list(rest[1:])
     if not command:
         raise UsageError("the command is missing", hint='it goes last: "python train.py"')
@@ -189,8 +201,18 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
             own += _asked(name, f"{value}@{ref}" if ref and name == "sync-source" else value)
     if given.get("tensorboard") == "true" and "logdir" not in given:
         own += ["--logdir", _BOARD]
-    line = _mpi(own, command, given) if kind in MPI else ("submit", "--launcher", "env", *own, "--", *_words(command))
+    line = (
+        _mpi(own, command, given, notes)
+        if kind in MPI
+        else ("submit", "--launcher", "env", *own, "--", *_words(command))
+    )
     return ArenaLine(line, tuple(notes), tuple(git.items()))
+
+
+def _refuse_flag(name: str, value: str) -> None:
+    hint = did_you_mean(name, FLAGS) or "taco-launch arena --help"
+    read_as = "" if value in ("true", "false") else f" (read with the value {value!r:.40})"
+    raise UsageError(f"--{name}: is not a known flag of arena submit{read_as}", hint=hint)
 
 
 def _asked(name: str, value: str) -> list[str]:
@@ -207,9 +229,6 @@ def _asked(name: str, value: str) -> list[str]:
         return ["--gpus", value] if value != "0" else []
     if name == "data-dir":
         return ["--data", f"{value}:{value}"]
-    if name not in _SUBMIT:
-        hint = did_you_mean(name, FLAGS) or "taco-launch arena --help"
-        raise UsageError(f"--{name}: is not a known flag of arena submit", hint=hint)
     if name == "priority" and not value.lstrip("-").isdecimal():
         raise UsageError(f"--priority {value}: must be a number here, not a name of Kubernetes", hint="--priority 10")
     if name in ("running-timeout", "starting-timeout", "ttl-after-finished"):
@@ -225,7 +244,7 @@ def _seconds(name: str, value: str) -> str:
     return f"{hours * 3600 + minutes * 60 + seconds}s"
 
 
-def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
+def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes: list[str]) -> tuple[str, ...]:
     """Return a job whose launcher Arena would have started: its line of mpirun, as options here.
 
     Raises:
@@ -233,30 +252,36 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str]) -> tu
     """
     words = _words(command)
     found = inner(words)
-    if found is None or found.kind not in ("mpirun", "horovodrun"):
+    if found is None or found.kind not in table.OPTIONS:
         raise UsageError(
-            f"the command of an MPI job must start with mpirun, but this one starts with {words[0]!r:.60}",
+            f"the command of such a job must start with a launcher, mpirun for example; this one starts with {words[0]!r:.60}",
             hint="a program that is started once for each worker: arena submit pytorch ...",
         )
-    words = words[found.begin :]
     try:
-        line = launcher_line.read(words, found)
+        line = launcher_line.read(words[found.begin :], found)
     except UnclearError as error:
-        raise UsageError(f"{words[error.index]!r} of {found.name}: {error.problem}", error.hint) from None
-    for option, value in line.more:
-        if option not in own or option == "--workdir":  # the folder that mpirun names wins over its own
-            own = [*_without(own, (option,)), option, value]
-    own += [word for text in line.env for word in ("-x", text)]
-    own += [word for name, value in line.mca for word in ("--mca", name, value)]
+        word = words[found.begin + error.index]
+        raise UsageError(f"{word!r} of {found.name}: {error.problem}", error.hint) from None
+    for part in line.of(table.REFUSED):
+        raise UsageError(f"{shell(part.words)} of {found.name}: {part.why}", launcher_line.HINT)
+    for part in line.of(table.OPTION):
+        if part.name not in own or part.name == "--workdir":  # the folder that mpirun names wins over its own
+            own = [*_without(own, (part.name,)), part.name, part.value]
+    for part in line.of(table.ENV, table.MCA):
+        own += ["-x", f"{part.name}={part.value}"] if part.use == table.ENV else ["--mca", part.name, part.value]
+    own += [word for part in line.of(table.BARE) if part.name not in PASSED_ON for word in ("-x", part.name)]
+    notes += [f"{shell(part.words)} of {found.name}: {part.why}" for part in line.of(table.OMITTED)]
     slots = int(given.get("workers", "1")) * max(int(given.get("gpus", "0")), 1)
-    asked = dict(zip(line.size[::2], line.size[1::2], strict=True)).get("--np")
-    if asked is not None and int(asked) > slots:
+    ranks = line.last(table.RANKS)
+    asked = ranks.value if ranks else str(slots)
+    if int(asked) > slots:
         many = "1 slot" if slots == 1 else f"{slots} slots"
         gpus = " --gpus 1" if "gpus" in given else ""
         raise UsageError(f"{found.name} -np {asked}: the workers have {many}", hint=f"--workers {asked}{gpus}")
-    if asked is not None and int(asked) < slots:
+    if int(asked) < slots:
         own = [*_without(own, ("--workers", "--gpus")), "--np", asked]
-    return ("submit", *own, "--", *line.program)
+    launcher = ("--launcher", "torchrun") if found.kind in table.OF_PYTHON else ()
+    return ("submit", *launcher, *own, "--", *line.before, *line.program)
 
 
 def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
@@ -270,7 +295,7 @@ def _words(command: Sequence[str]) -> tuple[str, ...]:
     try:
         found = shell_line.read(("sh", "-c", command[0]))
     except UnclearError:
-        return ("sh", "-c", command[0])
+        return ("sh", "-c", _CHANGES_FOLDER.sub(r"\1 || exit;", command[0]))
     assert found is not None
     program, variables = found
     return program if not variables else ("env", *(f"{name}={value}" for name, value in variables.items()), *program)

@@ -1,168 +1,301 @@
-"""A line of mpirun, horovodrun, torch's launchers or their like -> what of it is said in options here, and its program."""
+"""A line of mpirun, horovodrun, torch's launchers or their like -> its parts, each with what it is here, and its program."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
-from taco_launch.jobs.command_lines import hydra_line, mpirun_line
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_options import Meaning
+from taco_launch.jobs.command_lines.shell_script import UNKNOWN
 
-# Every job's line has these where they are needed.
-_PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
-_HOSTS = ("H", "host", "hosts")
-_HOSTFILES = ("hostfile", "machinefile", "default-hostfile")
-# horovodrun(1), without what tunes Horovod; and torch/distributed/run.py, with - for _: the options without a value.
-_HOROVODS = {**dict.fromkeys(("gloo", "mpi", "verbose", "disable-cache"), 1)}
-_HOROVODS |= dict.fromkeys(("np", "n", "num-proc", "p", "ssh-port", "i", "ssh-identity-file", *_HOSTS, *_HOSTFILES), 2)
-_HOROVODS |= dict.fromkeys(("network-interface", "network-interfaces", "start-timeout", "timeline-filename"), 2)
-# Launchers of which only the options that count ranks and hosts are read, and those that say how they meet: how many words each is.
-_COUNTED = {
-    "srun": {
-        **dict.fromkeys(("n", "ntasks", "N", "nodes", "ntasks-per-node", "mpi", "cpu-bind"), 2),
-        "l": 1,
-        "label": 1,
-    },
-    "deepspeed": dict.fromkeys(
-        ("num-gpus", "num-nodes", *_HOSTFILES, "H", "master-addr", "master-port", "node-rank"), 2
-    ),
-    "accelerate": {
-        **dict.fromkeys(("num-processes", "num-machines", "machine-rank", "main-process-ip", "main-process-port"), 2),
-        **dict.fromkeys(("multi-gpu", "cpu"), 1),
-    },
-    "composer": {
-        **dict.fromkeys(("n", "nproc", "world-size", "node-rank", "base-rank", "master-addr", "master-port"), 2),
-        **dict.fromkeys(("v", "verbose"), 1),
-    },
-    "colossalai": dict.fromkeys(("nproc-per-node", "num-nodes", "hostfile", "host", "master-addr", "master-port"), 2),
-}
-_TORCHS_FLAGS = ("standalone", "no-python", "run-path", "use-env", "m", "module")
+HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
+# Every job's line has these variables where they are needed.
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
+_RANGE = re.compile(r"[1-9][0-9]{0,5}:[1-9][0-9]{0,5}")
+_PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?P<rest>:.*)?")
+# How a program begins, where it is behind an option that is not known.
+_PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
+_AUTOMATIC = ("auto", "gpu", "cpu", "")
+_NOT_KNOWN = "its value is computed where the script runs: set it yourself"
+_EVERYTHING = ("ALL", "NONE")
+# The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
+# these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
+_OF_RANKS = re.compile(
+    "OMPI_MCA_((?:accelerator|bml|btl|coll|fbtl|fcoll|fs|io|mpi|mtl|op|opal_cuda|osc|part|pml|sharedfp|smsc|topo|vprotocol)(?:_.*)?)"
+)
+
+
+class UnclearError(Exception):
+    """The line cannot be taken for a job: `index` is the word in doubt, `problem` why, `hint` what to do."""
+
+    def __init__(self, index: int, problem: str, hint: str = HINT) -> None:
+        """Keep what is wrong."""
+        super().__init__(problem)
+        self.index = index
+        self.problem = problem
+        self.hint = hint
+
+
+@dataclass(frozen=True)
+class Part:
+    """An option of a line with its values.
+
+    `index` is the place of its first word, `use` one of launcher_options, `name` the variable, parameter or option here and
+    `value` what it is set to. `why` is the reason where it is left out; `is_known` tells whether the launcher has it.
+    """
+
+    index: int
+    words: tuple[str, ...]
+    use: str
+    name: str = ""
+    value: str = ""
+    why: str = ""
+    is_known: bool = True
 
 
 @dataclass(frozen=True)
 class LauncherLine:
-    """The content of a line: `size` as options of taco-launch, `hosts` in the form of -H, and `hostfile`, "" if missing.
+    """The content of a line: its parts in their order, and its program, which starts at `begin`.
 
-    `env` is what -x takes, `mca` (name, value), `more` (option, value), `program` the program with its arguments.
+    `kind` is the launcher's, one of `launcher_options.OPTIONS`. `before` is what the launcher starts the program by.
     """
 
-    size: tuple[str, ...]
+    kind: str
+    parts: tuple[Part, ...]
+    begin: int
     program: tuple[str, ...]
-    hosts: str = ""
-    hostfile: str = ""
-    env: tuple[str, ...] = ()
-    mca: tuple[tuple[str, str], ...] = ()
-    more: tuple[tuple[str, str], ...] = ()
+    before: tuple[str, ...] = ()
+
+    def of(self, *uses: str) -> Iterator[Part]:
+        """Yield the parts of some uses."""
+        return (part for part in self.parts if part.use in uses)
+
+    def last(self, use: str) -> Part | None:
+        """Return the last part of a use: it is the one that counts."""
+        return next(reversed([*self.of(use)]), None)
+
+    @property
+    def left_out(self) -> tuple[Part, ...]:
+        """Return the parts that a job does not have."""
+        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE))
 
 
-def read(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
-    """Read a launcher's line, without what stands before it.
+def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, str] | None = None) -> LauncherLine:
+    """Read a launcher's line, without what stands before it; `variables` are those that it is started with.
+
+    A bare `-x NAME` has its value from there; of one that does not exist the ranks have their container's own.
 
     Raises:
-        UnclearError: where its program starts, or what an option asks for, is not known beyond doubt.
+        UnclearError: where its program starts is not known, or it has none.
     """
-    kinds = {"mpirun": _mpirun, "hydra": _mpirun, "horovodrun": _horovodrun, "torch": _torch}
-    line = kinds.get(inner.kind, _counted)(words, inner)
-    return replace(line, program=(*inner.around, *line.program), env=(*inner.env, *line.env))
+    kind = inner.kind
+    environment = {**(variables or {}), **dict(text.split("=", 1) for text in inner.env)}
+    reader = _Reader(kind, words, environment)
+    begin = reader.read(inner.words)
+    if kind == "mpirun" and _is_hydras(reader.parts):
+        reader = _Reader(kind := "hydra", words, environment)
+        begin = reader.read(inner.words)
+    before = inner.around
+    program = tuple(words[begin:])
+    by = reader.python(words[0] if inner.words > 1 and words[0].rpartition("/")[2].startswith("python") else "python3")
+    if kind in table.OF_PYTHON and (kind == "torch" or "-m" in by or program[0].endswith(".py")):
+        before = (*before, *by)
+    set_here = [Part(0, (text,), table.ENV, text.partition("=")[0], text.partition("=")[2]) for text in inner.env]
+    if kind == "hydra":  # it gives all ranks what it was started with
+        set_here += [Part(0, (name,), table.ENV, name, value) for name, value in (variables or {}).items()]
+    return LauncherLine(kind, (*set_here, *reader.parts), begin, program, before)
 
 
-def _mpirun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
-    line = (hydra_line if inner.kind == "hydra" else mpirun_line).read(("mpirun", *words[1:]), {})
-    unused = [text.partition(" ") for text in line.unused]
-    told = {option.lstrip("-"): value for option, _space, value in unused}
-    bare = [name for name in line.bare if name not in _PASSED_ON]
-    sizes = ("--np", line.np), ("--slots-per-host", line.per_host)
-    return LauncherLine(
-        tuple(word for option, size in sizes if size is not None for word in (option, str(size[0]))),
-        tuple(words[line.program :]),
-        _hosts(told, words),
-        _first(told, (*_HOSTFILES, "f")),
-        (*(f"{name}={value}" for name, value, _at in line.env), *bare),
-        tuple((name, value) for name, value, _at in line.mca),
-        tuple(
-            (option, f"{word[0]}{unit}")
-            for option, word, unit in (("--timeout", line.timeout, "s"), ("--workdir", line.workdir, ""))
-            if word is not None
-        ),
-    )
+def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
+    """Return the parts of the words of a directive of a scheduler, one of `launcher_options.DIRECTIVES`.
+
+    Raises:
+        UnclearError: an option lacks its value.
+    """
+    if scheduler == "PBS" and words[:1] == ("-l",) and len(words) > 1:  # nodes=4:ppn=28,walltime=1:00:00
+        words = [f"-{each}" for each in re.split(r"[:,](?=[a-z_]+=)", ",".join(words[1:]))]
+        return tuple(replace(part, words=("-l", part.words[0][1:])) for part in directive(scheduler, words))
+    reader = _Reader(scheduler, words, {})
+    at = 0
+    while at < len(words) and words[at].startswith("-"):
+        at = reader.option(at)
+    return tuple(reader.parts)
 
 
-def _horovodrun(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
-    told: dict[str, str] = {}
-    at = inner.words
-    while words[at].startswith("-"):
-        option, is_set, value = words[at].lstrip("-").partition("=")
-        count = _HOROVODS.get(option)
-        if count is None:
-            raise UnclearError(at, "is not a known option of horovodrun")
-        at += 1 if is_set else count
+def setting(kind: str, option: str, value: str) -> Part:
+    """Return what an option of a launcher, one of its table, is here.
+
+    Raises:
+        UnclearError: it cannot have the value.
+    """
+    reader = _Reader(kind, (f"--{option}={value}" if value else f"--{option}",), {})
+    reader.option(0)
+    return reader.parts[-1]
+
+
+def _is_hydras(parts: Sequence[Part]) -> bool:
+    """Return whether a line that was read as one of Open MPI has an option that only Hydra's mpirun and mpiexec have."""
+    return any(not part.is_known and part.words[0].lstrip("-") in table.ONLY_HYDRAS for part in parts)
+
+
+class _Reader:
+    """Takes one option after the other."""
+
+    def __init__(self, kind: str, words: Sequence[str], variables: Mapping[str, str]) -> None:
+        self._kind, self._words, self._variables = kind, words, variables
+        self._table = table.OPTIONS[kind]
+        self._is_module = self._is_no_python = False
+        self.parts: list[Part] = []
+
+    def read(self, at: int) -> int:
+        """Read the options from a place on; return where the program starts.
+
+        Raises:
+            UnclearError: no program comes after the options, or more than one.
+        """
+        words = self._words
+        while at < len(words) and words[at].startswith("-") and words[at] != "-":
+            if words[at] == "--":
+                at += 1
+                break
+            at = self.option(at)
         if at >= len(words):
-            raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")
-        told[option] = value if is_set else words[at - 1]
-    count_text = _first(told, ("np", "n", "num-proc"))
-    size = ("--np", count_text) if _COUNT.fullmatch(count_text) else ()
-    return LauncherLine(size, tuple(words[at:]), _hosts(told, words), _first(told, _HOSTFILES))
+            raise UnclearError(len(words) - 1, "is the last word, and no program comes after the launcher's options")
+        if ":" in words[at:]:
+            raise UnclearError(at + list(words[at:]).index(":"), "starts a second program, but a job has only one")
+        return at
+
+    def python(self, python: str) -> tuple[str, ...]:
+        """Return what starts the program of one of torch's launchers."""
+        return () if self._is_no_python else (python, "-m") if self._is_module else (python,)
+
+    def option(self, at: int) -> int:
+        """Read the option at a place; return the place behind it and its values.
+
+        Raises:
+            UnclearError: it lacks its value, or the value is not one that it can have.
+        """
+        word = self._words[at]
+        name, is_set, value = self._split(word)
+        meaning = self._table.get(name)
+        if meaning is None:
+            return self._unknown(at, is_set)
+        count = meaning.words
+        if is_set and not (self._kind == "mpirun" and count == 3):
+            end = at + 1
+            values: tuple[str, ...] = (value,)
+        else:
+            if name in table.OPTIONS["hydra"] and meaning.use == table.PAIR:
+                count = 2 if "=" in "".join(self._words[at + 1 : at + 2]) else 3
+            end = at + count
+            if end > len(self._words):
+                raise UnclearError(at, "has no value")
+            values = tuple(self._words[at + 1 : end])
+        if UNKNOWN in "".join(values) and meaning.use not in (table.OMITTED, table.REFUSED):
+            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=_NOT_KNOWN))
+        else:
+            self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
+        return end
+
+    def _split(self, word: str) -> tuple[str, bool, str]:
+        """Return an option's name in kebab case, whether a value is part of its word, and that value."""
+        if self._kind in table.GLUED and not word.startswith("--") and len(word) > 2:
+            return word[1], True, word[2:].removeprefix("=")
+        name, equals, value = word.lstrip("-").partition("=")
+        return (name if self._kind in ("mpirun", "hydra") else name.replace("_", "-")), bool(equals), value
+
+    def _unknown(self, at: int, is_set: bool) -> int:
+        """Leave an option out that is not in the table; the next word is its value, unless it looks like a program."""
+        following = self._words[at + 1] if at + 1 < len(self._words) else "-"
+        is_flag = is_set or following.startswith("-") or _PROGRAM.match(following) or at + 2 >= len(self._words)
+        end = at + 1 if is_flag else at + 2
+        read_as = (
+            "" if is_set else ", read as one without a value" if is_flag else f", read with the value {following!r}"
+        )
+        why = f"is no option that is known here{read_as}"
+        self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, why=why, is_known=False))
+        return end
+
+    def _parts(self, at: int, words: tuple[str, ...], meaning: Meaning, values: tuple[str, ...]) -> Iterator[Part]:
+        value = values[-1] if values else ""
+        use, name, why = meaning.use, meaning.target, meaning.why
+        if use in (table.RANKS, table.EACH, table.NODES):
+            yield self._counted(at, words, use, meaning.convert(value))
+        elif use == table.MAP_BY:
+            yield from self._mapped(at, words, value, why)
+        elif use in (table.ENV, table.LIST):
+            for text in value.split(",") if use == table.LIST else (value,):
+                if text and text not in _EVERYTHING:
+                    yield self._variable(at, words, text)
+        elif use == table.PAIR:
+            name, equals, rest = values[0].partition("=")
+            yield Part(at, words, table.ENV, name, rest if equals else value)
+        elif use == table.MCA:
+            yield Part(at, words, use, values[0], values[1])
+        elif use in (table.OPTION, table.VARIABLE):
+            yield self._converted(at, words, meaning, value)
+        elif use == table.INCLUDE:
+            yield _included(at, words, value)
+        elif use in (table.HOSTS, table.HOSTFILE):
+            if use == table.HOSTS and value.startswith("-"):  # no host name does (RFC 1123, 2.1)
+                raise UnclearError(at + len(words) - 1, "stands where the hosts are expected")
+            yield Part(at, words, use, value=value)
+        else:
+            self._is_module |= use == table.MODULE
+            self._is_no_python |= use == table.NO_PYTHON
+            yield Part(at, words, use, why=why)
+
+    def _counted(self, at: int, words: tuple[str, ...], use: str, value: str) -> Part:
+        if _COUNT.fullmatch(value) or (use == table.NODES and _RANGE.fullmatch(value)):
+            return Part(at, words, use, value=value)
+        if use == table.EACH and value in _AUTOMATIC:
+            return Part(at, words, table.OMITTED, why="a host runs as many ranks as it has slots")
+        if use == table.RANKS and self._kind in ("mpirun", "hydra"):
+            raise UnclearError(at + len(words) - 1, "is not a number of ranks")
+        return Part(at, words, table.REFUSED, why=f"{value!r} is not a number")
+
+    def _mapped(self, at: int, words: tuple[str, ...], value: str, why: str) -> Iterator[Part]:
+        each = _PER_HOST.fullmatch(value)
+        if each is not None:
+            yield Part(
+                at, words, table.EACH, value=each["count"], why=f"{each['rest'][1:]}: {why}" if each["rest"] else ""
+            )
+        elif value.startswith("ppr:"):
+            yield Part(at, words, table.REFUSED, why="places ranks within hosts, which a job cannot specify")
+        else:
+            yield Part(at, words, table.OMITTED, why=why)
+
+    def _variable(self, at: int, words: tuple[str, ...], text: str) -> Part:
+        name, equals, value = text.partition("=")
+        if not equals and name not in self._variables:
+            return Part(at, words, table.BARE, name, why="the ranks have their container's own")
+        value = value if equals else self._variables[name]
+        same = parameter(name)
+        return Part(at, words, table.MCA if same else table.ENV, same or name, value)
+
+    def _converted(self, at: int, words: tuple[str, ...], meaning: Meaning, value: str) -> Part:
+        try:
+            written = meaning.convert(value)
+        except ValueError as error:
+            return Part(at, words, table.REFUSED, why=str(error))
+        use = table.ENV if meaning.use == table.VARIABLE else meaning.use
+        return Part(at, words, use, meaning.target, written, meaning.why)
 
 
-def _counted(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
-    told: dict[str, str] = {}
-    at = inner.words
-    while words[at].startswith("-"):
-        option, is_set, value = words[at].lstrip("-").replace("_", "-").partition("=")
-        count = _COUNTED[inner.kind].get(option)
-        if count is None:
-            raise UnclearError(at, f"is an option of {inner.name} that has no counterpart in a job")
-        at += 1 if is_set else count
-        if at >= len(words):
-            raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")
-        told[option] = value if is_set else words[at - 1]
-    python = () if inner.kind == "srun" or not words[at].endswith(".py") else ("python3",)
-    hostfile = _first(told, ("H", *_HOSTFILES) if inner.kind == "deepspeed" else _HOSTFILES)
-    return LauncherLine(tuple(_size(told)), (*python, *words[at:]), _first(told, ("host",)), hostfile)
+def _included(at: int, words: tuple[str, ...], value: str) -> Part:
+    """Read DeepSpeed's `--include host1@host2:0,1`: hosts, with the numbers of their GPUs."""
+    hosts = []
+    for each in value.split("@"):
+        host, colon, slots = each.partition(":")
+        hosts.append(f"{host}:{len(slots.split(','))}" if colon else host)
+    why = "which GPUs of a host: taco-launch chooses free ones" if ":" in value else ""
+    return Part(at, words, table.HOSTS, value=",".join(hosts), why=why)
 
 
-def _size(told: dict[str, str]) -> Iterator[str]:
-    ranks, hosts = (
-        _first(told, ("world-size", "n", "nproc", "ntasks", "num-processes")),
-        _first(told, ("N", "nodes", "num-nodes", "num-machines")),
-    )
-    each = _first(told, ("ntasks-per-node", "num-gpus", "nproc-per-node"))
-    if _COUNT.fullmatch(ranks):
-        yield from ("--np", ranks)
-    elif _COUNT.fullmatch(each) and _COUNT.fullmatch(hosts or "1"):
-        yield from ("--hosts", hosts, "--slots-per-host", each) if hosts else ("--np", each)
-
-
-def _torch(words: Sequence[str], inner: NestedLauncher) -> LauncherLine:
-    told: dict[str, str] = {}
-    at = inner.words
-    while words[at].startswith("-"):
-        option, is_set, value = words[at].lstrip("-").replace("_", "-").partition("=")
-        at += 1 if is_set or option in _TORCHS_FLAGS else 2
-        if at >= len(words):
-            raise UnclearError(len(words) - 1, "is the last word, and no program comes after it")
-        told[option] = value if is_set else words[at - 1]
-    python = words[:1] if inner.words > 1 else ("python3",)
-    begin = () if "no-python" in told else (*python, "-m") if told.keys() & {"m", "module"} else tuple(python)
-    return LauncherLine(tuple(_torchs_size(told)), (*begin, *words[at:]))
-
-
-def _torchs_size(told: dict[str, str]) -> Iterator[str]:
-    hosts, ranks = told.get("nnodes", "1"), told.get("nproc-per-node", "1")
-    if not _COUNT.fullmatch(ranks) or not _COUNT.fullmatch(hosts):
-        return
-    yield from ("--np", ranks) if hosts == "1" else ("--hosts", hosts, "--slots-per-host", ranks)
-
-
-def _hosts(told: dict[str, str], words: Sequence[str]) -> str:
-    hosts = _first(told, _HOSTS)
-    if hosts.startswith("-"):  # no host name does (RFC 1123, 2.1): the option's value was forgotten
-        at = next(at for at, word in enumerate(words) if word.endswith(hosts))
-        raise UnclearError(at, "stands where the hosts are expected")
-    return hosts
-
-
-def _first(told: dict[str, str], options: Sequence[str]) -> str:
-    return next((told[option] for option in options if option in told), "")
+def parameter(name: str) -> str | None:
+    """Return the parameter of Open MPI that a variable of the ranks sets, where `--mca` is the same; else None."""
+    found = _OF_RANKS.fullmatch(name)
+    return found[1] if found else None

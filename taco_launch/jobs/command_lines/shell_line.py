@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from taco_launch.hosts.inventory.schema.faults import Loc
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
 
 _HINT = "write the line of mpirun alone, or the job as a job file (`taco-launch submit --schema`)"
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")

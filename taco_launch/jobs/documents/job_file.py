@@ -16,7 +16,7 @@ from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.section import SchemaSection
 from taco_launch.hosts.inventory.schema.text import decode
 from taco_launch.hosts.inventory.variable_names import LET_THROUGH
-from taco_launch.jobs.documents import manifests, mpi_job
+from taco_launch.jobs.documents import manifests, mpi_job, other_files
 from taco_launch.jobs.documents.job_schema import JobDocument, RunPolicy, SchedulingPolicy
 from taco_launch.jobs.documents.job_values import NO_WHOLE_PATH
 from taco_launch.jobs.request import code_options, job_fields, variables
@@ -30,8 +30,8 @@ _SECTIONS: dict[Loc, type[SchemaSection]] = {
 }
 _TOP, _POLICY, _SCHEDULING = map(job_fields.of_section, (job_fields.TOP, job_fields.POLICY, job_fields.SCHEDULING))
 # The operator's words for ours.
-_CLEAN_UP = {"Running": CleanUp.RUNNING, "All": CleanUp.ALL, "None": CleanUp.NONE}
-_RESTART = {"Never": Restart.NEVER, "OnFailure": Restart.ON_FAILURE, "ExitCode": Restart.EXIT_CODE}
+CLEAN_UP = {"Running": CleanUp.RUNNING, "All": CleanUp.ALL, "None": CleanUp.NONE}
+RESTARTS = {"Never": Restart.NEVER, "OnFailure": Restart.ON_FAILURE, "ExitCode": Restart.EXIT_CODE}
 _VARIABLES = {"-x": "env", "--knob": "knobs", "--mca": "mca"}
 
 
@@ -60,11 +60,15 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     pass that no known library has, as the file's own key does.
 
     Raises:
+        UsageError: it is a file of another kind.
         SpecError: something in it is wrong: all faults, each with its place and value.
     """
     check_size(data, source, "job file")
     faults = Faults(source, _HINT, "job file")
-    value, others = manifests.read(decode(data, faults), faults)
+    text = decode(data, faults)
+    other_files.refuse(text, source)
+    value, others = manifests.read(text, faults)
+    other_files.refuse_document(value, source)
     hide_values(faults, ("env",))
     manifest = mpi_job.convert(value, faults) if isinstance(value, dict) and "kind" in value else None
     if manifest is None:
@@ -140,8 +144,8 @@ def request_of(job: JobDocument, source: str) -> JobRequest:
         mca=tuple(job.mca.items()),
         config_files=tuple(_beside(source, word) for word in job.configFiles or ()),
         env_files=tuple(_beside(source, path) for path in job.envFiles or ()),
-        clean_up=None if policy.cleanPodPolicy is None else _CLEAN_UP[policy.cleanPodPolicy],
-        restart=None if policy.restartPolicy is None else _RESTART[policy.restartPolicy],
+        clean_up=None if policy.cleanPodPolicy is None else CLEAN_UP[policy.cleanPodPolicy],
+        restart=None if policy.restartPolicy is None else RESTARTS[policy.restartPolicy],
         source=source,
         written={each.name: each.written_key for each in job_fields.FIELDS},
     )

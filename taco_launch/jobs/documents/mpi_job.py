@@ -7,7 +7,7 @@ other ranks would run without it.
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from taco_launch.core.command import shell
@@ -15,9 +15,10 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.given_remarks import reference
 from taco_launch.hosts.inventory.schema.document import kind_of
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc, path_of
-from taco_launch.jobs.command_lines import hydra_line, mpirun_line, shell_line
-from taco_launch.jobs.command_lines.mpirun_line import MpirunLine, UnclearError
-from taco_launch.jobs.documents import mpi_pod, pytorch_job
+from taco_launch.jobs.command_lines import launcher_line, shell_line
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
+from taco_launch.jobs.documents import mpi_line, mpi_pod, pytorch_job
 
 _LAUNCHER: Loc = ("spec", "mpiReplicaSpecs", "Launcher")
 _WORKER: Loc = ("spec", "mpiReplicaSpecs", "Worker")
@@ -232,45 +233,49 @@ class _Manifest:
         variables = self._variables(container)
         try:
             places, assigned = shell_line.without_a_shell(places)
-            reader = hydra_line if "launcher" in self._document else mpirun_line
-            line = reader.read([word for _place, word in places], {**variables, **assigned})
+            line = mpi_line.read(
+                [word for _place, word in places], {**variables, **assigned}, hydra="launcher" in self._document
+            )
         except UnclearError as error:
             self.faults.add(places[error.index][0], error.problem, error.hint)
             return
-        self._use(line, places)
+        self.put(("command",), line.program, places[line.begin][0][:-1])
+        for index, (place, _word) in enumerate(places[line.begin :]):
+            self.origin["command", index] = place
+        for part in line.parts:
+            self._use_part(part, places[part.index + (len(part.words) > 1)][0], f"{line.kind}'s {shell(part.words)}")
         self._launchers_variables(container, line, variables)
 
-    def _use(self, line: MpirunLine, places: Sequence[tuple[Loc, str]]) -> None:
-        """Take what a line says; `places` holds the place of each of its words."""
-        self.put(("command",), tuple(word for _place, word in places[line.program :]), places[line.program][0][:-1])
-        for index, (place, _word) in enumerate(places[line.program :]):
-            self.origin["command", index] = place
-        for key, values in (("env", line.env), ("mca", line.mca)):
-            for name, value, index in values:
-                self._set(key, name, value, places[index][0])
-        decided = dict.fromkeys(mpirun_line.OF_PROFILE, ": the profile decides it")
-        self.notes += [f"mpirun's {option}{decided.get(option.split()[0].lstrip('-'), '')}" for option in line.unused]
-        if line.timeout is not None and "activeDeadlineSeconds" not in self._document.get("runPolicy", {}):
-            self.put(("runPolicy", "activeDeadlineSeconds"), line.timeout[0], places[line.timeout[1]][0])
-        if line.workdir is not None:
-            self.put(("workingDir",), line.workdir[0], places[line.workdir[1]][0])
-        if line.per_host is not None:
-            self._each(line.per_host[0], places[line.per_host[1]][0])
-        if line.np is not None:
-            self._ranks(line.np[0], places[line.np[1]][0])
+    def _use_part(self, part: Part, place: Loc, shown: str) -> None:
+        if part.use in (table.ENV, table.MCA):
+            self._set(part.use, part.name, part.value, place)
+        elif part.use in (table.OMITTED, table.BARE, table.HOSTS, table.HOSTFILE):
+            self.notes.append(f"{shown}: {part.why or 'the inventory has the hosts'}")
+        elif part.use == table.EACH:
+            self._each(int(part.value), place)
+            self.notes += [f"{shown}: {part.why}"] if part.why else []
+        elif part.use == table.RANKS:
+            self._ranks(int(part.value), place)
+        elif part.name == "--workdir":
+            self.put(("workingDir",), part.value, place)
+        elif part.name == "--timeout" and "activeDeadlineSeconds" not in self._document.get("runPolicy", {}):
+            self.put(("runPolicy", "activeDeadlineSeconds"), int(part.value.rstrip("s")), place)
+        elif part.use == table.OPTION:
+            self.notes.append(f"{shown}: add {part.name} {part.value} to the command line")
 
-    def _launchers_variables(self, container: Loc, line: MpirunLine, known: Mapping[str, str]) -> None:
+    def _launchers_variables(self, container: Loc, line: LauncherLine, known: Mapping[str, str]) -> None:
         """Take the launcher's own variables: those of mpirun itself, and those that its line passes on."""
-        told = {name for values in (line.env, line.mca) for name, _value, _index in values}
+        set_there = {part.name for part in line.of(table.ENV, table.MCA)}
+        bare = {part.name for part in line.of(table.BARE)}
         for index, entry in enumerate(self._entries(container)):
             name, at = entry.get("name"), (*container, "env", index)
-            if name in line.bare and name not in known:
+            if name in bare and name not in known:
                 problem = "mpirun would pass this variable on to the ranks, but its value is not written here"
                 self.faults.add(at, problem, "write the value")
-            elif not isinstance(name, str) or name not in known or name in told:
+            elif not isinstance(name, str) or name not in known or name in set_there:
                 continue
             elif name.startswith(_MCA):
-                if name.removeprefix(_MCA) not in told:  # the line goes before
+                if name.removeprefix(_MCA) not in set_there:  # the line goes before
                     self._set("mca", name.removeprefix(_MCA), known[name], at)
             else:
                 self.notes.append(f"{path_of(at)}: {name}, which mpirun does not pass on without -x")
@@ -287,7 +292,7 @@ class _Manifest:
                 for index, each in enumerate(self._entries(container))
                 if each.get("name") == name
             )
-            parameter = mpirun_line.parameter(name)
+            parameter = launcher_line.parameter(name)
             key, known = ("mca", parameter) if parameter else ("env", name)
             if known not in document.get(key, {}):  # mpirun's line goes before
                 self._set(key, known, value, at)

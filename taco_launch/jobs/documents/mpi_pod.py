@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc, path_of
 from taco_launch.hosts.inventory.variable_names import OF_A_RANK
 from taco_launch.jobs.command_lines import shell_line
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
 
 _QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
 _SHM = "/dev/shm"  # noqa: S108 - where POSIX has it

@@ -1,49 +1,60 @@
 """A manifest of the Training Operator (kind: PyTorchJob) -> the line of the same job here, which is suggested, not run: pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from taco_launch.core.command import shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines import launcher_line, shell_line
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
 
 _ROLES = ("Master", "Worker")
 _COMMAND = ("COMMAND",)
+_KINDS = ("PyTorchJob", "TrainJob")
+_GPUS = "nvidia.com/gpu"
 
 
 def suggested(manifest: Mapping[str, Any]) -> str:
-    """Return the line of a PyTorchJob, "" for another object."""
-    if manifest["kind"] != "PyTorchJob":
+    """Return the line of a PyTorchJob or a TrainJob, "" for another object."""
+    if manifest["kind"] not in _KINDS:
         return ""
+    options, words = job_of(manifest)
+    return shell(("taco-launch", "-i", "FILE", "submit", *options, "--", *words))
+
+
+def job_of(manifest: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the options and the program of a PyTorchJob or a TrainJob (trainer.kubeflow.org/v1alpha1)."""
     spec = _within(manifest, "spec")
-    replicas = [role for name in _ROLES if isinstance(role := _within(spec, "pytorchReplicaSpecs").get(name), dict)]
-    containers = [*map(_container, replicas)]
-    gpus = next((count for each in containers if (count := _count(_gpus(each)))), 1)
-    pods = sum(_count(role.get("replicas")) or 1 for role in replicas)
+    if manifest["kind"] == "TrainJob":
+        trainer = _within(spec, "trainer")
+        containers, pods = [trainer], _count(trainer.get("numNodes")) or 1
+        own = _count(trainer.get("numProcPerNode"))
+        gpus = _count(_within(_within(trainer, "resourcesPerNode"), "limits").get(_GPUS)) or 1
+    else:
+        replicas = [role for name in _ROLES if isinstance(role := _within(spec, "pytorchReplicaSpecs").get(name), dict)]
+        containers, pods = [*map(_container, replicas)], sum(_count(role.get("replicas")) or 1 for role in replicas)
+        own = _count(spec.get("nprocPerNode"))
+        gpus = next((count for each in containers if (count := _count(_gpus(each)))), 1)
     words = _plain(next((found for each in containers if (found := tuple(_words(each)))), _COMMAND))
+    variables = [word for text in _env(next(iter(containers), {})) for word in ("-x", text)]
     launcher = inner(words)
     if launcher is None:
         each_pod = ("--per-host",) if gpus > 1 else ()  # else every GPU would have a process of its own
-        size = ("--workers", str(pods), "--gpus", str(gpus)) if replicas else ()
-        return _line("env", (*each_pod, *size), words)
-    each = _count(spec.get("nprocPerNode")) or gpus
-    env: tuple[str, ...] = ()
+        size = ("--workers", str(pods), "--gpus", str(gpus)) if pods else ()
+        return ("--launcher", "env", *each_pod, *size, *variables), words
+    each = own or gpus
     try:
         line = launcher_line.read(words[launcher.begin :], launcher)
     except UnclearError:
         words = _COMMAND
     else:
-        told = dict(zip(line.size[::2], line.size[1::2], strict=True))
-        if launcher.kind == "torch" and any("nproc" in word for word in words):
-            each = _count(told.get("--slots-per-host", told.get("--np"))) or each
-        words, env = line.program, line.env
-    variables = [word for text in env for word in ("-x", text)]
-    return _line("torchrun", ("--hosts", str(pods), "--slots-per-host", str(each), *variables), words)
-
-
-def _line(launcher: str, options: Sequence[str], words: Sequence[str]) -> str:
-    return shell(("taco-launch", "-i", "FILE", "submit", "--launcher", launcher, *options, "--", *words))
+        per_node = line.last(table.EACH)
+        if launcher.kind == "torch" and per_node is not None:
+            each = _count(per_node.value) or each
+        words = (*line.before, *line.program)
+        variables += [word for part in line.of(table.ENV) for word in ("-x", f"{part.name}={part.value}")]
+    return ("--launcher", "torchrun", "--hosts", str(pods), "--slots-per-host", str(each), *variables), words
 
 
 def _plain(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -61,13 +72,25 @@ def _container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _gpus(container: Mapping[str, Any]) -> Any:
-    return _within(_within(container, "resources"), "limits").get("nvidia.com/gpu")
+    return _within(_within(container, "resources"), "limits").get(_GPUS)
 
 
 def _words(container: Mapping[str, Any]) -> Iterator[str]:
     for key in ("command", "args"):
         value = container.get(key)
         yield from map(str, value if isinstance(value, tuple) else ())
+
+
+def _env(container: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the variables whose values are written there."""
+    entries = container.get("env")
+    for entry in entries if isinstance(entries, tuple) else ():
+        if (
+            isinstance(entry, dict)
+            and isinstance(entry.get("name"), str)
+            and isinstance(entry.get("value"), (str, int))
+        ):
+            yield f"{entry['name']}={entry['value']}"
 
 
 def _within(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -2,9 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from taco_launch.agent.store import untrusted
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
+
+_MOST_OF_SCRIPT = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,8 @@ class Caller:
     local_names: Callable[[], frozenset[str]]
     # Returns whether a word is a program here.
     is_program: Callable[[str], bool]
+    # Returns the text of a small file, "" where it cannot be read.
+    read_script: Callable[[str], str] = lambda _path: ""
 
 
 def here(environ: Mapping[str, str]) -> Caller:
@@ -32,7 +38,7 @@ def here(environ: Mapping[str, str]) -> Caller:
         folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
     except FileNotFoundError:
         raise UsageError("the current folder is gone", hint="cd to one that exists") from None
-    return Caller(folder, environ, person(), local_names, _is_program)
+    return Caller(folder, environ, person(), local_names, _is_program, _read_script)
 
 
 def person() -> str:
@@ -51,7 +57,13 @@ def local_names() -> frozenset[str]:
 
 
 def _is_program(word: str) -> bool:
-    import shutil  # noqa: PLC0415 - only for a command that may be a line in quotes
-
     # Path.is_file raises where no file can have such a name: a line in quotes may be longer than any.
-    return shutil.which(word) is not None or os.path.isfile(word)  # noqa: PTH113
+    on_path = any(os.access(os.path.join(folder, word), os.X_OK) for folder in os.get_exec_path())  # noqa: PTH118
+    return on_path or os.path.isfile(word)  # noqa: PTH113
+
+
+def _read_script(path: str) -> str:
+    try:
+        return untrusted.read_named(Path(path), _MOST_OF_SCRIPT).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""

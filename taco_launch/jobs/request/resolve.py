@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
-from taco_launch.core.launch.command_line.nested_launcher import clashes, inner, is_open_mpi_twice
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides, Policy, Profile, TensorBoard
@@ -13,7 +12,7 @@ from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.hosts.inventory import profile, select
 from taco_launch.hosts.inventory.load import SHIPPED
 from taco_launch.hosts.inventory.schema import names
-from taco_launch.jobs.request import job_names, policy, sizes
+from taco_launch.jobs.request import job_names, nested, policy, sizes
 from taco_launch.jobs.request.caller import Caller
 
 # Of a line in quotes, no more letters than these.
@@ -23,15 +22,6 @@ _LOGDIR, _BOARD_GRACE_SECONDS = "runs", 600.0
 T = TypeVar("T")
 # (name, value) of environment variables, and of MCA parameters.
 _Variables = tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, str], ...]]
-
-
-class NestedLauncherError(UsageError):
-    """The command of a job, which is `spec`, is a launcher itself."""
-
-    def __init__(self, message: str, spec: JobSpec) -> None:
-        """Keep the job."""
-        super().__init__(message)
-        self.spec = spec
 
 
 def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpec:
@@ -96,7 +86,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
         tensorboard=board,
         **size,
     )
-    _refuse_a_launcher(spec)
+    nested.refuse(spec, caller)
     return spec
 
 
@@ -146,24 +136,6 @@ def _check_command(command: tuple[str, ...], caller: Caller) -> None:
     if not words and len(program.split()) > 1 and not caller.is_program(program):
         shown = repr(program if len(program) <= _MOST_SHOWN else f"{program[:_MOST_SHOWN]}...")
         raise UsageError(f"no program has the name {shown}", hint=quoted(program))
-
-
-def _refuse_a_launcher(spec: JobSpec) -> None:
-    found = inner(spec.command)
-    if found is None or not clashes(spec, found):
-        return
-    each = "host" if spec.per_host else "rank"
-    itself = is_open_mpi_twice(spec, found)
-    lines = [
-        f"the command is a launcher itself: each {each} would start the whole line of {found.name}"
-        + (", and mpirun refuses to be started by mpirun" if itself else ", a job of its own each time")
-    ]
-    if found.kind == "torch":
-        lines.append(
-            "to run its line once on each host, with RANK and WORLD_SIZE counting hosts: --launcher env --per-host"
-        )
-    lines.append(f"to run the line unchanged in each {each}: sh -c '...'")
-    raise NestedLauncherError("\n  ".join(lines), spec)
 
 
 def _name(request: JobRequest) -> str:

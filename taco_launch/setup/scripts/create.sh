@@ -63,8 +63,20 @@ data() { # data MODE PATH: refused where the inventory does not let jobs mount i
     echo "hint: add it to the inventory: data_roots: [{path: $2, mode: $1}]; or remove the container: taco-launch prune --help" >&2
     exit 1
   fi
+  case $real/ in
+    "$engine"/*) ;;
+    *) case $engine/ in "$real"/*) ;; *) return ;; esac ;;
+  esac
+  echo "error: $2, which --data names, contains the folder of the Docker Engine ($engine) or lies in it: ranks could become root on this host" >&2
+  echo "hint: name a folder that has only data, and remove from data_roots of the inventory what leads to $engine" >&2
+  exit 1
 }
 
+engine=
+if [ "$paths" -gt 0 ]; then # whatever names it: the inventory, daemon.json, or an option of dockerd
+  engine=$(docker info --format '{{.DockerRootDir}}')
+  engine=$(readlink -f "$engine")
+fi
 while [ "$paths" -gt 0 ]; do
   data "${1%%:*}" "${1#*:}"
   shift

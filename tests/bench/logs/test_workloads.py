@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.bench.logs import patterns
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.logs.workloads import read, recognised
+from taco_launch.bench.logs.workloads import read, read_other, recognised
 from taco_launch.bench.model.matrix import LogFormat, Workload
 from taco_launch.bench.model.runs import Measurement, Metric
 
@@ -56,6 +56,28 @@ def test_nccl_tests() -> None:
     found = read(of(LogFormat.NCCL_TESTS), NCCL, 8)
     assert not isinstance(found, NoSample), found
     assert found[0] == Measurement(Metric("busbw average", "GB/s"), 210.99)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("# OSU MPI-CUDA Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n8    4.21\n", "osu_*"),
+        ("[1,0]<stdout>:# OSU MPI Bandwidth Test v7.4\n", "osu_*"),
+        ("#------\n#    Intel(R) MPI Benchmarks 2021.7, MPI-1 part\n", "Intel MPI Benchmarks"),
+        ("[ ID] Interval           Transfer     Bitrate\n[  5] 0.00-1.00 sec 1.10 GBytes\n", "iperf"),
+        ("nvbandwidth Version: v0.5\n", "nvbandwidth"),
+    ],
+)
+def test_another_program_is_named(text: str, name: str) -> None:
+    found = read_other(text)
+    assert isinstance(found, NoSample)
+    assert name in found.why
+    assert "workload of kind regex" in found.why
+
+
+@pytest.mark.parametrize("text", [PLAIN, TF, NCCL, "", "hello\n"])
+def test_a_known_log_is_no_other_program(text: str) -> None:
+    assert read_other(text) is None
 
 
 @pytest.mark.parametrize("start", ["# nThread", "#       size         count", "# Out of bounds"])

@@ -61,3 +61,9 @@ def test_a_log_of_a_known_kind_needs_no_workload() -> None:
     assert "16 ranks ran, but the log shows 8" in call("bench", "parse", LOG, "--np", "16").stderr
     rate = call("bench", "parse", "-", "--np", "2", stdin="Total img/sec on 2 GPU(s): 5.0 +-0.1\n")
     assert (rate.exit_code, "--np is only for nccl-tests and --workload" in rate.stderr) == (2, True)
+
+
+def test_perftest_is_read() -> None:
+    log = str(TESTS / "bench/logs/perftest/write_bw.log")
+    assert call("bench", "parse", log).stdout.splitlines()[1] == "RDMA_Write BW 65536 B  11077  MiB/s"
+    assert "osu_*" in call("bench", "parse", "-", stdin="# OSU MPI Latency Test v7.4\n").stderr

@@ -379,3 +379,21 @@ def test_gpus_that_cannot_be_asked_are_one_line(played: Callable[..., Result]) -
             "NVIDIA-SMI has failed"
         ), "nothing was judged, so nobody's rule is named"
         assert lines[1] == "  ok: driver, RDMA ports"
+
+
+def test_a_known_output_that_cannot_be_read_is_not_called_unknown(tmp_path: Path) -> None:
+    capture = tmp_path / "devinfo.txt"
+    capture.write_text("\tstate:\tPORT_ACTIVE (4)\n\tlink_layer:\tEthernet\n")
+    done = call("facts", "--from", str(capture))
+    assert done.exit_code == 1
+    assert "ibv_devinfo starts in the middle of a device" in done.stderr
+    assert "error: none of the captured outputs could be read" in done.stderr
+
+
+def test_gpus_are_placed_by_a_matrix_without_rows_of_hcas(tmp_path: Path) -> None:
+    capture = TESTS / "core/facts/cases/captured/topo_without_rows_of_hcas.txt"
+    saved = tmp_path / "facts.json"
+    saved.write_text(call("facts", "--from", str(capture), "--json").stdout)
+    for source in (capture, saved):
+        lines = call("place", "--topology", str(source), "--gpus", "2", "--model", "A100-SXM4").stdout.splitlines()
+        assert lines[1].split()[:2] == ["chosen", "0,1"]

@@ -1,18 +1,22 @@
 """This machine as a host: files appear whole and private, commands run without a shell, faults are HostErrors."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from taco_launch.core.command import Command
+from taco_launch.core.command import Command, Result
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.hosts.remote import local as module
+from taco_launch.hosts.remote import transport
 from taco_launch.hosts.remote.local import LocalTransport
 from tests.conftest import eventually
 from tests.support.patience import HANG
@@ -65,6 +69,48 @@ def test_a_file_that_cannot_be_put(tmp_path: Path) -> None:
         assert str(path) in caught.value.message
         assert caught.value.hint is not None
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+KILLED = """
+import os, signal, sys
+from taco_launch.hosts.remote.local import LocalTransport
+os.fsync = lambda _descriptor: os.kill(os.getpid(), signal.SIGKILL)
+LocalTransport().put(bytes(1000), sys.argv[1])
+"""
+
+
+def by_shell(*shell: str) -> Callable[[bytes, str], None]:
+    """Return what puts a file by a shell, as on hosts and under sudo."""
+
+    class Shell(LocalTransport):
+        def run(self, command: Command) -> Result:
+            return super().run(replace(command, argv=(*shell, *command.argv[1:])))
+
+    return lambda data, path: transport.put(Shell(), data, path, 0o600, sudo=False)
+
+
+@pytest.mark.parametrize("shell", [(), ("dash",), ("busybox", "sh")], ids=["python", "dash", "busybox"])
+def test_what_killed_writers_leave_is_removed_by_a_later_one(tmp_path: Path, shell: tuple[str, ...]) -> None:
+    if shell and not shutil.which(shell[0]):
+        pytest.skip(f"{shell[0]} is not installed (apt-get install {shell[0]})")
+    put, path = (by_shell(*shell) if shell else LOCAL.put), tmp_path / "a [b] * c" / "agent.pyz"
+    LOCAL.put(b"", str(path))
+    argv = (*shell, "-c", transport._PUT, "put", str(path), "600", "1000")
+    with subprocess.Popen(
+        argv if shell else (sys.executable, "-c", KILLED, str(path)), stdin=subprocess.PIPE
+    ) as writer:
+        eventually(lambda: len(os.listdir(path.parent)) == 2)
+        writer.kill()
+    (part,) = (found for found in path.parent.iterdir() if found != path)
+    own = part.with_name(".taco-launch.yaml")  # the user's
+    own.touch()
+    for found in (own, path):
+        os.utime(found, (0, 0))
+    put(b"one", str(path))
+    assert part.exists()  # it may be of a writer that still runs
+    os.utime(part, (time.time() - (400 if shell else 70),) * 2)
+    put(b"two", str(path))
+    assert (sorted(path.parent.iterdir()), path.read_bytes()) == ([own, path], b"two")
 
 
 # --- tail

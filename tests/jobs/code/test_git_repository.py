@@ -3,7 +3,7 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +257,48 @@ def test_old_commits_are_removed_from_the_cache(fetched: Fetcher, origin: Path) 
     trees = fetched.cache / "trees"
     assert len([path for path in trees.iterdir() if not path.name.startswith(".")]) == 10
     assert Path(found.folder).is_dir()
+    assert len(list((fetched.cache / "git").glob("*.seal"))) == 10
+
+
+def _byte(tree: Path) -> None:
+    """Change a byte, and nothing that `ls -l` shows."""
+    file = tree / "train.py"
+    before = file.stat()
+    with open(file, "r+b") as opened:
+        opened.write(b"P")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _byte,
+        lambda tree: (tree / "src" / "a").unlink(),
+        lambda tree: (tree / "src" / "sitecustomize.py").touch(),
+        lambda tree: (tree / "empty").mkdir(),
+        lambda tree: (tree / "train.py").chmod(0o755),
+    ],
+    ids=["byte", "gone", "new", "folder", "mode"],
+)
+def test_a_tree_that_has_changed_in_the_cache_is_written_again(
+    fetched: Fetcher, origin: Path, change: Callable[[Path], object]
+) -> None:
+    url = f"file://{origin}"
+    first = fetched(url)
+    tree = Path(first.folder)
+
+    def contents() -> dict[str, tuple[int, bytes]]:
+        found = {str(path.relative_to(tree)): path for path in tree.rglob("*")}
+        return {
+            name: (path.stat().st_mode, path.read_bytes() if path.is_file() else b"") for name, path in found.items()
+        }
+
+    files = contents()
+    fetched.said.clear()
+    assert (fetched(url), fetched.said) == (first, [])
+    change(tree)
+    assert fetched(url) == first
+    assert contents() == files
+    assert fetched.said == [f"{url}: the files of {first.commit[:12]} in the cache have changed: writing them again"]
+    assert fetched(url) == first
+    assert len(fetched.said) == 1

@@ -1,20 +1,30 @@
 """A launcher's line, whatever stands in it: it is read, or said to be unclear, and its program is not changed."""
 
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.core.launch.command_line.nested_launcher import inner
-from taco_launch.jobs.command_lines.launcher_line import read
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.hosts.inventory.profile import WORDS as OF_PROFILES
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError, read
 
 LAUNCHERS = (
     *(("mpirun",), ("horovodrun",), ("torchrun",), ("python3", "-m", "torch.distributed.launch")),
-    *(("deepspeed",), ("srun",), ("accelerate", "launch")),
+    *(("deepspeed",), ("srun",), ("accelerate", "launch"), ("mpiexec.hydra",), ("composer",), ("colossalai", "run")),
 )
 WORDS = (
     "-np 2 -H h:1 --hostfile -x A=1 PATH --mca pml --nnodes=2 --nproc_per_node -m --no_python - -- : = --gloo a.py ''"
+    " -N2 --ntasks -genv -genvlist C,D --mixed_precision --include h@g:0 --what -t 1:00:00"
 )
+
+
+def line_of(words: tuple[str, ...], variables: dict[str, str] | None = None) -> LauncherLine:
+    found = inner(words)
+    assert found is not None
+    return read(words[found.begin :], found, variables)
 
 
 @given(st.sampled_from(LAUNCHERS), st.lists(st.sampled_from([*WORDS.split(), ""]), max_size=8))
@@ -29,57 +39,93 @@ def test_any_line(launcher: tuple[str, ...], rest: list[str]) -> None:
     assert found.words == len(launcher)
     try:
         line = read(words, found)
-    except UnclearError:
+    except UnclearError as error:
+        words[error.index]  # there is such a word
         return
-    program = line.program[line.program[:2].count("-m") + 1 :] if found.kind == "torch" else line.program
-    if found.kind in ("deepspeed", "accelerate") and program[:1] == ("python3",):
-        program = program[1:]
     assert line.program
-    assert words[len(words) - len(program) :] == program
-    assert not line.hosts.startswith("-")
+    assert words[len(words) - len(line.program) :] == line.program
+    read_words = [word for part in {part.index: part for part in line.parts}.values() for word in part.words]
+    assert read_words == [word for word in words[found.words : line.begin] if word != "--"]
+    assert not any(part.value.startswith("-") for part in line.of(table.HOSTS))
 
 
-@pytest.mark.parametrize(
-    ("line", "size", "program", "hostfile"),
-    [
-        (
-            "deepspeed --num_gpus 2 --num_nodes 2 --hostfile h t.py --zero 3",
-            "--hosts 2 --slots-per-host 2",
-            "python3 t.py --zero 3",
-            "h",
-        ),
-        ("deepspeed --num_gpus=4 t.py", "--np 4", "python3 t.py", ""),
-        (
-            "srun -N 2 --ntasks-per-node=8 --mpi=pmix all_reduce_perf -g 1",
-            "--hosts 2 --slots-per-host 8",
-            "all_reduce_perf -g 1",
-            "",
-        ),
-        ("accelerate launch --num_processes 16 --num_machines 2 t.py", "--np 16", "python3 t.py", ""),
-        ("composer -n 8 t.py", "--np 8", "python3 t.py", ""),
-        ("mpiexec.hydra -n 8 -ppn 4 -f h -genv A=2 a.out", "--np 8 --slots-per-host 4", "a.out", "h"),
-        ("mpirun.real -np 2 a.out", "--np 2", "a.out", ""),
-        ("python -m deepspeed.launcher.runner --num_gpus 4 t.py", "--np 4", "python3 t.py", ""),
-        ("nohup env A=1 mpirun -np 2 a.out", "--np 2", "a.out", ""),
-        ("numactl -N 0 torchrun --nproc_per_node 4 t.py", "--np 4", "numactl -N 0 python3 t.py", ""),
-        ("uv run --with x torchrun --nproc_per_node 4 t.py", "--np 4", "uv run --with x python3 t.py", ""),
-        ("apptainer exec --nv -B /a i.sif torchrun t.py", "--np 1", "apptainer exec --nv -B /a i.sif python3 t.py", ""),
-        ("horovodrun -np 2 --network-interface eth0 python t.py", "--np 2", "python t.py", ""),
-    ],
-)
-def test_launchers_that_count(line: str, size: str, program: str, hostfile: str) -> None:
-    words = tuple(line.split())
-    found = inner(words)
-    assert found is not None
-    said = read(words[found.begin :], found)
-    assert (" ".join(said.size), " ".join(said.program), said.hostfile) == (size, program, hostfile)
+VALUES = st.from_regex("[a-z0-9=./]{0,6}", fullmatch=True)
+NAMES = st.from_regex("[A-Z][A-Z0-9_]{0,5}", fullmatch=True)
+DASHES = st.sampled_from(["-", "--"])
 
 
-def test_variables_before_a_launcher_are_those_of_the_ranks() -> None:
-    words = ("A=1", "sudo", "-E", "-u", "me", "B=2", "mpirun", "-x", "C=3", "-np", "2", "a.out")
-    found = inner(words)
-    assert found is not None
-    assert read(words[found.begin :], found).env == ("A=1", "B=2", "C=3")
+@st.composite
+def lines(draw: st.DrawFn) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """A line of mpirun, and what it says."""
+    expected: dict[str, Any] = {"ranks": [], "env": [], "mca": [], "bare": [], "hosts": []}
+    words = [draw(st.sampled_from(["mpirun", "/usr/bin/mpirun", "mpiexec"]))]
+    for kind in draw(st.lists(st.sampled_from(["np", "x", "bare", "far", "mca", "host", "root"]), max_size=6)):
+        dash, name, value = draw(DASHES), draw(NAMES), draw(VALUES)
+        if kind == "np":
+            expected["ranks"].append(("", str(draw(st.integers(1, 999)))))
+            words += [dash + draw(st.sampled_from(["np", "n"])), expected["ranks"][-1][1]]
+        elif kind == "x":
+            expected["env"].append((name, value))
+            words += ["-x", f"{name}={value}"]
+        elif kind == "bare":
+            expected["env"].append(("known", "its value"))
+            words += ["-x", "known"]
+        elif kind == "far":
+            expected["bare"].append(("unknown", ""))
+            words += ["-x", "unknown"]
+        elif kind == "mca":
+            expected["mca"].append((name, value))
+            words += [dash + "mca", name, value]
+        elif kind == "host":
+            expected["hosts"].append(("", name))
+            words += [dash + "H", name]
+        else:
+            words.append("--allow-run-as-root")
+    program = [draw(NAMES), *draw(st.lists(st.from_regex("-{0,2}[a-z]{1,4}", fullmatch=True), max_size=4))]
+    return (*words, *program), {**expected, "program": tuple(program)}
+
+
+@given(lines())
+def test_lines_of_mpirun(line: tuple[tuple[str, ...], dict[str, Any]]) -> None:
+    words, expected = line
+    actual = line_of(words, {"known": "its value"})
+    assert actual.program == expected.pop("program")
+    for use, values in expected.items():
+        assert [(part.name, part.value) for part in actual.of(use)] == values
+
+
+def test_a_line_of_hydra_has_the_variables_that_it_is_started_with() -> None:
+    words = [
+        "mpiexec",
+        "-n",
+        "2",
+        "-np",
+        "4",
+        "-ppn",
+        "1",
+        "-genv",
+        "A",
+        "b",
+        "-genvlist",
+        "C,D",
+        "-hosts",
+        "h1,h2",
+        "-f",
+        "FILE",
+        "-l",
+        "-iface",
+        "eth0",
+        "prog",
+        "-n",
+        "x",
+    ]
+    line = line_of(tuple(words), {"C": "v"})
+    assert line.kind == "hydra"
+    assert [(part.use, part.name, part.value) for part in line.parts if part.use != table.OMITTED] == [
+        ("env", "C", "v"), ("ranks", "", "2"), ("ranks", "", "4"), ("each", "", "1"), ("env", "A", "b"), ("env", "C", "v"),
+        ("bare", "D", ""), ("hosts", "", "h1,h2"), ("hostfile", "", "FILE"),
+    ]  # fmt: skip
+    assert line.program == ("prog", "-n", "x")
 
 
 @pytest.mark.parametrize(
@@ -98,12 +144,6 @@ def test_a_launchers_name_elsewhere_is_none(line: str) -> None:
     assert inner(line.split()) is None
 
 
-@pytest.mark.parametrize(
-    "line", ["srun --gres gpu:8 a.out", "deepspeed --include h:0 t.py", "accelerate launch --config_file c t.py"]
-)
-def test_what_has_no_counterpart_is_not_dropped(line: str) -> None:
-    words = tuple(line.split())
-    found = inner(words)
-    assert found is not None
-    with pytest.raises(UnclearError, match="no counterpart"):
-        read(words, found)
+def test_a_profile_counts_the_words_of_an_option_as_the_table_does() -> None:
+    counted = {name: meaning.words for name, meaning in table.OPTIONS["mpirun"].items()}
+    assert {name: words for name, words in OF_PROFILES.items() if counted.get(name) != words} == {}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.shell_line import read
 
 SPECIAL = "|&;<>(){}*?[]#!~$`\\\n\"'"

@@ -319,7 +319,7 @@ def test_nothing_is_shared_by_way_of_a_link(fakes: Fakes, tmp_path: Path, link: 
 
 @pytest.mark.parametrize("fakes", ["dash"], indirect=True)
 def test_data_that_is_not_there_is_named_before_anything_is_done(fakes: Fakes, tmp_path: Path) -> None:
-    fakes.make("docker", "exit 1")
+    fakes.make("docker", f"echo {tmp_path}/docker")
     done = create(fakes, tmp_path, LOOKED, "1", "ro:/no", "ro:/no/data", "--user=0", "t:1")
     error, hint = "error: /no/data, which --data names, is not on this host", "hint: mkdir -p /no/data there"
     assert (done.returncode, done.stdout) == (1, "")
@@ -345,7 +345,7 @@ def test_data_that_is_not_there_is_named_before_anything_is_done(fakes: Fakes, t
 def test_data_of_a_job_is_below_the_roots_of_the_inventory(
     fakes: Fakes, tmp_path: Path, roots: list[str], data: str, hint: str
 ) -> None:
-    fakes.make("docker", "exit 1")
+    fakes.make("docker", f"echo {tmp_path}/docker")
     for name in ("a/in it", "a2", "b"):
         (tmp_path / name).mkdir(parents=True)
     lines, given, hint = (text.replace("{}", str(tmp_path)) for text in ("\n".join(roots), data, hint))
@@ -360,7 +360,7 @@ def test_data_of_a_job_is_below_the_roots_of_the_inventory(
 @pytest.mark.parametrize("link", ["root/link", "root/link/ssh", "root/folder/../link", "other"])
 def test_no_link_leads_out_of_a_root(fakes: Fakes, tmp_path: Path, link: str) -> None:
     """Neither one below it, nor one that is it, nor a path that goes up."""
-    fakes.make("docker", "exit 1")
+    fakes.make("docker", f"echo {tmp_path}/docker")
     (tmp_path / "root" / "folder").mkdir(parents=True)
     (tmp_path / "away" / "ssh").mkdir(parents=True)
     for name in ("root/link", "other"):
@@ -373,3 +373,36 @@ def test_no_link_leads_out_of_a_root(fakes: Fakes, tmp_path: Path, link: str) ->
         done = create(fakes, tmp_path / "state", LOOKED, "1", roots, f"ro:{data}", "--user=0", "t:1", container="hcc@1")
         assert done.returncode == code
         assert said in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("engine", "data", "is_refused"),
+    [
+        ("srv/docker", "srv/docker", True),
+        ("srv/docker", "srv/docker/volumes", True),
+        ("srv/docker", "srv", True),
+        ("link", "srv", True),
+        ("srv/docker", "srv/docker2", False),
+        ("srv/*", "srv/docker", False),
+    ],
+)
+def test_no_job_mounts_the_folder_of_the_engine(
+    fakes: Fakes, tmp_path: Path, engine: str, data: str, is_refused: bool
+) -> None:
+    """Nothing but the engine knows its folder: /etc/docker/daemon.json or an option may name it."""
+    for name in ("srv/docker/volumes", "srv/docker2", "srv/*"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "srv" / "docker")
+    fakes.make("docker", f"""[ "$*" = "info --format {{{{.DockerRootDir}}}}" ] && echo '{tmp_path}/{engine}'""")
+    given = f"ro:{tmp_path}/{data}"
+    done = create(fakes, tmp_path / "state", LOOKED, "1", f"ro:{tmp_path}/srv", given, "--user=0", "t:1")
+    assert (done.returncode, done.stdout) == ((1, "") if is_refused else (3, "looked\n")), done.stderr
+    real = (tmp_path / engine).resolve()
+    error = f"error: {tmp_path}/{data}, which --data names, contains the folder of the Docker Engine ({real})"
+    assert done.stderr.startswith(error) == is_refused
+
+
+def test_no_job_mounts_anything_where_the_engine_does_not_answer(fakes: Fakes, tmp_path: Path) -> None:
+    fakes.make("docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    done = create(fakes, tmp_path / "state", LOOKED, "1", f"ro:{tmp_path}", f"ro:{tmp_path}", "--user=0", "t:1")
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "Cannot connect to the Docker daemon\n")

@@ -23,6 +23,12 @@ _FILTER = re.compile(r"\|\s*(?:\S*/)?(?:head|tail|e?grep|sed|awk)\b")
 _LISTS = frozenset(("-L", "--query-gpu", "--query-compute-apps", "show_gids", "ibdev2netdev"))
 # No tool's line is longer; what a pattern does with one may take the square of its length.
 _LONGEST = 1 << 13
+# How a device begins in an output that lists one after the other, and more than a host has.
+_RECORDS = {
+    "ibv_devinfo": re.compile(r"^(?=hca_id:)", re.MULTILINE),
+    "ibstat": re.compile(r"^(?=[ \t]*CA ')", re.MULTILINE),
+}
+_MOST_RECORDS = 256
 _KNOWN = (
     "nvidia-smi (topo -m, --query-gpu and --query-compute-apps with --format=csv, -L, -q -x), show_gids, ibdev2netdev, "
     "ibv_devinfo -v, ibstat, lsmod, ofed_info -s, the probe's answer, a copy of /sys/class/infiniband"
@@ -120,9 +126,32 @@ def _filtered(capture: Capture, command: str) -> Capture:
 
 def _captures(block: str) -> List[Capture]:
     lines = block.split("\n")
-    found = [Capture(kind, read(block)) for kind, looks, read in _RECOGNISERS if any(map(looks, lines))]
+    found = [
+        capture for kind, looks, read in _RECOGNISERS if any(map(looks, lines)) for capture in _read(kind, read, block)
+    ]
     # nvlink --status names GPUs as -L does, but perhaps not all of them, and no MIG instance.
     return [each for each in found if each.kind != "-L"] if any(map(_LINKS, lines)) else found
+
+
+def _read(kind: str, read: Callable[[str], object], block: str) -> List[Capture]:
+    """Read an output; of one that lists devices, those that are whole, and why the others are not read."""
+    value = read(block)
+    if not isinstance(value, Unknown) or kind not in _RECORDS:
+        return [Capture(kind, value)]
+    begin, *records = _RECORDS[kind].split(block)
+    above, readable, reasons = begin.count("\n"), "", [value.reason]
+    for record in records[:_MOST_RECORDS]:
+        alone = read("\n" * above + record)  # so that the reason names the line of the file
+        above += record.count("\n")
+        if isinstance(alone, Unknown):
+            reasons.append(alone.reason)
+        else:
+            readable += record
+    devices = read(readable)
+    if not readable or isinstance(devices, Unknown) or len(records) > _MOST_RECORDS:
+        return [Capture(kind, value)]
+    left_out = [Unknown(f"{reason}; that device is left out") for reason in dict.fromkeys(reasons)]
+    return [Capture(kind, devices), *(Capture("", why) for why in left_out)]
 
 
 def _header(*, of_processes: bool) -> Callable[[str], bool]:
@@ -183,7 +212,7 @@ _RECOGNISERS: Sequence[Tuple[str, Callable[[str], bool], Callable[[str], object]
     ("refusal", lambda line: gpu.refusal(line) is not None, _refusal),
     ("show_gids", lambda line: bool(_GID_ROW.match(line)), verbs.show_gids),
     ("ibdev2netdev", _matching(r"\bport +[0-9]+ .*==>"), verbs.ibdev2netdev),
-    ("ibv_devinfo", _matching(r"^hca_id:|GID\[ *[0-9]+\]:"), verbs.ibv_devinfo),
+    ("ibv_devinfo", _matching(r"^hca_id:|GID\[ *[0-9]+\]:|^\s*link_layer:\s+[IE]"), verbs.ibv_devinfo),
     ("lsmod", lambda line: bool(_MODULES.match(line)), peermem.read_modules),
     ("modprobe", lambda line: peermem.why_not(line) is not None, _why_not),
     ("ofed_info", lambda line: "OFED" in line and bool(rdma.OFED.match(line)), rdma.ofed),

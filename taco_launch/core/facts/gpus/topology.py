@@ -12,7 +12,7 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from taco_launch.core.facts.text.sections import Sections, failure, unasked
 from taco_launch.core.facts.text.strip_terminal import plain, shown
 from taco_launch.core.model.host.fact_value import Found, Unknown
-from taco_launch.core.model.host.hardware import Topology
+from taco_launch.core.model.host.hardware import UNSEEN, Topology
 
 _GPU = re.compile(r"GPU[0-9]+")
 _NIC = re.compile(r"(?!GPU|CPU|NUMA)[A-Za-z][A-Za-z0-9_.-]*")
@@ -37,8 +37,9 @@ def parse_topology(sections: Sections) -> Found[Topology]:
 def read(text: str) -> Found[Topology]:
     """Read the output of `nvidia-smi topo -m`; text before and after it is passed over.
 
-    The matrix is given only where it is square over its header's columns and symmetric, and each cell is a link that
-    nvidia-smi knows; otherwise Unknown, with the row and column that are not. `SOC` of old drivers is given as `SYS`.
+    The matrix is given only where it has a row for each GPU and is symmetric, and each cell is a link that nvidia-smi
+    knows; otherwise Unknown, with the row and column that are not. `SOC` of old drivers is given as `SYS`. Rows of HCAs
+    may be missing: their links to GPUs are those of the GPUs' rows, and two HCAs without a row are linked by UNSEEN.
     """
     rows = plain(text).split("\n")
     heads = [place for place, row in enumerate(rows) if is_header(row)]
@@ -75,6 +76,7 @@ def _is_p2p(rows: Sequence[str]) -> bool:
 
 def _matrix(rows: Sequence[str]) -> Topology:
     columns, affinities = _header(rows[0])
+    gpus = tuple(name for name in columns if name.startswith("GPU"))
     cells: Dict[str, Tuple[str, ...]] = {}
     rests: Dict[str, Tuple[Optional[str], ...]] = {}
     ends = False
@@ -85,7 +87,7 @@ def _matrix(rows: Sequence[str]) -> Topology:
             continue
         name = words[0]
         if name not in columns:
-            if not ends and len(cells) < len(columns):
+            if not ends and (len(cells) < len(columns) if _cell(name) else any(gpu not in cells for gpu in gpus)):
                 raise _RefusedError(
                     f"{shown(row.strip(), 30)} is not a complete row of the matrix: are the lines wrapped? Capture it "
                     "into a file, or in a wider terminal"
@@ -97,12 +99,12 @@ def _matrix(rows: Sequence[str]) -> Topology:
         if name.startswith("GPU"):
             whole = number < len(rows) - 1
             rests[name] = _affinity(name, row, len(columns), affinities, rows[0] if whole else "")
-    missing = [name for name in columns if name not in cells]
+    missing = [name for name in gpus if name not in cells]
     if missing:
         raise _RefusedError(
             f"row {missing[0]} is missing, or is not readable: the matrix is cut off or its rows have run together"
         )
-    links = tuple(cells[name] for name in columns)
+    links = tuple(cells.get(name) or _by_columns(name, columns, cells) for name in columns)
     for one, name in enumerate(columns):
         for other in range(one):
             if links[one][other] != links[other][one]:
@@ -110,7 +112,6 @@ def _matrix(rows: Sequence[str]) -> Topology:
                     f"row {name}, column {columns[other]} shows {links[one][other]}, and row {columns[other]}, column "
                     f"{name} shows {links[other][one]}: one of them is wrong"
                 )
-    gpus = tuple(name for name in columns if name.startswith("GPU"))
     return Topology(
         gpus=gpus,
         nics=_named(columns[len(gpus) :], rows),
@@ -118,6 +119,12 @@ def _matrix(rows: Sequence[str]) -> Topology:
         cpus=tuple(rests[name][0] for name in gpus),
         numa=tuple(rests[name][1] for name in gpus),
     )
+
+
+def _by_columns(name: str, columns: Sequence[str], cells: Dict[str, Tuple[str, ...]]) -> Tuple[str, ...]:
+    """Return the row of an HCA that has none, by what the others' rows have in its column."""
+    place = columns.index(name)
+    return tuple("X" if column == name else cells[column][place] if column in cells else UNSEEN for column in columns)
 
 
 def _header(row: str) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:

@@ -199,7 +199,8 @@ def _cut(text: str) -> Optional[Unknown]:
     if (devices and said) or any(not key.startswith("GID[") for key in said):
         return Unknown("the output of ibv_devinfo starts in the middle of a device: its beginning is cut off")
     if not re.search(r"^\s+port:\s", text, re.MULTILINE):
-        ports = re.search(r"^\s+phys_port_cnt:\s+[1-9]", text, re.MULTILINE)  # else names alone, as of a grep
+        # else names alone, as of a grep
+        ports = re.search(r"^\s+(?:phys_port_cnt:\s+[1-9]|transport:)", text, re.MULTILINE)
         return Unknown("ibv_devinfo ends before its ports: it is cut off") if ports else None
     for device in devices:
         due = re.search(r"^\s+phys_port_cnt:\s+([0-9]+)\s*$", device, re.MULTILINE)

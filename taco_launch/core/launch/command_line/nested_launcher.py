@@ -25,6 +25,21 @@ _MODULES = {
     **dict.fromkeys(("deepspeed", "deepspeed.launcher.runner"), "deepspeed"),
     **dict.fromkeys(("accelerate", "accelerate.commands.launch"), "accelerate"),
 }
+# Commands that hand work to another scheduler, start ranks by another system's launcher, or start a container: what each
+# rank would do.
+SUBMITS, STARTS, CONTAINS = "submit the job again", "start the whole line again", "start a container"
+_ELSEWHERE = {
+    **dict.fromkeys(("sbatch", "salloc", "qsub", "bsub", "msub", "condor_submit", "oarsub"), SUBMITS),
+    **dict.fromkeys(
+        ("flux submit", "flux batch", "flux alloc", "ray submit", "ray job", "sky launch", "sky exec"), SUBMITS
+    ),
+    **dict.fromkeys(
+        ("kubectl apply", "kubectl create", "kubectl run", "arena submit", "argo submit", "oc apply"), SUBMITS
+    ),
+    **dict.fromkeys(("helm install", "helm upgrade", "torchx run", "dstack apply", "sky jobs"), SUBMITS),
+    **dict.fromkeys(("jsrun", "lrun", "aprun", "ibrun", "prun", "prterun", "ccc_mprun", "flux run", "poe"), STARTS),
+    **dict.fromkeys(("docker run", "podman run", "nerdctl run", "docker compose", "docker-compose"), CONTAINS),
+}
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 # Programs that start another one, some by a verb: the options whose value is the next word, and how many words come
 # between the options and that program.
@@ -82,6 +97,15 @@ def inner(command: Sequence[str]) -> Optional[NestedLauncher]:
     if not kind or not (len(rest) > 1 or any(not word.startswith("-") for word in rest)):
         return None
     return NestedLauncher(name, kind, count, begin, env, around)
+
+
+def elsewhere(command: Sequence[str]) -> Optional[Tuple[str, str]]:
+    """Return the name of a command that hands work to another system, and what each rank would do; None for others."""
+    begin, _env, _around = _peeled(tuple(command))
+    name, count = _program(command[begin:], _ELSEWHERE)
+    if name not in _ELSEWHERE or len(command) <= begin + count:
+        return None
+    return name, _ELSEWHERE[name]
 
 
 def _named(words: Sequence[str]) -> Tuple[str, str, int]:
@@ -143,7 +167,16 @@ def clashes(spec: JobSpec, found: NestedLauncher) -> bool:
     """
     if is_open_mpi_twice(spec, found):
         return True
-    one_host = len(spec.hosts) == 1 or spec.host_count == 1
     if spec.per_host:
-        return found.kind not in _ONCE_PER_HOST and not one_host
-    return not (spec.np == 1 or (one_host and spec.slots_per_host == 1)) or spec.procs_per_gpu > 1
+        return found.kind not in _ONCE_PER_HOST and not _is_on_one_host(spec)
+    return not has_one_rank(spec)
+
+
+def has_one_rank(spec: JobSpec) -> bool:
+    """Return whether a job has a single rank."""
+    alone = spec.np == 1 or (_is_on_one_host(spec) and spec.slots_per_host == 1)
+    return alone and spec.procs_per_gpu <= 1
+
+
+def _is_on_one_host(spec: JobSpec) -> bool:
+    return len(spec.hosts) == 1 or spec.host_count == 1

@@ -96,11 +96,15 @@ class Gpus:
     board: Found[Board] = NOT_ASKED
 
 
+# The link of two HCAs whose rows a captured matrix does not have.
+UNSEEN = "?"
+
+
 @dataclass(frozen=True)
 class Topology:
     """`nvidia-smi topo -m`: `links` is square and symmetric over `gpus` followed by `nics`.
 
-    A link is `X`, `SYS`, `NODE`, `PHB`, `PXB`, `PIX` or `NV<number of NVLinks>`. `gpus` are `GPU0`.., `nics` the names
+    A link is `X`, `SYS`, `NODE`, `PHB`, `PXB`, `PIX` or `NV<number of NVLinks>`, and UNSEEN between HCAs. `gpus` are `GPU0`.., `nics` the names
     of HCAs (the legend's, where the header only numbers them). `cpus` and `numa` are of each GPU.
     """
 

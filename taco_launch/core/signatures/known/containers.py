@@ -194,7 +194,7 @@ CONTAINERS = (
         "without the shell or program that is named is incomplete, or of another architecture; srun --no-container-entrypoint leaves its entry point out]].",
         # The lines of enroot's own log are indented.
         pattern=r"pyxis: {2,8}(?=(?:[^\r\n]{0,300}(?P<space>No space left))?)(?P<why>(?!\[(?:INFO|WARN|DEBUG))[^\s][^\r\n]*[^\s.])|pyxis:? (?P<why2>\[ERROR\] [^\r\n]*[^\s.])",
-        unless=("enroot-folder", "enroot-mount"),
+        unless=("enroot-folder", "enroot-mount", "registry-refused-enroot"),
     ),
     Signature(
         "pod-ended",

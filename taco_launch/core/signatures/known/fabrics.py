@@ -7,6 +7,14 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 UCX = (
     Signature(
+        "ucx-without-cuda",
+        keys=("no copy across memory types transport",),
+        cause="UCX on {host} was built without CUDA support, but the program uses the memory of a GPU.",
+        next="ucx_info -d | grep cuda must list cuda_copy. Install a UCX that is built --with-cuda (NVIDIA's HPC-X has one), or leave UCX "
+        "out: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm instead of vader).",
+        pattern=r"UCX +ERROR +no copy across memory types transport",
+    ),
+    Signature(
         "ucx-unreachable",
         keys=("no active messages transport to", "Failed to connect to proc:"),
         cause="UCX on {host} has no device that reaches another rank: the hosts' devices or subnets differ, or UCX_NET_DEVICES and UCX_TLS "

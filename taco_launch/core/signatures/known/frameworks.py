@@ -125,13 +125,61 @@ FRAMEWORKS = (
         lines=3,  # a narrow terminal wraps it
     ),
     Signature(
+        "nvcc-too-old",
+        keys=("Unsupported gpu architecture '",),
+        cause="nvcc on {host} is older than the GPU that it should compile for: it does not know {what}.",
+        next="Use a CUDA toolkit that does, and name it with CUDA_HOME: compute_86 needs 11.1, compute_89 and compute_90 need 11.8, "
+        "compute_100 needs 12.8. Or compile for an older GPU of the same generation: TORCH_CUDA_ARCH_LIST=8.0+PTX.",
+        pattern=r"nvcc fatal +: Unsupported gpu architecture '(?P<what>[\w-]{1,40})'",
+    ),
+    Signature(
+        "custom-all-reduce",
+        keys=("peer access is not supported between these two devices",),
+        cause="Two GPUs of {host} cannot access each other's memory, which a custom all-reduce requires.",
+        next="Use NCCL's instead: --disable-custom-all-reduce (vLLM, SGLang). nvidia-smi topo -p2p r shows which pairs can; a virtual "
+        "machine, or ACS and the IOMMU on bare metal, prevent it.",
+        pattern=r"custom_all_reduce\S*[^\r\n]{0,80}peer access is not supported",
+    ),
+    Signature(
+        "horovod-other-build",
+        keys=("undefined symbol: _Z",),
+        cause="Horovod's {library} was built for another version of {framework} than the one on {host}.",
+        next="Build Horovod again where that {framework} is installed: pip install --no-cache-dir --force-reinstall --no-deps horovod. "
+        "horovodrun --check-build shows what it was built for.",
+        pattern=r"horovod/(?P<framework>tensorflow|torch|mxnet)/(?P<library>mpi_lib[\w.-]{0,80}): undefined symbol: ",
+        survived=True,
+    ),
+    Signature(
+        "deepspeed-no-hostfile",
+        keys=("Unable to find hostfile, will proceed with training with local resources only",),
+        cause="deepspeed found no hostfile, so it uses the GPUs of {host} alone.",
+        next="For several hosts: deepspeed --hostfile FILE script.py. Options of deepspeed go before the script.",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
+        "script-is-an-option",
+        keys=("can't find '__main__' module in '",),
+        cause="{what} was started as the script: it is a file or a folder without a program.",
+        next="Options of a launcher, such as --hostfile FILE, go before the script, and each needs its value.",
+        pattern=r"can't find '__main__' module in '(?P<what>[^'\r\n]{1,200})'",
+    ),
+    Signature(
+        "not-divisible",
+        keys=("divisible by",),
+        cause="{what} is not a multiple of {size}.",
+        next="Change one of the two. Of a batch with sequence parallelism: pad its sequences to a multiple, or leave out --sequence-parallel.",
+        pattern=r"Error: (?P<what>[A-Za-z][^\r\n:]{2,80}?)(?: \(\d+\))? (?:should|must|needs to|has to|is not|not) (?:be )?(?:evenly )?divisible by (?:the )?(?P<size>[^\r\n]{2,60}[^\s.])",
+        unless=("ranks-not-divisible", "vllm-parallel-size"),
+        survived=True,
+    ),
+    Signature(
         "extension-build-failed",
         keys=("Error building extension '",),
         cause="torch could not compile {name}, a part in C++ or CUDA, when it was first used on {host}.",
         next="Read the compiler's own error further up, after FAILED. nvcc --version must match torch.version.cuda, and nvcc must support that g++ (ds_report "
         "shows what DeepSpeed finds). Then remove the half-built files: rm -rf ~/.cache/torch_extensions.",
         pattern=r"Error building extension '(?P<name>[^'\r\n]{1,80})'",
-        unless=("compiler-missing", "header-missing"),
+        unless=("compiler-missing", "header-missing", "nvcc-too-old"),
     ),
     Signature(
         "ray-versions",

@@ -94,8 +94,28 @@ LAUNCHER = (
         next="Check where the ranks run (in a container: inside it): command -v {what}; ls -l {what}. A script needs chmod +x and a #! "
         "line, or python3 before it.",
         pattern=r"(?:could not(?: access|\s+access)|unable to find the specified executable)"
-        r"(?=[\s\S]{0,500}?Executable: *(?! |none\b)(?P<what>[^\r\n]*\S))" + _NODE,
+        r"(?=[\s\S]{0,500}?Executable: *(?! |none\b|[A-Z][A-Z0-9_]{2,}\s*(?:\n|$)|-|[A-Za-z_]\w*=)(?P<what>[^\r\n]*\S))"
+        + _NODE,
         lines=11,
+    ),
+    Signature(
+        "option-without-value",
+        keys=("unable to find the specified executable",),
+        cause="mpirun took {what} for the program: an option before it has no value, or an empty one.",
+        next="Look at the line before {what}: a variable of the shell may be empty there (echo the line first). Each variable needs an -x of its own.",
+        pattern=r"unable to find the specified executable(?=[\s\S]{0,500}?Executable: *(?P<what>[A-Z][A-Z0-9_]{2,}|-[^\r\n]*\S|[A-Za-z_]\w*=[^\r\n]*)\s*(?:\n|$))"
+        + _NODE,
+        lines=11,
+    ),
+    Signature(
+        "runtime-versions-differ",
+        keys=("detected a mismatch in versions between two processes",),
+        cause="The hosts have different versions of mpirun's runtime[[version?: {version} on {host}, {other} on {where}]].",
+        next="Install the same Open MPI on all hosts. What a login without a terminal finds first on its PATH counts: ssh "
+        "[[where?{where}||HOST]] 'command -v prted orted'. Or name one installation: --prefix /PATH.",
+        pattern=r"detected a mismatch in versions between two processes(?:[\s\S]{0,600}?Host 1: +(?P<host>\S+)\s+Version: +(?P<version>\S+)"
+        r"\s+Host 2: +(?P<where>\S+)\s+Version: +(?P<other>\S+))?",
+        lines=14,
     ),
     Signature(
         "single-dash-option",

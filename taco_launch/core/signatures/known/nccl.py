@@ -10,6 +10,13 @@ _COMPLETION = r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error
 
 NCCL = (
     Signature(
+        "nccl-old-connect",
+        keys=("Call to connect timeout : ",),
+        cause="NCCL on {host} could not connect to another rank: {why}. This version uses every interface that it finds, lo and link-local addresses among them.",
+        next="Choose the interface that all hosts share: -x NCCL_SOCKET_IFNAME=eth0 (ip -br address lists them). NCCL before 2.4 has no better message.",
+        pattern=r"NCCL WARN Call to connect timeout : (?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
         "nccl-ib-no-answer",
         keys=("Got completion ",),
         cause="An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded). An error at the "

@@ -17,6 +17,17 @@ OPEN_MPI = (
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?!(?:" + _OF_MPIRUN + r")\b)(?P<framework>\S+)"
         r"(?:\s+Component: +(?P<component>\S+))?",
         lines=11,
+        unless=("ucx-without-cuda",),
+    ),
+    Signature(
+        "cuda-memory-not-pinned",
+        keys=("The call to cuMemHostRegister(",),
+        cause="CUDA could not pin memory for Open MPI[[host? on {host}]] (cuMemHostRegister[[code?, return value {code}]]): copies between GPUs of a host are slower.",
+        next="Raise the limit of locked memory (ulimit -l unlimited; of a container: --ulimit memlock=-1). To run without it: --mca btl ^smcuda. "
+        "If the program fails, its own error is elsewhere in the log.",
+        pattern=r"The call to cuMemHostRegister\([^\r\n]{0,200}failed(?:[\s\S]{0,200}?Host: +(?P<host>\S+)\s+cuMemHostRegister return value: +(?P<code>-?\d+))?",
+        lines=4,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "mpirun-component-missing",

@@ -155,6 +155,14 @@ SLURM = (
         pattern=r"pyxis: couldn't mkdir (?P<path>[^\s:]+): (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
+        "registry-refused-enroot",
+        keys=("returned error code: 401", "returned error code: 403"),
+        cause="The registry {registry} refused the image {image}: {why}. The login is missing or wrong, or the image's name lacks its registry.",
+        next="Write the registry into the name: --container-image=REGISTRY#NAME:TAG (without one it is Docker Hub). Put its login into ~/.config/enroot/.credentials: "
+        "machine {registry} login USER password TOKEN.",
+        pattern=r"URL https?://(?P<registry>[^/\s]+)/v2/(?P<image>[^\s]+?)/manifests/\S+ returned error code: (?P<why>40[13] \w+)",
+    ),
+    Signature(
         "slurm-plugin-failed",
         keys=("launch failed: Plugin initialization failed", "Plugin stack initialization failed"),
         cause="A plugin of Slurm failed on a node when it started the step's tasks (plugstack.conf lists them: pyxis, for example).",

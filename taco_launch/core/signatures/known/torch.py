@@ -81,10 +81,11 @@ TORCH = (
         "torch-collective-timeout",
         keys=("Watchdog caught collective operation timeout",),
         cause="A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
-        next="Compare the ranks' last lines: the one without this line did not arrive. -x TORCH_FR_BUFFER_SIZE=2000 -x "
+        next="[[one?All ranks agree on a number there, as around a checkpoint: if one of them saves for longer than that, raise the timeout: "
+        "init_process_group(timeout=timedelta(hours=1)). ]]Compare the ranks' last lines: the one without this line did not arrive. -x TORCH_FR_BUFFER_SIZE=2000 -x "
         "TORCH_NCCL_DUMP_ON_TIMEOUT=1 keeps each rank's last collectives (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), "
         "and torchfrtrace compares them.",
-        pattern=r"collective operation timeout: (?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
+        pattern=r"collective operation timeout: (?=(?:[^\r\n]{0,200}(?P<one>NumelIn=1,))?)(?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=FailureText.ECHO,
         unless=("torch-collectives-differ", "torch-ranks-apart", "torch-first-collective"),
     ),
@@ -165,7 +166,8 @@ TORCH = (
         cause="Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
         next="[[abort?An abort has its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||A bus error is most often a "
-        "full /dev/shm. For a crash, read the lines before it; for signal 15, look for the rank that ended first]].",
+        "full /dev/shm. For a crash, read the lines before it; where they show nothing, -x PYTHONFAULTHANDLER=1 prints the Python stack, and a core file (ulimit -c unlimited) opens "
+        "with gdb python3 CORE: most crashes are of a library built for another CUDA or torch. For signal 15, look for the rank that ended first]].",
         pattern=r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
         kind=FailureText.OUTCOME,
         unless=("rank-crashed", "rank-killed"),
@@ -215,6 +217,7 @@ TORCH = (
         next="Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
         "for flash-attn, use the wheel whose name contains this torch, CUDA and cxx11abi, or install it after torch with pip install --no-build-isolation --no-cache-dir.",
         pattern=r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
+        unless=("horovod-other-build",),
         survived=True,
     ),
     Signature(
@@ -456,6 +459,7 @@ TORCH_RANKS = (
         next="Look for the rank that came last, or not at all: the others waited for it.",
         pattern=r"Some NCCL operations have failed or timed out|collective timeout from (?:rank )?(?P<rank>\d+)?",
         kind=FailureText.ECHO,
+        unless=("torch-collective-timeout",),
     ),
     Signature(
         "torch-group-missing",

@@ -201,7 +201,7 @@ TRAINING = (
         next="The program was built against other versions. Build or install it where the ranks run (in a container: in the "
         "image).",
         pattern=r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
-        unless=("nccl-other-build", "torch-other-build"),
+        unless=("nccl-other-build", "torch-other-build", "horovod-other-build"),
         survived=True,
     ),
     Signature(

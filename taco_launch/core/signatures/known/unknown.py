@@ -9,7 +9,7 @@ _DETAILS = "The text between the dashed lines of the log has the details; where 
 _KNOWN = (
     *("launch-failed", "mpi-init-failed", "mpi-tcp-connect", "mpirun-broken", "rank-failed"),
     *("pmix-files-left", "fork-warned", "openib-unused", "single-copy-denied", "memory-not-bound", "variable-not-set"),
-    *("option-deprecated", "prefix-twice", "mpi-cuda-ipc-off", "oob-interface-unusable"),
+    *("cuda-memory-not-pinned", "option-deprecated", "prefix-twice", "mpi-cuda-ipc-off", "oob-interface-unusable"),
 )
 
 UNKNOWN = (
@@ -21,6 +21,7 @@ UNKNOWN = (
         "cause, run without it: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm instead of vader).",
         pattern=r"UCX +ERROR +(?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
+        unless=("ucx-without-cuda",),
         at_end=r"UCX +ERROR|MPI_ERRORS_ARE_FATAL|potentially your MPI job|terminated|Abort",
     ),
     Signature(

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from taco_launch.core.launch.command_line.env import proxy_agent, rank_of
 from taco_launch.core.launch.plan import plan
@@ -15,8 +13,6 @@ from taco_launch.core.model.host.hosts import Container, Host, Network
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.plans import LaunchPlan, Placement, Share
-from taco_launch.jobs.command_lines import hydra_line
-from taco_launch.jobs.command_lines.mpirun_line import UnclearError
 from tests.support.planned import AUTO, FAR
 
 WRAPPER = ("/py", "-I", "-S", "/agent.pyz", "rank", "/job", "--")
@@ -95,54 +91,3 @@ def test_proxies_start_behind_the_agent(tmp_path: Path, container: Container | N
 def test_the_number_of_a_rank() -> None:
     own = {"PMI_RANK": "3", "MPI_LOCALRANKID": "1", "PMI_SIZE": "4", "RANK": "7", "LOCAL_RANK": "7", "WORLD_SIZE": "8"}
     assert rank_of(own) == (3, 1, 4)
-
-
-WORDS = [
-    "mpirun",
-    "-n",
-    "2",
-    "-np",
-    "4",
-    "-ppn",
-    "1",
-    "-genv",
-    "A",
-    "b",
-    "-genvlist",
-    "C,D",
-    "-hosts",
-    "h1,h2",
-    "-f",
-    "FILE",
-    "-l",
-    "-genvall",
-    "-iface",
-    "eth0",
-    "prog",
-    "-n",
-    "x",
-    ":",
-    "--y",
-]
-
-
-@given(st.lists(st.sampled_from(WORDS), max_size=8), st.dictionaries(st.sampled_from("CDE"), st.just("v")))
-def test_any_line_is_read_or_refused(words: list[str], variables: dict[str, str]) -> None:
-    try:
-        line = hydra_line.read(["mpirun", *words], variables)
-    except UnclearError as error:
-        at = error.index
-    else:
-        assert not words[line.program - 1].startswith("-")
-        assert {name for name, _value, _index in line.env} >= set(variables)
-        at = line.program
-    assert 0 <= at <= len(words)
-
-
-def test_a_line() -> None:
-    line = hydra_line.read([*WORDS[:16], "prog", "-n", "x"], {"C": "v"})
-    assert (line.np, line.per_host) == ((4, 4), (1, 6))
-    assert line.env == (("C", "v", 0), ("A", "b", 9))
-    assert line.bare == ("C", "D")
-    assert line.unused == ("-hosts h1,h2", "-f FILE")
-    assert line.program == 16

@@ -1,0 +1,411 @@
+"""What each option of each launcher is here: one table that the command line, manifests, Arena and `translate` read.
+
+Sources: mpirun(1) of Open MPI 4.1 and prterun(1) of 5.0; `mpiexec.hydra -help` of MPICH 4 and 5 and Intel MPI 2021;
+`horovodrun --help` of 0.28 with the variables of horovod/runner/common/util/config_parser.py; torch/distributed/run.py;
+`deepspeed --help` of 0.14; `accelerate launch --help` of 1.0 with the variables of accelerate/utils/launch.py; srun(1) and
+sbatch(1) of Slurm 23; `composer --help`; `colossalai run --help`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+# What becomes of an option. RANKS, EACH and NODES count; the value of LIST is several variables; FLAG has no value.
+RANKS, EACH, NODES, HOSTS, HOSTFILE = "ranks", "each", "nodes", "hosts", "hostfile"
+ENV, PAIR, LIST, BARE, MCA, OPTION, VARIABLE = "env", "pair", "list", "bare", "mca", "option", "variable"
+MAP_BY, INCLUDE, MODULE, NO_PYTHON, OMITTED, REFUSED = "map-by", "include", "module", "no-python", "omitted", "refused"
+
+
+class Meaning(NamedTuple):
+    """One option: what becomes of it, and how many words it has with its values.
+
+    `target` is the option or variable here, `why` the reason that the user reads, `convert` what the value is written as.
+    """
+
+    use: str
+    words: int = 2
+    target: str = ""
+    why: str = ""
+    convert: Callable[[str], str] = str
+
+
+def _all(names: str, meaning: Meaning) -> dict[str, Meaning]:
+    return dict.fromkeys(names.split(), meaning)
+
+
+def _omitted(why: str, one: str = "", two: str = "", three: str = "") -> dict[str, Meaning]:
+    """Return options that change nothing here: those of one word, of two and of three."""
+    counted = enumerate((one, two, three), 1)
+    return {name: Meaning(OMITTED, count, why=why) for count, names in counted for name in names.split()}
+
+
+def _refused(why: str, one: str = "", two: str = "") -> dict[str, Meaning]:
+    """Return options that a job cannot have: those of one word, and of two."""
+    return {name: Meaning(REFUSED, count, why=why) for count, names in ((1, one), (2, two)) for name in names.split()}
+
+
+def _bytes_of_mib(value: str) -> str:
+    return str(int(float(value) * (1 << 20)))
+
+
+def _seconds(value: str) -> str:
+    if not _SECONDS.fullmatch(value):
+        raise ValueError("is not a number of seconds")
+    return f"{value}s"
+
+
+def _one(_value: str) -> str:
+    return "1"
+
+
+def _zero(_value: str) -> str:
+    return "0"
+
+
+def _true(_value: str) -> str:
+    return "true"
+
+
+_SECONDS = re.compile("[1-9][0-9]{0,8}")
+_SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
+
+
+def slurm_seconds(value: str) -> str:
+    """Return a time of sbatch(1) in seconds: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]].
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _SLURM_TIME.fullmatch(value)
+    if found is None:
+        raise ValueError("is not a time of Slurm, such as 90 (minutes), 2:30:00 or 1-12")
+    days, *numbers = (int(part) if part else None for part in found.groups())
+    first, second, third = numbers
+    assert first is not None
+    if days is not None:
+        hours, minutes, seconds = 24 * days + first, second or 0, third or 0
+    elif third is not None:
+        hours, minutes, seconds = first, second or 0, third
+    else:
+        hours, minutes, seconds = 0, first, second or 0
+    return f"{3600 * hours + 60 * minutes + seconds}s"
+
+
+_PROFILE = "the profile decides it"
+_LOGS = "each rank's output is kept separately: taco-launch logs NAME --rank N"
+_PRINTS = "it only changes what the launcher prints"
+_MEETS = "taco-launch sets it for every rank"
+_SSH = "the inventory has it: ssh"
+_ROOT = "taco-launch adds it where it is needed"
+_OURS = "the hosts or the image have it"
+_STDIN = "rank 0 reads what `run` reads"
+_GPUS = "each slot of a host is one of its GPUs"
+_PLACES = "places ranks within hosts, which a job cannot specify"
+_SEVERAL = "starts several programs, but a job has only one"
+_ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
+_PARAMETERS = "parameters of the launcher itself go into a profile"
+_RESTARTED = "an attempt starts all ranks again: --restart on-failure"
+
+_MPIRUN = {
+    **_all("np n c", Meaning(RANKS)),
+    **_all("N npernode", Meaning(EACH)),
+    "pernode": Meaning(EACH, 1, convert=_one),
+    **_all("H host", Meaning(HOSTS)),
+    **_all("hostfile machinefile default-hostfile", Meaning(HOSTFILE)),
+    "map-by": Meaning(MAP_BY, why=_PROFILE),
+    "x": Meaning(ENV),
+    **_all("mca gmca", Meaning(MCA, 3)),
+    "timeout": Meaning(OPTION, target="--timeout", convert=_seconds),
+    **_all("wdir wd", Meaning(OPTION, target="--workdir")),
+    **_omitted(_ROOT, "allow-run-as-root"),
+    **_omitted(
+        _PROFILE,
+        "report-bindings display-map display-allocation bind-to-core bind-to-none bycore"
+        " bynode byslot use-hwthread-cpus",
+        "bind-to rank-by cpus-per-proc cpus-per-rank cpu-set cpu-list",
+    ),
+    **_omitted(
+        _PRINTS,
+        "verbose v quiet q show-progress report-state-on-timeout get-stack-traces display-topo display-devel-map",
+        "display report-pid report-uri",
+    ),
+    **_omitted(_LOGS, "tag-output timestamp-output merge-stderr-to-stdout", "output output-filename stream-buffering"),
+    **_omitted(_STDIN, two="stdin"),
+    **_omitted(
+        "a host runs as many ranks as it has slots: -H HOST:SLOTS sets how many", "oversubscribe nooversubscribe"
+    ),
+    **_omitted(
+        _OURS,
+        "noprefix enable-recovery disable-recovery",
+        "prefix path tmpdir launch-agent personality forward-signals",
+    ),
+    **_omitted(_PARAMETERS, two="tune am", three="prtemca pmixmca"),
+    **_refused(_PLACES, two="npersocket rankfile rf"),
+    **_refused(_SEVERAL, two="app"),
+    **_refused("use --exclude HOST for the host of mpirun", "nolocal"),
+}
+_HYDRA = {
+    **_all("n np", Meaning(RANKS)),
+    **_all("ppn perhost ppr", Meaning(EACH)),
+    **_all("hosts host", Meaning(HOSTS)),
+    **_all("f hostfile machinefile machine", Meaning(HOSTFILE)),
+    **_all("genv env", Meaning(PAIR)),
+    **_all("genvlist envlist", Meaning(LIST)),
+    **_all("wdir wd", Meaning(OPTION, target="--workdir")),
+    **_omitted("the ranks have the variables that -x names", "genvall envall genvnone envnone genvexcl"),
+    **_omitted(_PROFILE, two="iface bind-to map-by membind order-nodes"),
+    **_omitted(_OURS, "disable-hostname-propagation", "launcher bootstrap rmk launcher-exec"),
+    **_omitted(_LOGS, "prepend-rank l", "prepend-pattern outfile-pattern errfile-pattern outfile errfile"),
+    **_omitted(_PRINTS, "verbose v info print-all-exitcodes print-rank-map"),
+    **_omitted(_STDIN, two="s"),
+    **_refused(_SEVERAL, two="configfile"),
+}
+# Only Hydra's mpiexec has these: a line that is called mpirun or mpiexec is one of Hydra.
+ONLY_HYDRAS = frozenset(_HYDRA) - frozenset(_MPIRUN) - {"f", "l", "s", "env", "info"}
+
+
+def _tunes(name: str, convert: Callable[[str], str] = str, words: int = 2) -> Meaning:
+    return Meaning(VARIABLE, words, f"HOROVOD_{name}", convert=convert)
+
+
+_HOROVODRUN = {
+    **_all("np n num-proc", Meaning(RANKS)),
+    **_all("H hosts host", Meaning(HOSTS)),
+    **_all("hostfile machinefile default-hostfile", Meaning(HOSTFILE)),
+    **_all(
+        "network-interface network-interfaces", Meaning(OPTION, target="--interface", convert=lambda v: v.split(",")[0])
+    ),
+    "slots-per-host": Meaning(EACH),
+    "slots": Meaning(EACH),
+    "fusion-threshold-mb": _tunes("FUSION_THRESHOLD", _bytes_of_mib),
+    "cycle-time-ms": _tunes("CYCLE_TIME"),
+    "cache-capacity": _tunes("CACHE_CAPACITY"),
+    **{
+        f"{no}{name}": _tunes(name.replace("-", "_").upper(), _zero if no else _one, 1)
+        for name in ("hierarchical-allreduce", "hierarchical-allgather", "torus-allreduce")
+        for no in ("", "no-")
+    },
+    "autotune": _tunes("AUTOTUNE", _one, 1),
+    "autotune-log-file": _tunes("AUTOTUNE_LOG"),
+    **{
+        f"autotune-{name}": _tunes(f"AUTOTUNE_{name.replace('-', '_').upper()}")
+        for name in ("warmup-samples", "steps-per-sample", "bayes-opt-max-samples", "gaussian-process-noise")
+    },
+    "timeline-filename": _tunes("TIMELINE"),
+    "timeline-mark-cycles": _tunes("TIMELINE_MARK_CYCLES", _one, 1),
+    "no-stall-check": _tunes("STALL_CHECK_DISABLE", _one, 1),
+    "stall-check-warning-time-seconds": _tunes("STALL_CHECK_TIME_SECONDS"),
+    "stall-check-shutdown-time-seconds": _tunes("STALL_SHUTDOWN_TIME_SECONDS"),
+    "mpi-threads-disable": _tunes("MPI_THREADS_DISABLE", _one, 1),
+    "num-nccl-streams": _tunes("NUM_NCCL_STREAMS"),
+    "thread-affinity": _tunes("THREAD_AFFINITY"),
+    "gloo-timeout-seconds": _tunes("GLOO_TIMEOUT_SECONDS"),
+    "log-level": _tunes("LOG_LEVEL"),
+    **_all("log-hide-timestamp log-without-timestamp", _tunes("LOG_HIDE_TIME", _one, 1)),
+    "log-with-timestamp": _tunes("LOG_HIDE_TIME", _zero, 1),
+    "tcp": Meaning(OPTION, 1, "--transport", convert=lambda _value: "tcp"),
+    **_omitted(_SSH, two="p ssh-port i ssh-identity-file"),
+    **_omitted(_PRINTS, "verbose"),
+    **_omitted("--launcher decides how the ranks meet", "gloo mpi"),
+    **_omitted("a job waits for its hosts: --queue-timeout", "disable-cache", "start-timeout"),
+    **_omitted(_LOGS, "prefix-output-with-timestamp prefix-timestamp", "output-filename"),
+    **_omitted(
+        _ELASTIC, two="min-np max-np min-num-proc max-num-proc host-discovery-script elastic-timeout reset-limit"
+    ),
+    **_omitted(_ELASTIC, three="blacklist-cooldown-range"),
+    **_omitted("give its options to `run` one by one", two="mpi-args binding-args"),
+    **_refused("its settings are not read: taco-launch translate FILE shows them as variables", two="config-file"),
+    **_refused("jsrun is another system's launcher", "jsrun"),
+}
+_TORCH = {
+    "nnodes": Meaning(NODES),
+    "nproc-per-node": Meaning(EACH),
+    "max-restarts": Meaning(OPTION, target="--backoff-limit", why=_RESTARTED),
+    **_all("m module", Meaning(MODULE, 1)),
+    "no-python": Meaning(NO_PYTHON, 1),
+    **_omitted(
+        _MEETS,
+        "standalone use-env",
+        "rdzv-backend rdzv-endpoint rdzv-id rdzv-conf node-rank master-addr master-port local-addr",
+    ),
+    **_omitted(_LOGS, two="log-dir r redirects t tee local-ranks-filter logs-specs"),
+    **_omitted(_LOGS, two="duplicate-stdout-filters duplicate-stderr-filters"),
+    **_omitted(
+        "it is torchrun's own default here",
+        "run-path virtual-local-rank",
+        "monitor-interval start-method event-log-handler role numa-binding signals-to-handle shutdown-timeout",
+    ),
+}
+_DEEPSPEED = {
+    "num-gpus": Meaning(EACH),
+    "num-nodes": Meaning(NODES),
+    **_all("hostfile H", Meaning(HOSTFILE)),
+    **_all("include i", Meaning(INCLUDE)),
+    **_all("exclude e", Meaning(OPTION, target="--exclude")),
+    "module": Meaning(MODULE, 1),
+    "no-python": Meaning(NO_PYTHON, 1),
+    **_omitted(
+        _MEETS, "no-ssh no-ssh-check force-multi", "master-addr master-port node-rank launcher launcher-args ssh-port"
+    ),
+    **_omitted(_LOGS, "save-pid", "enable-each-rank-log"),
+    **_omitted(_PROFILE, "bind-cores-to-rank", "bind-core-list"),
+    **_omitted("the program reads LOCAL_RANK", "no-local-rank"),
+    **_omitted(_ELASTIC, "elastic-training", "min-elastic-nodes max-elastic-nodes"),
+    **_refused("deepspeed starts many jobs by it", two="autotuning"),
+}
+
+
+def _accelerates(name: str, convert: Callable[[str], str] = str, words: int = 2) -> Meaning:
+    return Meaning(VARIABLE, words, name, convert=convert)
+
+
+_ACCELERATE = {
+    "num-processes": Meaning(RANKS),
+    "num-machines": Meaning(NODES),
+    **_all("m module", Meaning(MODULE, 1)),
+    "no-python": Meaning(NO_PYTHON, 1),
+    "max-restarts": Meaning(OPTION, target="--backoff-limit", why=_RESTARTED),
+    **{
+        name.replace("_", "-"): _accelerates(f"ACCELERATE_{name.upper()}")
+        for name in ("mixed_precision", "gradient_accumulation_steps", "dynamo_backend", "dynamo_mode")
+    },
+    "deepspeed-config-file": _accelerates("ACCELERATE_DEEPSPEED_CONFIG_FILE"),
+    "zero-stage": _accelerates("ACCELERATE_DEEPSPEED_ZERO_STAGE"),
+    "offload-optimizer-device": _accelerates("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE"),
+    "offload-param-device": _accelerates("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE"),
+    "gradient-clipping": _accelerates("ACCELERATE_GRADIENT_CLIPPING"),
+    "zero3-init-flag": _accelerates("ACCELERATE_DEEPSPEED_ZERO3_INIT"),
+    "zero3-save-16bit-model": _accelerates("ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL"),
+    "use-deepspeed": _accelerates("ACCELERATE_USE_DEEPSPEED", _true, 1),
+    "use-fsdp": _accelerates("ACCELERATE_USE_FSDP", _true, 1),
+    "use-megatron-lm": _accelerates("ACCELERATE_USE_MEGATRON_LM", _true, 1),
+    "num-cpu-threads-per-process": _accelerates("OMP_NUM_THREADS"),
+    **{
+        f"fsdp-{name.replace('_', '-')}": _accelerates(f"FSDP_{name.upper()}")
+        for name in (
+            *("sharding_strategy", "offload_params", "auto_wrap_policy", "transformer_layer_cls_to_wrap"),
+            *("backward_prefetch", "state_dict_type", "forward_prefetch", "use_orig_params", "sync_module_states"),
+            *("cpu_ram_efficient_loading", "activation_checkpointing", "version", "reshard_after_forward"),
+            "min_num_params",
+        )
+    },
+    **_omitted(
+        _MEETS,
+        "multi-gpu cpu same-network",  # a word behind --same_network is the script, whatever it looks like
+        "machine-rank main-process-ip main-process-port rdzv-backend rdzv-conf monitor-interval"
+        " deepspeed-hostfile deepspeed-multinode-launcher",
+    ),
+    **_omitted(_GPUS, two="gpu-ids"),
+    **_omitted(_LOGS, "quiet q debug", "log-dir tee role"),
+    **_refused(
+        "its settings are not read: give the number of ranks with --np, and the rest as variables", two="config-file"
+    ),
+}
+_COMPOSER = {
+    **_all("n nproc", Meaning(EACH)),
+    "world-size": Meaning(RANKS),
+    **_all("m module-mode", Meaning(MODULE, 1)),
+    **_all("c command-mode", Meaning(NO_PYTHON, 1)),
+    **_omitted(_MEETS, two="node-rank base-rank master-addr master-port"),
+    **_omitted(_LOGS, two="stdout stderr"),
+    **_omitted(_PRINTS, "v verbose"),
+}
+_COLOSSALAI = {
+    "nproc-per-node": Meaning(EACH),
+    "num-nodes": Meaning(NODES),
+    "hostfile": Meaning(HOSTFILE),
+    "host": Meaning(HOSTS),
+    "exclude": Meaning(OPTION, target="--exclude"),
+    "m": Meaning(MODULE, 1),
+    **_omitted(_MEETS, two="master-addr master-port extra-launch-args"),
+    **_omitted(_SSH, two="ssh-port ssh-key"),
+}
+_QUEUE = "the queue of taco-launch has no such setting"
+_LIMITS = "ranks have no limit of CPUs or memory of their own"
+_SLURM = {
+    **_all("n ntasks", Meaning(RANKS)),
+    **_all("N nodes", Meaning(NODES)),
+    "ntasks-per-node": Meaning(EACH),
+    **_all("w nodelist", Meaning(HOSTS)),
+    **_all("x exclude", Meaning(OPTION, target="--exclude")),
+    **_all("t time", Meaning(OPTION, target="--timeout", convert=slurm_seconds)),
+    **_all("J job-name", Meaning(OPTION, target="--name")),
+    **_all("D chdir", Meaning(OPTION, target="--workdir")),
+    "container-image": Meaning(OPTION, target="--image", convert=lambda value: value.replace("#", "/", 1)),
+    "container-workdir": Meaning(OPTION, target="--workdir"),
+    "container-mounts": Meaning(OPTION, target="--data"),
+    "export": Meaning(LIST),
+    **_omitted(_GPUS, two="G gpus gpus-per-node gpus-per-task gres ntasks-per-gpu tres-per-task tres-per-node"),
+    **_omitted(_LIMITS, "exclusive overlap overcommit O", "c cpus-per-task mem mem-per-cpu mem-per-gpu cpus-per-gpu"),
+    **_omitted(_LIMITS, two="threads-per-core cores-per-socket sockets-per-node ntasks-per-core ntasks-per-socket tmp"),
+    **_omitted(_PROFILE, two="mpi cpu-bind cpu-freq distribution m hint mem-bind gpu-bind accel-bind network gpu-freq"),
+    **_omitted(_LOGS, "label l unbuffered u", "output o error e open-mode input i"),
+    **_omitted(_PRINTS, "verbose v quiet Q"),
+    **_omitted(
+        _QUEUE,
+        "no-kill k no-requeue hold H spread-job contiguous use-min-nodes parsable",
+        "partition p account A qos q reservation constraint C clusters M comment priority nice begin b deadline wckey"
+        " dependency d signal export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
+    ),
+    **_omitted("--notify URL posts the end of a job", two="mail-type mail-user"),
+    **_omitted("a rank that fails ends the job", two="kill-on-bad-exit K wait W"),
+    **_omitted(_RESTARTED, "requeue"),
+    **_omitted(
+        _OURS,
+        "container-writable container-readonly container-mount-home no-container-mount-home container-remap-root"
+        " no-container-remap-root no-container-entrypoint container-entrypoint",
+        "container-name container-save container-env bcast",
+    ),
+    **_omitted("use `taco-launch shell NAME -t` for a terminal", "pty"),
+    **_refused("submit one job for each element", two="array a"),
+    **_refused(_SEVERAL, "multi-prog", "het-group"),
+}
+_PBS_RESOURCES = {
+    "walltime": Meaning(OPTION, target="--timeout", convert=slurm_seconds),
+    **_all("nodes select", Meaning(NODES)),
+    **_all("ppn mpiprocs ntasks-per-node", Meaning(EACH)),
+    **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs ompthreads place cput file"),
+    **_omitted(_GPUS, two="ngpus gpus"),
+    **_omitted(_QUEUE, two="host arch qos feature"),
+}
+_PBS = {
+    "N": Meaning(OPTION, target="--name"),
+    "v": Meaning(LIST),
+    **_omitted(_QUEUE, "V h", "q A P p W S c r u a"),
+    **_omitted(_LOGS, two="o e j k"),
+    **_omitted("--notify URL posts the end of a job", two="m M"),
+    **_refused("submit one job for each element", two="J t"),
+    **_PBS_RESOURCES,
+}
+_LSF = {
+    "n": Meaning(RANKS),
+    "nnodes": Meaning(NODES),
+    "J": Meaning(OPTION, target="--name"),
+    "W": Meaning(
+        OPTION, target="--timeout", convert=lambda value: slurm_seconds(f"{value}:00" if ":" in value else value)
+    ),
+    "cwd": Meaning(OPTION, target="--workdir"),
+    **_omitted(_QUEUE, "x", "q P app G sla w b"),
+    **_omitted(_LIMITS, two="R M v c"),
+    **_omitted(_GPUS, two="gpu"),
+    **_omitted(_LOGS, two="o e oo eo i"),
+    **_omitted("--notify URL posts the end of a job", "N B", "u"),
+}
+# What a script's directives are.
+DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {"Slurm": _SLURM, "PBS": _PBS, "LSF": _LSF}
+OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
+    "mpirun": _MPIRUN,
+    "hydra": _HYDRA,
+    "horovodrun": _HOROVODRUN,
+    "torch": _TORCH,
+    "deepspeed": _DEEPSPEED,
+    "accelerate": _ACCELERATE,
+    "composer": _COMPOSER,
+    "colossalai": _COLOSSALAI,
+    "srun": _SLURM,
+    **DIRECTIVES,
+}
+# Launchers whose program is a script of Python, without `python` before it.
+OF_PYTHON = frozenset(("torch", "deepspeed", "accelerate", "composer", "colossalai"))
+# These read `-N2` as `-N 2`, and are of Slurm.
+GLUED = frozenset(("srun", "Slurm"))

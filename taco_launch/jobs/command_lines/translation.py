@@ -1,0 +1,204 @@
+"""A launcher's line -> the same job as options of `taco-launch run`, and what became of each part of the line: pure."""
+
+import itertools
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from taco_launch.core.command import shell
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
+from taco_launch.core.model.launchers import LAUNCHERS
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, read
+from taco_launch.jobs.command_lines.shell_script import shown
+
+LAUNCHER, PER_HOST = "--launcher", "--per-host"
+# Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
+_OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
+_SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
+_SIZED_ELSEWHERE = "the command line or the job file has the size"
+_COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
+# Options of a job that a restart needs as well.
+_RESTART = ("--restart", "on-failure")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A part of the original, what it is here ("" where it is left out), and why; a remark is about a part that is there."""
+
+    original: str
+    here: str = ""
+    why: str = ""
+    is_remark: bool = False
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Options of `taco-launch run`, the program behind them, the hostfile for `-i` ("" if none), and a row for each part."""
+
+    options: tuple[str, ...]
+    program: tuple[str, ...]
+    hostfile: str
+    rows: tuple[Row, ...]
+
+    @property
+    def left_out(self) -> tuple[Row, ...]:
+        """Return the rows of what the options do not have."""
+        return tuple(row for row in self.rows if not row.here)
+
+
+def translate(
+    command: Sequence[str],
+    nested: NestedLauncher,
+    own: Sequence[str] = (),
+    *,
+    sized: bool = False,
+    launcher: str = "mpirun",
+    directives: Sequence[Part] = (),
+) -> Translation:
+    """Return what the line of a launcher is here.
+
+    `own` are options that are given already: they go before the line's. `sized` says that the size is given elsewhere;
+    `launcher` is the job's, as far as that is known; `directives` are those of the script that has the line.
+
+    Raises:
+        UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
+    """
+    line = read(command[nested.begin :], nested)
+    if directives:
+        sizes = () if line.kind in table.OF_PYTHON else _COUNTED  # these do not know what the script asks for
+        line = replace(line, parts=(*(part for part in directives if part.use not in _COUNTED or sizes), *line.parts))
+    fitting = _OURS.get(line.kind)
+    if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
+        own, launcher = _without_launcher(own), fitting or "mpirun"
+        own = (LAUNCHER, fitting, *own) if fitting else own
+    more, rows = _options(line, own, sized=sized, launcher=launcher)
+    hostfile = line.last(table.HOSTFILE)
+    program = (*line.before, *line.program)
+    rows += _remarks(line)
+    inside = inner(program)
+    outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
+    return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+
+
+def _inside(
+    outer: Translation,
+    nested: NestedLauncher,
+    own: Sequence[str],
+    outside: NestedLauncher,
+    *,
+    sized: bool,
+    launcher: str,
+) -> Translation:
+    """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds."""
+    why = f"{outside.name} starts {nested.name}, which starts the ranks itself"
+    rows = [row if _is_of_job(row) else Row(row.original, "", row.why or why) for row in outer.rows]
+    own = [*own, *(word for row in rows for word in shlex.split(row.here))]
+    inside = translate(outer.program, nested, own, sized=sized, launcher=launcher)
+    return Translation(inside.options, inside.program, inside.hostfile or outer.hostfile, (*rows, *inside.rows))
+
+
+def _is_of_job(row: Row) -> bool:
+    """Return whether a part of a launcher holds for another one that it starts: not what it says of its own ranks."""
+    return bool(row.here) and row.here.split()[0] not in (*_COUNTED.values(), "--mca", "-i")
+
+
+def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: str) -> tuple[list[str], list[Row]]:
+    options: list[str] = []
+    rows: list[Row] = []
+    given = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}
+    size = () if sized or _SIZES & set(own) else tuple(_size(line))
+    options += size
+    for part in line.parts:
+        here = _here(part, own, given, size=size, launcher=launcher)
+        if here and part.use not in (table.RANKS, table.EACH, table.NODES, table.HOSTFILE):
+            options += here
+            if here[0] == "--backoff-limit" and "--restart" not in own:
+                options += _RESTART
+        why = part.why if here or part.why else _why_not(part, launcher)
+        rows.append(Row(shell(tuple(map(shown, part.words))), shell(here) if here else "", why))
+    return options, rows
+
+
+def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str], launcher: str) -> tuple[str, ...]:
+    """Return what a part is here, () where it is left out."""
+    if part.use in _COUNTED:
+        option = _COUNTED[part.use]
+        return (option, size[size.index(option) + 1]) if option in size else tuple(size)
+    if part.use == table.HOSTFILE:
+        return () if {"-i", "-H"} & set(own) else ("-i", part.value)
+    if part.use == table.HOSTS:
+        return () if "-H" in own else ("-H", part.value)
+    if part.use == table.ENV:
+        return () if part.name in given else ("-x", f"{part.name}={part.value}")
+    if part.use == table.BARE:
+        return () if part.name in (*given, *PASSED_ON) else ("-x", part.name)
+    if part.use == table.MCA:
+        can = LAUNCHERS[launcher].is_open_mpi and part.name not in given
+        return ("--mca", part.name, part.value) if can else ()
+    if part.use == table.OPTION:
+        return () if part.name in own else (part.name, part.value)
+    return ()
+
+
+def _why_not(part: Part, launcher: str) -> str:
+    if part.use == table.MCA and not LAUNCHERS[launcher].is_open_mpi:
+        return f"--launcher {launcher} has no parameters of Open MPI"
+    if part.use in _COUNTED:
+        return _SIZED_ELSEWHERE
+    if part.use == table.MODULE:
+        return "it is before the program: python3 -m"
+    if part.use == table.NO_PYTHON:
+        return "the program is started as it is"
+    return "it is given already"
+
+
+def _size(line: LauncherLine) -> Iterator[str]:
+    """Yield the options for how many ranks a line starts."""
+    ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
+    # A count that is there, but not known, has no default.
+    unknown = {part.name for part in line.of(table.REFUSED)}
+    automatic = any("nproc" in part.words[0] for part in line.of(table.OMITTED)) or table.EACH in unknown
+    if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
+        each = "" if ranks else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
+    if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
+        each, ranks = str(int(ranks) // int(nodes)), ""
+    if line.kind == "torch" and not automatic:
+        nodes, each = nodes or ("" if table.NODES in unknown else "1"), each or "1"
+    if ranks:
+        yield from ("--np", ranks)
+        if each:
+            yield from ("--slots-per-host", each)
+    elif nodes == "1" and each:
+        yield from ("--np", each)
+    elif nodes:
+        yield from ("--hosts", nodes)
+        if each:
+            yield from ("--slots-per-host", each)
+    elif each and line.kind in ("mpirun", "hydra"):
+        yield from ("--slots-per-host", each)
+    elif each:
+        yield from ("--np", each)
+
+
+def _remarks(line: LauncherLine) -> Iterator[Row]:
+    """Yield what a launcher does that no option says."""
+    options = table.OPTIONS[line.kind]
+    if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):
+        behind = [word for word in line.program[1:] if word.lstrip("-").replace("_", "-").partition("=")[0] in options]
+        if behind and not line.program[0].startswith("-"):
+            why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
+            yield Row(line.program[0], "", why, is_remark=True)
+    if line.kind == "deepspeed" and not any(
+        "no-local-rank" in "".join(part.words).replace("_", "-") for part in line.parts
+    ):
+        yield Row(
+            "--local_rank=N", "", "deepspeed gives each program this argument; here it reads the variable LOCAL_RANK"
+        )
+
+
+def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:
+    """Leave out --launcher with its value, and --per-host."""
+    at = own.index(LAUNCHER) if LAUNCHER in own else len(own)
+    return tuple(word for index, word in enumerate(own) if index not in (at, at + 1) and word != PER_HOST)

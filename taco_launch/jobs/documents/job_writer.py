@@ -1,0 +1,80 @@
+"""Write a job request as a person would: as options of the command line, or as the document of a job file."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from taco_launch.core.model.job_request import JobRequest
+from taco_launch.core.model.jobs import CleanUp, Restart
+from taco_launch.jobs.documents.job_file import CLEAN_UP, RESTARTS
+from taco_launch.jobs.request.job_fields import BY_NAME, FIELDS, OPTIONS
+
+# Fields whose value is a list of pairs, and what is between the two words of an option's value; None: two words.
+_PAIRS: Mapping[str, str | None] = {"env": "=", "knobs": "=", "mca": None, "selectors": "="}
+_KEYS_OF_PAIRS = {"selectors": "selector"}
+
+
+def options(request: JobRequest) -> tuple[str, ...]:
+    """Return the options of a request, in the order of their table; the command is not among them."""
+    return tuple(word for name, value in _given(request) for word in _option(name, value))
+
+
+def document(request: JobRequest) -> dict[str, Any]:
+    """Return the document of a job file that asks for the same."""
+    written: dict[str, Any] = {}
+    for name, value in _given(request):
+        field = BY_NAME[name]
+        section = written
+        for step in field.section if field.section is not None else _SECTIONS.get(name, ()):
+            section = section.setdefault(step, {})
+        section[_KEYS_OF_PAIRS.get(name, field.written_key)] = _written(name, value)
+    return {**written, "command": list(request.command)}
+
+
+_SECTIONS = {"clean_up": ("runPolicy",), "restart": ("runPolicy",)}
+
+
+def _given(request: JobRequest) -> Iterator[tuple[str, Any]]:
+    for field in FIELDS:
+        value = getattr(request, field.name)
+        if value not in (None, (), False, ""):
+            yield field.name, value
+
+
+def _written(name: str, value: Any) -> Any:
+    if name in _PAIRS:
+        return dict(value)
+    if isinstance(value, (CleanUp, Restart)):
+        return next(key for key, each in {**CLEAN_UP, **RESTARTS}.items() if each is value)
+    if name == "hosts" and isinstance(value, tuple):
+        return f"{value[0]}:{value[1]}"
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else f"{value:g}s"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _option(name: str, value: Any) -> Iterator[str]:
+    option = OPTIONS[name]
+    if name in _PAIRS:
+        between = _PAIRS[name]
+        for first, second in value:
+            yield option
+            yield from (
+                (first, second) if between is None else (first if second is None else f"{first}{between}{second}",)
+            )
+    elif value is True:
+        yield option
+    elif isinstance(value, tuple) and name != "hosts":
+        for each in value:
+            yield from (option, each)
+    else:
+        yield from (option, _value(name, value))
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, (CleanUp, Restart)):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return f"{value[0]}:{value[1]}"
+    if isinstance(value, float) or name.endswith("timeout"):
+        return f"{value:g}s"
+    return str(value)

@@ -1,0 +1,140 @@
+"""What people bring from other tools -> the jobs that it asks for here, and what became of each part of it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from taco_launch.core.command import shell
+from taco_launch.core.errors import SpecError, UsageError
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.launch.command_line.nested_launcher import elsewhere, inner
+from taco_launch.hosts.inventory.schema import document
+from taco_launch.hosts.inventory.schema.faults import Faults
+from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_script
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
+from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.translation import Row, translate
+from taco_launch.jobs.documents import horovod_config, job_file, job_writer, pytorch_job
+
+_LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
+
+
+@dataclass(frozen=True)
+class TranslatedJob:
+    """A job here: its options and its program, the hostfile for `-i` ("" if none), and where it was found ("" if the whole)."""
+
+    options: tuple[str, ...]
+    program: tuple[str, ...]
+    rows: tuple[Row, ...]
+    hostfile: str = ""
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Translated:
+    """What was brought (`kind`), its jobs, and rows for what belongs to none of them."""
+
+    kind: str
+    jobs: tuple[TranslatedJob, ...]
+    rows: tuple[Row, ...] = ()
+
+
+def of_line(words: Sequence[str]) -> Translated:
+    """Translate a command line of a launcher or of Arena.
+
+    Raises:
+        UsageError: it starts no ranks, or it is not known where its program begins.
+    """
+    if words[0] == "arena":
+        return _of_arena(words[1:])
+    launcher = inner(words)
+    if launcher is None:
+        other = elsewhere(words)
+        if other is not None:
+            hint = "give the script itself: taco-launch translate FILE"
+            raise UsageError(f"{other[0]} starts no ranks by itself", hint=hint)
+        raise UsageError(
+            f"{shell(words):.80}: starts no ranks by a launcher that is known here",
+            hint=f"known launchers: {_LAUNCHERS}, arena; without one: taco-launch run --np N -- {shell(words[:1])} ...",
+        )
+    try:
+        done = translate(words, launcher)
+    except UnclearError as error:
+        raise UsageError(
+            f"{words[launcher.begin + error.index]!r} of {launcher.name}: {error.problem}", error.hint
+        ) from None
+    job = TranslatedJob(done.options, done.program, done.rows, done.hostfile)
+    return Translated(launcher.name, (job,))
+
+
+def of_file(data: bytes, source: str) -> Translated:
+    """Translate a script, a manifest or a configuration of horovodrun.
+
+    Raises:
+        UsageError: it is none of them, or it starts no ranks.
+        SpecError: a manifest has a part that no job can have.
+    """
+    text = data.decode("utf-8", "replace")
+    if not shell_script.is_script(text):
+        value = _document(text)
+        if isinstance(value, dict) and "kind" in value:
+            return _of_manifest(data, value, source)
+        if isinstance(value, dict) and horovod_config.is_config(value):
+            return _of_config(value)
+        if isinstance(value, dict):
+            hint = f"taco-launch run -f {shell((source,))} --dry-run reads a job file, taco-launch inventory -i FILE an inventory"
+            raise UsageError(f"{source}: is a YAML file without a job of another tool", hint=hint)
+    script = translate_script(text)
+    if not script.jobs:
+        raise UsageError(
+            f"{source}: no command in it starts ranks by a launcher that is known here",
+            hint=f"known launchers: {_LAUNCHERS}",
+        )
+    jobs = tuple(
+        TranslatedJob(job.options, job.program, job.rows, job.hostfile, f"line {line}") for line, job in script.jobs
+    )
+    return Translated(f"a script for {script.scheduler}" if script.scheduler else "a script", jobs, script.rows)
+
+
+def _document(text: str) -> Any:
+    try:
+        return document.read(text.partition("\n---")[0], Faults(""))
+    except SpecError:
+        return None
+
+
+def _of_arena(words: Sequence[str]) -> Translated:
+    line = arena_line.read(words, ("default",))
+    if line.words[0] != "submit":
+        raise UsageError(
+            f"arena {line.words[0]} starts no job", hint=f"taco-launch arena {shell(tuple(words))} runs it"
+        )
+    at = line.words.index("--")
+    rows = [Row(note.partition(": ")[0], "", note.partition(": ")[2]) for note in line.notes]
+    return Translated("arena submit", (TranslatedJob(line.words[1:at], line.words[at + 1 :], tuple(rows)),))
+
+
+def _of_manifest(data: bytes, value: Mapping[str, Any], source: str) -> Translated:
+    suggestion = pytorch_job.suggested(value)
+    if suggestion:
+        options, program = pytorch_job.job_of(value)
+        return Translated(str(value["kind"]), (TranslatedJob(options, program, ()),))
+    file = job_file.parse(data, source, os.environ)
+    rows = tuple(Row(note.partition(": ")[0], "", note.partition(": ")[2] or "is not used here") for note in file.notes)
+    job = TranslatedJob(job_writer.options(file.request), file.request.command, rows)
+    return Translated(str(value["kind"]), (job,))
+
+
+def _of_config(value: Mapping[str, Any]) -> Translated:
+    rows: list[Row] = []
+    options: list[str] = []
+    for key, option, setting in horovod_config.settings(value):
+        meaning = table.OPTIONS["horovodrun"].get(option)
+        part = launcher_line.setting("horovodrun", option, setting) if meaning else None
+        here = ("-x", f"{part.name}={part.value}") if part is not None and part.use == table.ENV else ()
+        options += here
+        rows.append(
+            Row(f"{key}: {setting}", shell(here) if here else "", part.why if part else "is no setting of horovodrun")
+        )
+    return Translated("a configuration of horovodrun", (TranslatedJob(tuple(options), ("COMMAND",), tuple(rows)),))

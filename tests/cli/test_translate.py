@@ -1,0 +1,209 @@
+"""translate: files of every kind that people bring, its forms of output, and what it refuses."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from taco_launch.jobs.command_lines import launcher_options as table
+from tests.support.command_line import failing, succeeding
+from tests.support.paths import ROOT
+
+SCRIPTS = ROOT / "tests" / "jobs" / "command_lines" / "scripts"
+CONFIG = """
+params: {fusion_threshold_mb: 32, cycle_time_ms: 2.5, hierarchical_allreduce: false}
+autotune: {enabled: true, log_file: a.txt}
+stall_check: {enabled: false}
+logging: {level: INFO, hide_timestamp: true}
+"""
+OF_CONFIG = (
+    "run -x HOROVOD_FUSION_THRESHOLD=33554432 -x HOROVOD_CYCLE_TIME=2.5 -x HOROVOD_HIERARCHICAL_ALLREDUCE=0"
+    " -x HOROVOD_AUTOTUNE=1 -x HOROVOD_AUTOTUNE_LOG=a.txt -x HOROVOD_STALL_CHECK_DISABLE=1 -x HOROVOD_LOG_LEVEL=INFO"
+    " -x HOROVOD_LOG_HIDE_TIME=1 -- COMMAND"
+)
+OF_MPI_JOB = (
+    "run --name pi --workers 2 --slots-per-worker 2 -x HOROVOD_CYCLE_TIME=2 --clean-up running --backoff-limit 2"
+    " --image a -- python t.py"
+)
+TRAIN_JOB = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: t}
+spec:
+  trainer:
+    numNodes: 2
+    numProcPerNode: 4
+    command: [torchrun, train.py]
+    args: [--epochs, "3"]
+    env: [{name: A, value: "1"}]
+"""
+MPI_JOB = """
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: pi}
+spec:
+  slotsPerWorker: 2
+  runPolicy: {cleanPodPolicy: Running, backoffLimit: 2}
+  mpiReplicaSpecs:
+    Launcher: {template: {spec: {containers: [{command: [horovodrun, -np, "4", --cycle-time-ms, "2", python, t.py]}]}}}
+    Worker: {replicas: 2, template: {spec: {containers: [{image: a}]}}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path("four.yaml").write_text(
+        "cluster: c\nhead: gpu1\nnetwork: {interface: eth0, rdma: off}\nversions: {openmpi: '4.1.4', nccl: '2.20.5'}\n"
+        "hosts: {'gpu[1-4]': {slots: 8}}\n"
+    )
+    return "four.yaml"
+
+
+def first_line(*words: str) -> str:
+    return succeeding("translate", *words).stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (
+            CONFIG,
+            OF_CONFIG,
+        ),
+        (TRAIN_JOB, "run --launcher torchrun --hosts 2 --slots-per-host 4 -x A=1 -- python3 train.py --epochs 3"),
+        (
+            MPI_JOB,
+            OF_MPI_JOB,
+        ),
+    ],
+    ids=["config", "TrainJob", "MPIJob"],
+)
+def test_a_file(text: str, line: str) -> None:
+    Path("file.yaml").write_text(text)
+    assert first_line("file.yaml") == f"taco-launch {line}"
+
+
+def test_a_script_with_two_launchers_is_two_commands(inventory: str) -> None:
+    lines = succeeding("-i", inventory, "translate", str(SCRIPTS / "deepspeed.sh")).stdout.splitlines()
+    assert lines[0] == "# line 7"
+    assert lines[1].startswith("taco-launch -i four.yaml run --launcher torchrun --workdir /work/code --np 4 -- ")
+    assert lines[3] == "# line 9"
+    message = failing("translate", "-o", "yaml", str(SCRIPTS / "deepspeed.sh"))
+    assert "it starts 2 jobs, and a job file has one" in message
+
+
+def test_json_has_each_part_with_its_reason() -> None:
+    translated = json.loads(
+        succeeding("translate", "--json", "--", "mpirun", "-np", "2", "--bind-to", "core", "a.out").stdout
+    )
+    (job,) = translated["jobs"]
+    assert (job["line"], job["options"], job["command"]) == (
+        "taco-launch run --np 2 -- a.out",
+        ["--np", "2"],
+        ["a.out"],
+    )
+    assert job["parts"] == [
+        {"original": "-np 2", "here": "--np 2", "why": ""},
+        {"original": "--bind-to core", "here": "", "why": "the profile decides it"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun --nnodes 1:2 --nproc-per-node 8 --max-restarts 2 --tee 3 train.py",
+        "mpirun -np 16 -wdir /w -x A=b --mca pml ob1 --timeout 60 a.out 'b c'",
+        "srun -N 2 --ntasks-per-node 8 -t 1:00:00 -x gpu3 a.out",
+    ],
+)
+def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
+    words = shlex.split(line)
+    typed = shlex.split(first_line("--", *words))[1:]
+    Path("job.yaml").write_text(succeeding("translate", "-o", "yaml", "--", *words).stdout)
+    by_file = succeeding("-i", inventory, "run", "-f", "job.yaml", "--name", "same", "--dry-run", "--json").stdout
+    by_line = succeeding("-i", inventory, "run", "--name", "same", "--dry-run", "--json", *typed[1:]).stdout
+    assert yaml.safe_load(by_file) == yaml.safe_load(by_line)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--", "qsub", "job.pbs"], "qsub starts no ranks by itself"),
+        (["--", "python3", "t.py"], "starts no ranks by a launcher that is known here"),
+        (["--", "mpirun", "-np", "2", "./a", ":", "./b"], "':' of mpirun: starts a second program"),
+        (["missing"], "missing: no such file"),
+        (["four.yaml"], "four.yaml: is a YAML file without a job of another tool"),
+        (["empty.sh"], "empty.sh: no command in it starts ranks"),
+        ([], "Name a FILE"),
+    ],
+)
+def test_refused(words: list[str], message: str) -> None:
+    Path("empty.sh").write_text("#!/bin/sh\necho mpirun -np 2 a\n")
+    assert message in failing("translate", *words)
+
+
+@pytest.mark.parametrize(
+    ("typed", "message", "hint"),
+    [
+        ("qsub -l nodes=4 job.pbs", "qsub would submit the job again in each rank", "translate FILE"),
+        ("kubectl apply -f x.yaml", "kubectl apply would submit the job again in each rank", "translate FILE"),
+        ("aprun -n 4 a.out", "aprun would start the whole line again in each rank", "translate FILE"),
+        ("docker run image a.out", "docker run would start a container in each rank", "--image NAME"),
+        (
+            "bash {}/lightning.slurm",
+            "is a script for Slurm: each rank would run all of it",
+            "run --np 1 -- python train_light",
+        ),
+        (
+            "{}/one.bsub",
+            "is a script for LSF: each rank would run all of it, and so mpirun of line 6",
+            "run --np 16 --timeout",
+        ),
+        ("bash {}/deepspeed.sh", "is a script that starts ranks itself", "translate FILE shows each job of the script"),
+    ],
+)
+def test_each_rank_would_do_it_again(inventory: str, typed: str, message: str, hint: str) -> None:
+    words = typed.format(SCRIPTS).split()
+    refused = failing("-i", inventory, "run", "--dry-run", "--", *words)
+    assert message in refused
+    assert hint in refused.splitlines()[-1]
+    unchanged = ["sh", "-c", shlex.join(words)]
+    assert "warning" not in succeeding("-i", inventory, "run", "--dry-run", "--", *unchanged).stderr
+
+
+def test_a_file_of_another_kind_is_named_where_a_job_file_is_read(inventory: str) -> None:
+    Path("config.yaml").write_text(CONFIG)
+    for name, kind, hint in (
+        (
+            str(SCRIPTS / "lightning.slurm"),
+            "is a script for Slurm, not a job file",
+            "to see the same job here: taco-launch",
+        ),
+        ("config.yaml", "is a configuration of horovodrun, not a job file", "translate config.yaml"),
+        (inventory, "is an inventory, not a job file", "-i four.yaml run -- COMMAND"),
+    ):
+        message = failing("-i", inventory, "run", "-f", name)
+        assert kind in message
+        assert hint in message.splitlines()[-1]
+
+
+def test_a_hostfile_that_the_command_has_no_use_for_is_named(inventory: str) -> None:
+    message = failing("-i", inventory, "run", "--", "mpirun", "-np", "2", "--hostfile", "h", "a.out")
+    assert "left out: --hostfile h: the command has an inventory, or hosts, already" in message
+
+
+@pytest.mark.parametrize("more", [("--np", "1"), ("--launcher", "env", "--per-host")])
+def test_one_rank_or_one_for_each_host_may(inventory: str, more: tuple[str, ...]) -> None:
+    succeeding("-i", inventory, "run", "--dry-run", *more, "--", "docker", "run", "image", "a.out")
+    succeeding("-i", inventory, "run", "--dry-run", *more, "--", "bash", str(SCRIPTS / "lightning.slurm"))
+
+
+def test_every_option_of_the_table_has_what_a_user_reads() -> None:
+    for kind, options in table.OPTIONS.items():
+        for name, meaning in options.items():
+            assert meaning.words in (1, 2, 3), (kind, name)
+            assert bool(meaning.why) or meaning.use not in (table.OMITTED, table.REFUSED), (kind, name)
+            assert bool(meaning.target) == (meaning.use in (table.OPTION, table.VARIABLE)), (kind, name)

@@ -176,7 +176,7 @@ def test_what_was_not_set_up_is_named_with_the_next_step(cluster: Cluster, tmp_p
     done = second("list")
     assert done.returncode == 5
     assert "gpu1: there is no container taco-launch-other" in done.stderr
-    assert f"taco-launch -i {second.inventory} setup prepares the hosts" in done.stderr
+    assert f"to set the hosts up: taco-launch -i {second.inventory} setup" in done.stderr
     another(cluster, tmp_path, "gpu1", "gpu2", container=None)
     alone = second("list")  # a bare lab host has none
     assert alone.returncode == 5

@@ -7,7 +7,7 @@ from typing import Any
 from taco_launch.core.command import shell
 from taco_launch.core.errors import SpecError, UsageError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.launch.command_line.nested_launcher import elsewhere, inner
+from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, elsewhere, inner
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
 from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_script
@@ -18,6 +18,12 @@ from taco_launch.jobs.command_lines.translation import Row, translate
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, pytorch_job
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
+# What to do about a command that hands ranks to another system.
+_INSTEAD = {
+    SUBMITS: "give the script that it submits: taco-launch translate FILE",
+    STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
+    CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
+}
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,13 @@ def of_line(words: Sequence[str]) -> Translated:
         return _of_arena(words[1:])
     launcher = inner(words)
     if launcher is None:
+        script = shell_script.of_line(words)
+        if script:
+            return _of_script(script, shell(words))
         other = elsewhere(words)
         if other is not None:
-            hint = "give the script itself: taco-launch translate FILE"
-            raise UsageError(f"{other[0]} starts no ranks by itself", hint=hint)
+            name, what = other
+            raise UsageError(f"{name} is not translated: it would {what}", hint=_INSTEAD[what])
         raise UsageError(
             f"{shell(words):.80}: starts no ranks by a launcher that is known here",
             hint=f"known launchers: {_LAUNCHERS}, arena; without one: taco-launch run --np N -- {shell(words[:1])} ...",
@@ -85,10 +94,14 @@ def of_file(data: bytes, source: str) -> Translated:
         if isinstance(value, dict):
             hint = f"taco-launch run -f {shell((source,))} --dry-run reads a job file, taco-launch inventory -i FILE an inventory"
             raise UsageError(f"{source}: is a YAML file without a job of another tool", hint=hint)
+    return _of_script(text, source)
+
+
+def _of_script(text: str, source: str) -> Translated:
     script = translate_script(text)
     if not script.jobs:
         raise UsageError(
-            f"{source}: no command in it starts ranks by a launcher that is known here",
+            f"{source:.80}: no command in it starts ranks by a launcher that is known here",
             hint=f"known launchers: {_LAUNCHERS}",
         )
     jobs = tuple(

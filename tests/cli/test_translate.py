@@ -95,6 +95,13 @@ def test_a_script_with_two_launchers_is_two_commands(inventory: str) -> None:
     assert "it starts 2 jobs, and a job file has one" in message
 
 
+def test_a_line_within_a_shell() -> None:
+    assert (
+        first_line("--", "bash", "-lc", "cd /w && A=1 mpirun -np 4 a.out")
+        == "taco-launch run --workdir /w --np 4 -x A=1 -- a.out"
+    )
+
+
 def test_json_has_each_part_with_its_reason() -> None:
     translated = json.loads(
         succeeding("translate", "--json", "--", "mpirun", "-np", "2", "--bind-to", "core", "a.out").stdout
@@ -131,7 +138,9 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--", "qsub", "job.pbs"], "qsub starts no ranks by itself"),
+        (["--", "qsub", "job.pbs"], "qsub is not translated: it would submit a job"),
+        (["--", "jsrun", "-n", "4", "a.out"], "jsrun is not translated: it would start the whole line"),
+        (["--", "docker", "run", "i", "mpirun", "a.out"], "docker run is not translated: it would start a container"),
         (["--", "python3", "t.py"], "starts no ranks by a launcher that is known here"),
         (["--", "mpirun", "-np", "2", "./a", ":", "./b"], "':' of mpirun: starts a second program"),
         (["missing"], "missing: no such file"),
@@ -148,9 +157,9 @@ def test_refused(words: list[str], message: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "message", "hint"),
     [
-        ("qsub -l nodes=4 job.pbs", "qsub would submit the job again in each rank", "translate FILE"),
-        ("kubectl apply -f x.yaml", "kubectl apply would submit the job again in each rank", "translate FILE"),
-        ("aprun -n 4 a.out", "aprun would start the whole line again in each rank", "translate FILE"),
+        ("qsub -l nodes=4 job.pbs", "qsub would submit a job in each rank", "translate FILE"),
+        ("kubectl apply -f x.yaml", "kubectl apply would submit a job in each rank", "translate FILE"),
+        ("aprun -n 4 a.out", "aprun would start the whole line in each rank", "translate FILE"),
         ("docker run image a.out", "docker run would start a container in each rank", "--image NAME"),
         (
             "bash {}/lightning.slurm",

@@ -236,7 +236,10 @@ class _Reader:
         elif use == table.MCA:
             yield Part(at, words, use, values[0], values[1])
         elif use in (table.OPTION, table.VARIABLE):
-            yield self._converted(at, words, meaning, value)
+            for each in (
+                value.split(",") if meaning.target == "--data" else (value,)
+            ):  # Slurm's is a list, ours one of several
+                yield self._converted(at, words, meaning, each)
         elif use == table.INCLUDE:
             yield _included(at, words, value)
         elif use in (table.HOSTS, table.HOSTFILE):
@@ -255,7 +258,7 @@ class _Reader:
             return Part(at, words, table.OMITTED, why="a host runs as many ranks as it has slots")
         if use == table.RANKS and self._kind in ("mpirun", "hydra"):
             raise UnclearError(at + len(words) - 1, "is not a number of ranks")
-        return Part(at, words, table.REFUSED, why=f"{value!r} is not a number")
+        return Part(at, words, table.REFUSED, use, why=f"{value!r} is not a number")
 
     def _mapped(self, at: int, words: tuple[str, ...], value: str, why: str) -> Iterator[Part]:
         each = _PER_HOST.fullmatch(value)

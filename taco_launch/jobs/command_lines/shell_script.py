@@ -50,6 +50,12 @@ def is_script(text: str) -> bool:
     return (first.startswith("#!") and "sh" in first.rpartition("/")[2]) or _DIRECTIVE.search(text) is not None
 
 
+def of_line(words: Sequence[str]) -> str:
+    """Return the script of `bash -lc SCRIPT`; "" for any other line."""
+    is_shell = words[0].rpartition("/")[2] in ("sh", "bash", "dash", "zsh", "ksh")
+    return words[2] if is_shell and len(words) > 2 and words[1].startswith("-") and words[1].endswith("c") else ""
+
+
 def read(text: str) -> ShellScript:
     """Read a script."""
     text = text[:_MOST_CHARACTERS]

@@ -176,7 +176,7 @@ def _size(line: LauncherLine) -> Iterator[str]:
         yield from ("--hosts", nodes)
         if each:
             yield from ("--slots-per-host", each)
-    elif each and line.kind in ("mpirun", "hydra"):
+    elif each and (line.kind in ("mpirun", "hydra") or table.NODES in unknown):
         yield from ("--slots-per-host", each)
     elif each:
         yield from ("--np", each)

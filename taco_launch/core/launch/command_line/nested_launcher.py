@@ -27,7 +27,7 @@ _MODULES = {
 }
 # Commands that hand work to another scheduler, start ranks by another system's launcher, or start a container: what each
 # rank would do.
-SUBMITS, STARTS, CONTAINS = "submit the job again", "start the whole line again", "start a container"
+SUBMITS, STARTS, CONTAINS = "submit a job", "start the whole line", "start a container"
 _ELSEWHERE = {
     **dict.fromkeys(("sbatch", "salloc", "qsub", "bsub", "msub", "condor_submit", "oarsub"), SUBMITS),
     **dict.fromkeys(

@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = {
     "cli": 10_420,
     "api": 870,
-    "bench": 7_420,
+    "bench": 7_430,
     "jobs": 8_370,
     "setup": 8_360,
     "hosts": 6_970,

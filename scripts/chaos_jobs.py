@@ -206,19 +206,7 @@ class Chaos:
         with self._disk:
             begun = time.time()
             filler = self.state / "filler"
-            try:
-                file = open(filler, "wb")  # noqa: SIM115 - closed below
-            except OSError as error:
-                sizes = sorted((path.stat().st_size, str(path)) for path in self.state.rglob("*") if path.is_file())
-                self.result.wrong.append(f"the disk is full before it is filled: {error}: {sizes[-3:]}")
-                return
-            with file:
-                try:
-                    while True:
-                        file.write(b"\0" * (1 << 16))
-                        file.flush()
-                except OSError:
-                    pass
+            fill(filler)
             time.sleep(2)
             filler.unlink()
             self.result.faults["disk full"] += 1
@@ -327,6 +315,16 @@ class Chaos:
             for pid, argv in processes()
             if pid != os.getpid() and any(word in " ".join(argv) for word in mine)
         ]
+
+
+def fill(path: Path) -> None:
+    """Write a file until the disk is full."""
+    with open(path, "wb", buffering=0) as file:  # a buffer would be written once more by close(), which fails
+        try:
+            while True:
+                file.write(b"\0" * (1 << 16))
+        except OSError:
+            pass
 
 
 def processes() -> Iterator[tuple[int, list[str]]]:

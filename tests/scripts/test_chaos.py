@@ -1,7 +1,9 @@
 """Jobs whose processes are killed and stopped at random moments: none is lost, hung or told wrong, and nothing is left."""
 
+import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +16,21 @@ SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "chaos.py"
 ROOT_FAULTS = {"disk full"} if os.geteuid() == 0 else set()
 
 pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root may mount a disk")
+def test_a_disk_of_any_size_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    chaos_jobs = importlib.import_module("chaos_jobs")
+    subprocess.run(("mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path), check=True)
+    try:
+        for pages in range(17):
+            (tmp_path / "other").write_bytes(bytes(4096 * pages))
+            chaos_jobs.fill(tmp_path / "filler")
+            assert shutil.disk_usage(tmp_path).free == 0
+            (tmp_path / "filler").unlink()
+    finally:
+        subprocess.run(("umount", tmp_path), check=True)
 
 
 @pytest.mark.parametrize(("jobs", "seconds"), [(24, 120), (200, 1200)], ids=["24", "200"])

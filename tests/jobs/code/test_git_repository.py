@@ -178,8 +178,11 @@ def test_submodules_of_the_same_server(fetched: Fetcher, server: GitServer, orig
     git(origin, "add", ".gitmodules")
     git(origin, "commit", "-q", "-m", "sub")
     fetched.environ.update({**server.environment, **SECRETS})
-    found = Path(fetched(f"{server.url}/code.git").folder)
-    assert (found / "lib" / "sub" / "inner").read_text() == "inner"
+    inner = Path(fetched(f"{server.url}/code.git").folder, "lib", "sub", "inner")
+    assert inner.read_text() == "inner"
+    inner.write_text("other")
+    fetched(f"{server.url}/code.git")
+    assert inner.read_text() == "inner"
 
 
 def test_a_password_is_not_sent_in_the_clear(fetched: Fetcher) -> None:

@@ -236,10 +236,7 @@ class _Reader:
         elif use == table.MCA:
             yield Part(at, words, use, values[0], values[1])
         elif use in (table.OPTION, table.VARIABLE):
-            for each in (
-                value.split(",") if meaning.target == "--data" else (value,)
-            ):  # Slurm's is a list, ours one of several
-                yield self._converted(at, words, meaning, each)
+            yield from self._converted(at, words, meaning, value)
         elif use == table.INCLUDE:
             yield _included(at, words, value)
         elif use in (table.HOSTS, table.HOSTFILE):
@@ -279,13 +276,15 @@ class _Reader:
         same = parameter(name)
         return Part(at, words, table.MCA if same else table.ENV, same or name, value)
 
-    def _converted(self, at: int, words: tuple[str, ...], meaning: Meaning, value: str) -> Part:
-        try:
-            written = meaning.convert(value)
-        except ValueError as error:
-            return Part(at, words, table.REFUSED, why=str(error))
+    def _converted(self, at: int, words: tuple[str, ...], meaning: Meaning, value: str) -> Iterator[Part]:
         use = table.ENV if meaning.use == table.VARIABLE else meaning.use
-        return Part(at, words, use, meaning.target, written, meaning.why)
+        values = value.split(",") if meaning.target == "--data" else (value,)  # Slurm's is a list, ours one of several
+        try:
+            converted = [meaning.convert(each) for each in values]
+        except ValueError as error:
+            yield Part(at, words, table.REFUSED, why=str(error))
+            return
+        yield from (Part(at, words, use, meaning.target, each, meaning.why) for each in converted)
 
 
 def _included(at: int, words: tuple[str, ...], value: str) -> Part:

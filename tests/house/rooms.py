@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_540,
+    "cli": 10_660,
     "api": 860,
     "bench": 7_570,
-    "jobs": 9_810,
+    "jobs": 9_980,
     "setup": 8_360,
     "hosts": 7_410,
     "lab": 3_560,
-    "agent": 16_830,
-    "core": 27_080,
+    "agent": 17_090,
+    "core": 27_280,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -21,9 +21,9 @@ OWN = {
     "forked.py: open(2, 'w', buffering=1, encoding='utf-8', errors='backslashreplace', closefd=False)",
     "spawner.py: open(f'{own[_LOGS]}/said', 'a+b')",
     "commands.py: open(agent, 'rb')",
-    "reader.py: open(_newest(Path(agent).resolve().parent, _SET_UP), 'rb')",
-    "reader.py: open(self._file, 'wb', closefd=False)",
-    "reader.py: _YAMA.read_text(encoding='ascii')",
+    "py_spy.py: newest.read_bytes()",
+    "py_spy.py: open(self._file, 'wb', closefd=False)",
+    "py_spy.py: _YAMA.read_text(encoding='ascii')",
     "folders.py: open(path, 'w', encoding='utf-8', opener=private)",
     "folders.py: os.open(path, flags, 384)",  # private, that opener
     "ports.py: (process / 'comm').read_text('utf-8', 'replace')",

@@ -42,7 +42,12 @@ def trees(roots: Mapping[int, Key]) -> Dict[int, List[Key]]:
 
 def of_rank(keys: Sequence[Key]) -> List[RankProcess]:
     """Look at the processes of a rank, without its wrapper."""
-    return [one for key in keys[1:] for one in [_look(key)] if one is not None]
+    return look_at(keys[1:])
+
+
+def look_at(keys: Sequence[Key]) -> List[RankProcess]:
+    """Look at processes; those that are gone are left out."""
+    return [one for key in keys for one in [_look(key)] if one is not None]
 
 
 def most_telling(found: Collection[RankProcess]) -> Optional[RankProcess]:
@@ -52,7 +57,7 @@ def most_telling(found: Collection[RankProcess]) -> Optional[RankProcess]:
 
 def of_python(found: Collection[RankProcess]) -> Optional[RankProcess]:
     """Return the process that runs a rank's program in Python: the oldest one, or what a launcher has started."""
-    known = sorted((one for one in found if _runs_python(one.pid)), key=lambda one: (one.start, one.pid))
+    known = sorted((one for one in found if runs_python(one.pid)), key=lambda one: (one.start, one.pid))
     if not known:
         return None
     busiest = max(known, key=lambda one: one.ticks)
@@ -85,7 +90,8 @@ def _look(key: Key) -> Optional[RankProcess]:
     return RankProcess(key[0], fields[0], int(fields[11]) + int(fields[12]), key[1])
 
 
-def _runs_python(pid: int) -> bool:
+def runs_python(pid: int) -> bool:
+    """Return whether a process runs Python; False where that cannot be read."""
     try:
         return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")  # noqa: PTH119 - may be gone
     except OSError:

@@ -11,9 +11,9 @@ import subprocess
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional
 
-from taco_launch.agent.counters import nics, process_trees, sockets
-from taco_launch.agent.counters import processes as counters
+from taco_launch.agent.counters import process_trees
 from taco_launch.agent.counters.process_trees import Key
+from taco_launch.agent.counters.rank_sample import infiniband_bytes, rank_sample
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.model.run.rank_samples import RankSample, RankStack
@@ -56,8 +56,7 @@ class QuietRanks:
             if members != self._members.get(rank, members):
                 self._changes[rank] = self._changes.get(rank, 0) + 1
         self._members = found
-        ports = [port.received + port.sent for port in nics.infiniband_ports() if port.received and port.sent]
-        network = sum(ports) if ports else None
+        network = infiniband_bytes()
         self._host.add(now, {rank: self._look(rank, now, output.get(rank), network) for rank in found})
         if not self.silent:
             self._read.clear()
@@ -116,22 +115,8 @@ class QuietRanks:
         self._reading.close()
 
     def _look(self, rank: int, now: float, output: Optional[int], network: Optional[int]) -> RankSample:
-        members = self._members[rank]
-        pids = [pid for pid, _start in members[1:]]
-        counted = counters.of_processes(pids)
-        python = process_trees.of_python(process_trees.of_rank(members))
-        main = None if python is None else counters.counters(python.pid)
-        return RankSample(
-            now,
-            output=output,
-            sockets=sockets.of_processes(pids).bytes,
-            network=network,
-            read=None if counted is None else counted.read,
-            written=None if counted is None else counted.written,
-            cpu=None if counted is None else counted.cpu_seconds,
-            main_cpu=None if main is None else main.main_cpu_seconds,
-            changes=self._changes.get(rank, 0),
-        )
+        found = process_trees.of_rank(self._members[rank])
+        return rank_sample(found, now, output=output, network=network, changes=self._changes.get(rank, 0))
 
     def _is_due(self) -> bool:
         """Return whether stacks are to be read now: in the second half of the time, at least as often as is needed."""

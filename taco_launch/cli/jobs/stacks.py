@@ -1,34 +1,76 @@
 """stacks: what the ranks of a running job do, grouped, with the frames of one rank of each group."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.cli.output import render
-from taco_launch.core.errors import HOST_FAILED, UsageError
+from taco_launch.cli.output import host_errors, render
+from taco_launch.core.errors import FAILED, HOST_FAILED, UsageError
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.run.rank_samples import RankStack
+from taco_launch.core.model.run.rank_samples import Life, RankStack
 from taco_launch.core.model.stalls import doing
 from taco_launch.core.stalls import groups
+from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.inventory.ranges import fold
+from taco_launch.jobs import any_ranks
+from taco_launch.jobs.any_ranks import AnyJob
 
 # Of a stack that is shown for its group; --rank shows all frames.
 _MOST_FRAMES = 12
 _PYTHON = (".py", ".pyx", ">")
+# Of ranks that were not seen.
+_MOST_NAMED = 8
+_VERDICTS = {Life.HUNG: "HANGS", Life.WORKING: "WORKS", Life.UNKNOWN: "UNKNOWN"}
 
 
 @verb(access=True, output=True)
 @add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Show only this rank, with all its frames.")
-@click.argument("name", shell_complete=complete_job)
-def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any) -> int:
+@add_option(
+    "--match",
+    metavar="TEXT",
+    help="Look for jobs of any launcher with TEXT in the command line of a rank, such as train.py; NAME is omitted.",
+)
+@add_option(
+    "-H",
+    "--hosts",
+    metavar="HOSTS",
+    help="Look for jobs of any launcher on these hosts: of the inventory, or without one by their SSH names, such as gpu[1-4].",
+)
+@add_option(
+    "--watch",
+    "seconds",
+    type=Seconds(least=1),
+    default=10.0,
+    metavar="TIME",
+    help="For how long jobs of any launcher are watched. Default: 10s.",
+)
+@click.argument("name", required=False, shell_complete=complete_job)
+def stacks(
+    ctx: click.Context,
+    /,
+    name: str | None,
+    *,
+    rank: int | None,
+    match: str | None,
+    hosts: str | None,
+    seconds: float,
+    **access: Any,
+) -> int:
     """Show where each rank of a running job is.
 
     Ranks on the same line are one group, shown with the Python frames of one of them. Groups that wait for no other rank
     come first, then the smallest: the others usually wait for those. py-spy reads the stacks and stops each rank for
     less than a second; set-up puts it on the hosts. A rank that runs no Python program, or that may not be traced, is
     listed with the reason.
+
+    Without NAME the ranks of all jobs on the hosts are found by their environment, whatever started them: mpirun, torchrun,
+    Hydra, horovodrun, Slurm, Kubernetes, in containers too. They are watched for some seconds, and it is shown whether the
+    job hangs or works. Hosts need no set-up, only a Python, and nothing is installed there. Without a launcher's rank in
+    their environment (Ray, multiprocessing), programs are found by --match. Ranks of other users need root: as root, or
+    where sudo asks for no password, or with --ask-sudo-password.
 
     \b
     Exit codes: 0 shown, 1 no such job, 2 the job or the rank does not run, 5 a host did not answer.
@@ -38,8 +80,15 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
       taco-launch stacks vgg16
       taco-launch stacks vgg16 --rank 5
       taco-launch stacks vgg16 -o json
+      taco-launch stacks --match train.py
+      taco-launch stacks --hosts 'gpu[1-4]' --match train.py
     """
     settings = settings_of(ctx)
+    if name is None:
+        return _of_any_launcher(settings, access, hosts, match or "", seconds, rank)
+    if hosts is not None or match is not None:
+        option = "--match" if hosts is None else "--hosts"
+        raise UsageError(f"{option} looks for jobs of any launcher: omit NAME ({name})")
     backend = settings.backend(access_of(access))
     found, problems = backend.stacks(name)
     if rank is not None:
@@ -55,6 +104,46 @@ def stacks(ctx: click.Context, /, name: str, *, rank: int | None, **access: Any)
     for host, why in problems.items():
         render.error(f"{host}: {why}", None)
     return HOST_FAILED if problems else 0
+
+
+def _of_any_launcher(
+    settings: Settings, access: Mapping[str, Any], hosts: str | None, match: str, seconds: float, rank: int | None
+) -> int:
+    """Show the jobs of any launcher on hosts; return the exit code."""
+    inventory, chosen = any_ranks.hosts_to_watch(settings.source, settings.load, hosts)
+    credentials = access_of(access)
+    sudo = credentials.sudo_password is not None
+    sent = any_ranks.payload(match)
+    with (
+        connect(inventory, chosen, credentials) as fanout,
+        render.progress(settings, "stacks", len(chosen)) as progress,
+    ):
+        answers = fanout.each(lambda host: any_ranks.watch(host, sent, seconds, sudo=sudo), lambda _answer: progress())
+    jobs = any_ranks.jobs_of(answers)
+    if settings.output in ("json", "yaml"):
+        problems = {answer.host: answer.error.message for answer in answers if answer.error}
+        render.data({"jobs": [_document(job) for job in jobs], "problems": problems}, settings.output)
+    else:
+        click.echo("\n\n".join(part for job in jobs for part in _job(job, rank)), nl=bool(jobs))
+        for answer in answers:
+            if answer.value is not None and answer.value.ras:
+                lines = map(render.printable, answer.value.ras.splitlines())
+                click.echo("\n".join(("", f"NCCL's RAS on {answer.host}:", *lines)))
+    hidden = [answer.host for answer in answers if answer.value is not None and answer.value.hidden]
+    if hidden:
+        settings.talk(
+            f"note: {fold(hidden)}: other users run Python programs whose ranks could not be read: log in as root, or "
+            "add --ask-sudo-password"
+        )
+    host_errors.show(answers, {host.name: host.address for host in chosen})
+    if any(answer.error for answer in answers):
+        return HOST_FAILED
+    if not jobs:
+        what = f"no process with {match!r} in its command line" if match else "no rank of any launcher"
+        hint = None if match else "a program that no launcher has started is found by --match TEXT of its command line"
+        render.error(f"{what} was found on {fold([host.name for host in chosen])}", hint)
+        return FAILED
+    return 0
 
 
 def _text(found: Sequence[RankStack], *, most: int | None) -> Iterator[str]:
@@ -93,3 +182,33 @@ def _frames(told: RankStack, most: int | None) -> Iterator[str]:
         yield render.printable(f"    {frame.function}  {where}")
     if most is not None and len(frames) > most:
         yield f"    ... {len(frames) - most} more: --rank {told.look.rank}"
+
+
+def _job(job: AnyJob, rank: int | None) -> Iterator[str]:
+    """Yield what a job is, its verdict and the stacks of its ranks."""
+    shown = [each for each in job.ranks if rank in (None, each.look.rank)]
+    count = f"{job.size} ranks" if job.size else f"{len(job.ranks)} processes without a rank, numbered here"
+    hosts = fold(list(dict.fromkeys(each.look.host for each in job.ranks)))
+    title = f"{job.launcher or 'No launcher'}, {count} on {hosts}: {job.command}"
+    lines = [title, f"{_VERDICTS[job.verdict.life]}: {job.verdict.why}"]
+    if job.absent:
+        lines.append(f"not seen on these hosts: {_numbers(job.absent)} of {job.size}")
+    yield "\n".join(map(render.printable, lines))
+    yield from _text(shown, most=_MOST_FRAMES if rank is None else None)
+
+
+def _document(job: AnyJob) -> dict[str, Any]:
+    return {
+        "launcher": job.launcher,
+        "size": job.size,
+        "command": job.command,
+        "verdict": to_json(job.verdict),
+        "absent": list(job.absent),
+        "ranks": to_json(job.ranks),
+    }
+
+
+def _numbers(ranks: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
+    more = len(ranks) - _MOST_NAMED
+    return f"rank{'s' if ranks[1:] else ''} {shown}" + (f" and {more} more" if more > 0 else "")

@@ -1,13 +1,18 @@
-"""What `agent stacks` prints of the ranks of a host."""
+"""What is told of the stacks of ranks on a host: of one job of ours, or of all jobs that run there."""
 
+import math
 from typing import Sequence
 
+from taco_launch.core.model.run.host_jobs import HostJob
 from taco_launch.core.model.run.rank_samples import RankStack
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.stall_messages import check_looks
 
 # Of an error of py-spy.
 WHY_CHARACTERS = 1 << 10
+# Of a rank's command line, and of what NCCL's RAS answers.
+COMMAND_CHARACTERS = 1 << 10
+RAS_CHARACTERS = 1 << 16
 
 
 class HostStacks(Message):
@@ -19,6 +24,30 @@ class HostStacks(Message):
     def check(self) -> None:
         """Check what another host says."""
         check_stacks(self.ranks)
+
+
+class HostJobs(Message):
+    """The jobs of a host that any launcher has started.
+
+    `hidden` is how many Python programs of other users have an environment that could not be read; `ras` is what NCCL's
+    RAS answers there, "" where it does not.
+    """
+
+    op = "host-jobs"
+    jobs: Sequence[HostJob]
+    hidden: int = 0
+    ras: str = ""
+
+    def check(self) -> None:
+        """Check what another host says."""
+        for job in self.jobs:
+            check_stacks(job.ranks)
+            if not all(0 <= number < math.inf for number in (job.size, job.seconds, job.silent)):
+                raise ValueError(f"job {job.name[:60]!r}: its numbers are not measurements")
+            if max(map(len, (job.launcher, job.name, job.command, job.sign))) > COMMAND_CHARACTERS:
+                raise ValueError(f"a job has words of more than {COMMAND_CHARACTERS} characters")
+        if self.hidden < 0 or len(self.ras) > RAS_CHARACTERS:
+            raise ValueError("hidden or ras is out of bounds")
 
 
 def check_stacks(ranks: Sequence[RankStack]) -> None:

@@ -81,6 +81,11 @@ def busy(stack: Stack) -> Optional[Frame]:
     return None
 
 
+def waits_for_children(stack: Stack) -> bool:
+    """Return whether a program has started others with multiprocessing, or torch's, and waits for their end."""
+    return any(frame.function.endswith("join") and "multiprocessing" in frame.file for frame in stack.frames)
+
+
 def is_library(frame: Frame) -> bool:
     """Return whether a frame is of no file of the user's."""
     return bool(_LIBRARY.search(frame.file)) or not frame.file or _is_native(frame)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.stacks import reader
-from taco_launch.agent.stacks.reader import PySpy
+from taco_launch.agent.stacks import py_spy
+from taco_launch.agent.stacks.py_spy import PySpy, installed
 from taco_launch.hosts.remote.py_spy import program
 
 FRAME = {"name": "load", "filename": "/train/data.py", "line": 19}
@@ -20,7 +20,7 @@ DUMP = json.dumps([{"pid": 5, "os_thread_id": 5, "thread_name": "MainThread", "a
 def spy(folder: Path, script: str) -> PySpy:
     path = folder / f"py-spy-0.4.0-{platform.machine()}"
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
-    return PySpy(str(folder / "agent.pyz"))
+    return PySpy(installed(str(folder / "agent.pyz")))
 
 
 def test_a_stack(tmp_path: Path) -> None:
@@ -47,14 +47,14 @@ def test_no_stack(tmp_path: Path, script: str, why: str) -> None:
 
 
 def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_SECONDS", 0.2)
+    monkeypatch.setattr(py_spy, "_SECONDS", 0.2)
     assert spy(tmp_path, "exec sleep 100").read(5).why == "py-spy gave no stack within 0.2 s"
 
 
 def test_it_is_on_no_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(reader, "_SET_UP", tmp_path / "none")
-    assert PySpy(str(tmp_path / "agent.pyz")).read(5).why.startswith("py-spy is not on this host: ")
+    monkeypatch.setattr(py_spy, "_SET_UP", tmp_path / "none")
+    assert PySpy(installed(str(tmp_path / "agent.pyz"))).read(5).why.startswith("py-spy is not on this host: ")
 
 
 @pytest.fixture
@@ -71,6 +71,6 @@ def test_the_real_one(tmp_path: Path, rank: int) -> None:
     there = program()
     assert there is not None
     (tmp_path / there[0]).write_bytes(there[1])
-    found = PySpy(str(tmp_path / "agent.pyz")).read(rank)
+    found = PySpy(installed(str(tmp_path / "agent.pyz"))).read(rank)
     assert found.stack is not None, found.why
     assert "load_batch" in {frame.function for frame in found.stack.frames}

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 SITUATION, FOLDER, SECONDS = sys.argv[1], sys.argv[2], float(sys.argv[3])
+PAUSE = 0.05
 
 
 class Alone:
@@ -135,9 +136,9 @@ def main() -> None:
     job = KINDS[SITUATION.partition("_")[0]]()
     with open(f"{FOLDER}/{job.rank}.pid", "w", encoding="ascii") as file:
         file.write(str(os.getpid()))
-    begun, step = time.monotonic(), 0
-    while time.monotonic() - begun < SECONDS or not THEN[SITUATION]:
-        time.sleep(0.05)
+    step = 0
+    while step < SECONDS / PAUSE or not THEN[SITUATION]:  # all ranks reduce equally often
+        time.sleep(PAUSE)
         job.reduce()
         step += 1
         if job.rank == 0 and step % 10 == 0:

@@ -1,0 +1,168 @@
+"""Watch the ranks on hosts, of any launcher: nothing is installed for it, and nothing is left behind.
+
+The agent's code and py-spy go to each host as the input of a Python there, which keeps both in memory.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from taco_launch.core.command import Command
+from taco_launch.core.errors import HostError, UsageError, last_line
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.run.host_jobs import NO_LAUNCHER, HostJob
+from taco_launch.core.model.run.rank_samples import Life, LifeVerdict, RankStack
+from taco_launch.core.protocol import framing
+from taco_launch.core.protocol.stack_messages import HostJobs
+from taco_launch.core.stalls.judge import judge
+from taco_launch.hosts.fanout import Answer
+from taco_launch.hosts.inventory import select
+from taco_launch.hosts.remote import agent_bundle, py_spy
+from taco_launch.hosts.remote.transport import Transport
+from taco_launch.jobs.request.caller import local_names
+
+# Python 3.8 is the oldest that the agent runs on; zipimport reads the bundle through /proc.
+_START = """import sys
+if sys.version_info < (3, 8):
+    sys.exit("its python3 is %s, and Python 3.8 or newer is required" % sys.version.split()[0])
+import os
+import zlib
+source = sys.stdin.buffer
+match, program, bundle = [source.read(int(source.readline())) for _ in range(3)]
+file = os.memfd_create("taco-launch")
+with open(file, "wb", closefd=False) as bundled:
+    bundled.write(zlib.decompress(bundle))
+sys.path.insert(0, "/proc/self/fd/%d" % file)
+from taco_launch.MODULE import main
+main(float(sys.argv[1]), match.decode("utf-8", "surrogateescape"), zlib.decompress(program) if program else None)
+""".replace("MODULE", "agent.stacks.host_jobs")
+# As root where sudo asks for no password: ranks in containers are root's. $1 and $2 are the program and the seconds.
+_SCRIPT = """command -v python3 >/dev/null 2>&1 || { echo 'python3 is required there, and was not found' >&2; exit 1; }
+set -- python3 -I -S -c "$1" "$2"
+[ "$(id -u)" = 0 ] || ! sudo -n true >/dev/null 2>&1 || exec sudo -n "$@"
+exec "$@"
+"""
+# Beside the time that hosts watch: to send 4 MB, and to read the stacks of many ranks.
+_MORE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class AnyJob:
+    """A job on all hosts that were asked; `ranks` are those that were seen, by their number, with their hosts."""
+
+    launcher: str
+    size: int
+    command: str
+    verdict: LifeVerdict
+    ranks: tuple[RankStack, ...]
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """Return the ranks that were not seen: they have ended, or are on hosts that were not asked."""
+        return _absent(self.size, self.ranks)
+
+
+def hosts_to_watch(
+    source: str | None, load: Callable[[], Inventory], text: str | None
+) -> tuple[Inventory, tuple[Host, ...]]:
+    """Return the hosts that a text names, in the inventory that was named (`source`), or without one by their SSH names.
+
+    Raises:
+        SpecError: the text or the inventory is wrong.
+    """
+    if text is None:
+        inventory = load()
+        return inventory, inventory.hosts
+    if source is not None:
+        inventory = load()
+        return inventory, select.choose(inventory, text)
+    hosts = select.hosts_of(text, local_names())
+    return Inventory(cluster="hosts", head=hosts[0].name, hosts=hosts), hosts
+
+
+def payload(match: str) -> bytes:
+    """Return what a host is sent: the text to look for, py-spy and the agent's code, each behind its length."""
+    program = py_spy.program()
+    parts = (
+        match.encode("utf-8", "surrogateescape"),
+        b"" if program is None else zlib.compress(program[1]),
+        zlib.compress(agent_bundle.build(agent_bundle.sources())),
+    )
+    return b"".join(b"%d\n%b" % (len(part), part) for part in parts)
+
+
+def watch(host: Transport, sent: bytes, seconds: float, *, sudo: bool) -> HostJobs:
+    """Return the jobs on a host, watched there for so many seconds; `sent` is a payload.
+
+    Raises:
+        HostError: the host cannot be reached, or has no Python that can do it.
+    """
+    argv = ("/bin/sh", "-c", _SCRIPT, "stacks", _START, f"{seconds:g}")
+    result = host.run(Command(argv, sent, sudo=sudo, timeout=seconds + _MORE_SECONDS))
+    try:
+        return HostJobs.from_wire(framing.message(result.stdout.splitlines()[-1]) or {})
+    except (IndexError, UsageError, ValueError) as error:
+        why = last_line(result.stderr) or (f"exit code {result.exit_code}" if result.exit_code else str(error))
+        raise HostError(
+            f"{host.name}: the ranks there cannot be read: {why}", hint="a Python 3.8 or newer there can read them"
+        ) from None
+
+
+def jobs_of(answers: Sequence[Answer[HostJobs]]) -> tuple[AnyJob, ...]:
+    """Put together what hosts have told of the same jobs."""
+    parts: list[list[HostJob]] = []
+    for answer in answers:
+        for job in () if answer.value is None else answer.value.jobs:
+            here = replace(job, ranks=tuple(_on(answer.host, told) for told in job.ranks))
+            same = next((other for other in parts if _is_same(other, here)), None)
+            if same is None:
+                parts.append([here])
+            else:
+                same.append(here)
+    return tuple(map(_job, parts))
+
+
+def _on(host: str, told: RankStack) -> RankStack:
+    return replace(told, look=replace(told.look, host=host))
+
+
+def _is_same(parts: Sequence[HostJob], other: HostJob) -> bool:
+    """Return whether a host's part belongs to a job; where no launcher names its jobs, the command line tells."""
+    first = parts[0]
+    if (first.launcher, first.name, first.size) != (other.launcher, other.name, other.size):
+        return False
+    if other.launcher == NO_LAUNCHER:
+        return True
+    numbers = {rank.look.rank for part in parts for rank in part.ranks}
+    return (bool(other.name) or first.command == other.command) and numbers.isdisjoint(
+        rank.look.rank for rank in other.ranks
+    )
+
+
+def _job(parts: Sequence[HostJob]) -> AnyJob:
+    first = parts[0]
+    ranks = [told for part in parts for told in part.ranks]
+    if first.launcher == NO_LAUNCHER:
+        ranks = [replace(told, look=replace(told.look, rank=number)) for number, told in enumerate(ranks)]
+    ranks.sort(key=lambda told: told.look.rank)
+    return AnyJob(first.launcher, first.size, first.command, _verdict(parts, ranks), tuple(ranks))
+
+
+def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack]) -> LifeVerdict:
+    sign = next((part.sign for part in parts if part.sign), "")
+    if sign:
+        return LifeVerdict(Life.WORKING, sign)
+    if not ranks:
+        return LifeVerdict(Life.UNKNOWN, "its ranks have ended")
+    return judge(
+        [told.look for told in ranks],
+        _absent(parts[0].size, ranks),
+        min(part.silent for part in parts),
+        absent="not seen",
+    )
+
+
+def _absent(size: int, ranks: Sequence[RankStack]) -> tuple[int, ...]:
+    seen = {told.look.rank for told in ranks}
+    return tuple(rank for rank in range(size) if rank not in seen)

@@ -1,0 +1,88 @@
+"""Whose rank a process is, by the variables of all launchers above it. The variables are those that real launchers gave."""
+
+from collections.abc import Mapping
+
+from taco_launch.core.stalls.rank_roots import ProcessSeen, RankRoot, matching_roots, rank_roots
+
+
+def ompi(rank: int, size: int = 2, job: str = "1910439937") -> dict[str, str]:
+    return {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(size), "PMIX_NAMESPACE": job}
+
+
+def torch(rank: int, size: int = 2, master: str = "gpu1", port: str = "29500") -> dict[str, str]:
+    return {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": master, "MASTER_PORT": port}
+
+
+def slurm(rank: int, step: str = "0") -> dict[str, str]:
+    return {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_JOB_ID": "7", "SLURM_STEP_ID": step}
+
+
+def hydra(rank: int) -> dict[str, str]:
+    return {"PMI_RANK": str(rank), "PMI_SIZE": "2"}
+
+
+def seen(*rows: tuple[int, int, Mapping[str, str]]) -> dict[int, ProcessSeen]:
+    """Return processes of (pid, parent, variables), each with a command line of its number."""
+    return {pid: ProcessSeen(parent, pid, variables, f"program {pid}") for pid, parent, variables in rows}
+
+
+def roots(*rows: tuple[int, int, Mapping[str, str]]) -> list[RankRoot]:
+    return rank_roots(seen(*rows), "gpu1")
+
+
+def test_the_uppermost_process_with_the_variables_is_the_rank() -> None:
+    """Under mpirun's daemon a shell runs the program, which has loaders; mpirun itself has no rank."""
+    found = roots(
+        (10, 1, {}), (11, 10, ompi(0)), (12, 11, ompi(0)), (13, 12, ompi(0)), (21, 10, ompi(1)), (22, 21, ompi(1))
+    )
+    assert [(root.pid, root.rank, root.size, root.job) for root in found] == [
+        (11, 0, 2, "1910439937"),
+        (21, 1, 2, "1910439937"),
+    ]
+
+
+def test_the_nearest_launcher_counts() -> None:
+    """Torchrun in a step of Slurm, and mpirun in a pod that an operator has given a rank."""
+    step = slurm(0)
+    found = roots((10, 1, step), (11, 10, step | torch(0)), (12, 10, step | torch(1)))
+    assert [(root.launcher, root.pid) for root in found] == [("torch.distributed", 11), ("torch.distributed", 12)]
+    pod = torch(0, 3)
+    found = roots((10, 1, pod), (11, 10, pod | ompi(0)), (12, 10, pod | ompi(1)))
+    assert [(root.launcher, root.pid) for root in found] == [("Open MPI", 11), ("Open MPI", 12)]
+
+
+def test_a_pod_whose_only_process_is_its_rank() -> None:
+    (found,) = roots((1, 0, torch(2, 3, "job-master-0")))
+    assert (found.rank, found.size, found.job) == (2, 3, "job-master-0:29500")
+
+
+def test_what_a_rank_left_behind_is_no_second_rank() -> None:
+    (found,) = roots((11, 10, ompi(0)), (30, 1, ompi(0)))
+    assert found.pid == 11
+
+
+def test_jobs_are_told_apart() -> None:
+    """By their namespace; by their rendezvous, which on this host is this host's alone; Hydra's by their proxy."""
+    jobs = roots((11, 10, ompi(0)), (21, 20, ompi(0, job="prterun-gpu1-7463@1")))
+    assert {root.job for root in jobs} == {"1910439937", "prterun-gpu1-7463@1"}
+    (local,) = roots((11, 10, torch(0, master="localhost")))
+    assert local.job == "gpu1:localhost:29500"
+    runs = roots((10, 1, {}), (11, 10, hydra(0)), (20, 1, {}), (21, 20, hydra(0)))
+    assert [(root.pid, root.parent) for root in runs] == [(11, 10), (21, 20)]
+
+
+def test_a_batch_script_is_no_rank() -> None:
+    assert not roots((11, 1, slurm(0, "4294967291")), (12, 1, slurm(0, "")))
+    assert [root.rank for root in roots((11, 1, slurm(0)), (12, 1, slurm(1)))] == [0, 1]
+
+
+def test_variables_that_no_launcher_writes() -> None:
+    for rank, size in (("-1", "2"), ("2", "2"), ("0", "0"), ("0", "9" * 9), ("", "2"), ("zero", "2"), ("²", "9")):
+        assert not roots((11, 1, {"RANK": rank, "WORLD_SIZE": size})), (rank, size)
+
+
+def test_by_the_command_line() -> None:
+    """Of a program and what it has started the uppermost; parents in a circle, whose numbers were given again, end."""
+    found = matching_roots(seen((10, 1, {}), (11, 10, {}), (30, 31, {}), (31, 30, {})), "program 1")
+    assert [(root.pid, root.rank, root.size, root.launcher) for root in found] == [(10, 0, 0, "")]
+    assert not roots((30, 31, ompi(0)), (31, 30, ompi(0)))

@@ -1,0 +1,96 @@
+"""What hosts have told of the same jobs, put together; and a host that cannot tell."""
+
+import json
+
+import pytest
+
+from taco_launch.core.command import Command, Result
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.run.host_jobs import HostJob
+from taco_launch.core.model.run.rank_samples import Life, RankStack
+from taco_launch.core.model.stalls import RankLook
+from taco_launch.core.protocol.stack_messages import HostJobs
+from taco_launch.hosts.fanout import Answer
+from taco_launch.jobs.any_ranks import AnyJob, jobs_of, payload, watch
+
+
+def part(
+    *ranks: int, waits: bool = True, sign: str = "", launcher: str = "Open MPI", name: str = "7", size: int = 4
+) -> HostJob:
+    does = "in hvd.allreduce at train.py:9" if waits else "in load at data.py:3"
+    looks = tuple(RankStack(RankLook(rank, 100 + rank, "python", "S", does=does, waits=waits)) for rank in ranks)
+    return HostJob(launcher, name, size, "python train.py", 10.0, 10.0, sign, looks)
+
+
+def merged(**hosts: HostJob) -> tuple[AnyJob, ...]:
+    return jobs_of([Answer(host, HostJobs(jobs=[job])) for host, job in hosts.items()])
+
+
+def test_one_job_over_hosts() -> None:
+    (job,) = merged(gpu1=part(0, 1), gpu2=part(3, waits=False))
+    assert [(told.look.rank, told.look.host) for told in job.ranks] == [(0, "gpu1"), (1, "gpu1"), (3, "gpu2")]
+    assert job.absent == (2,)
+    assert job.verdict.life is Life.HUNG
+    assert job.verdict.why.startswith("no rank has made progress for 10 s: rank 3 on gpu2 is in load at data.py:3; ")
+
+
+def test_a_rank_that_was_not_seen_is_not_called_ended() -> None:
+    (job,) = merged(gpu1=part(0, 1, 2))
+    assert job.verdict.why.endswith(" wait in hvd.allreduce at train.py:9; not seen: rank 3")
+
+
+def test_progress_on_one_host_is_progress() -> None:
+    (job,) = merged(gpu1=part(0, 1), gpu2=part(2, 3, sign="rank 2 writes output"))
+    assert (job.verdict.life, job.verdict.why) == (Life.WORKING, "rank 2 writes output")
+
+
+def test_jobs_that_are_not_the_same() -> None:
+    """By their name; where a launcher has none, the same line with the same rank twice is two runs."""
+    assert len(merged(gpu1=part(0), gpu2=part(1, name="8"))) == 2
+    first = part(0, 1, launcher="MPICH or Intel MPI", name="")
+    assert len(merged(gpu1=first, gpu2=part(2, 3, launcher=first.launcher, name=""))) == 1
+    assert len(merged(gpu1=first, gpu2=first)) == 2
+
+
+def test_programs_without_a_rank_are_numbered_by_host() -> None:
+    one, two = (part(*ranks, launcher="", name="train.py", size=0) for ranks in ((0, 1), (0,)))
+    (job,) = merged(gpu1=one, gpu2=two)
+    assert [(told.look.rank, told.look.host) for told in job.ranks] == [(0, "gpu1"), (1, "gpu1"), (2, "gpu2")]
+    assert job.absent == ()
+
+
+class Host:
+    """A host whose shell answers with this."""
+
+    name = "gpu1"
+
+    def __init__(self, stdout: bytes, stderr: bytes = b"", code: int = 0) -> None:
+        self.result = (code, stdout, stderr)
+
+    def run(self, command: Command) -> Result:
+        code, stdout, stderr = self.result
+        return Result(self.name, command, code, stdout, stderr, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("host", "why"),
+    [
+        (
+            Host(b"", b"python3 is required there, and was not found\n", 1),
+            "python3 is required there, and was not found",
+        ),
+        (Host(b"Welcome!\n"), "not a taco-launch message: b'Welcome!'"),
+        (Host(json.dumps({"op": "host-jobs", "jobs": [{"launcher": 3}]}).encode() + b"\n"), ""),
+        (Host(HostJobs(jobs=[part(0)], hidden=-1).encode()), "hidden or ras is out of bounds"),
+        (Host(b"", b"", 137), "exit code 137"),
+    ],
+)
+def test_a_host_that_cannot_tell(host: Host, why: str) -> None:
+    with pytest.raises(HostError) as caught:
+        watch(host, b"", 1.0, sudo=False)  # type: ignore[arg-type]  # of a transport it is asked for these alone
+    assert caught.value.message.startswith(f"gpu1: the ranks there cannot be read: {why}")
+
+
+def test_what_is_sent_has_its_lengths() -> None:
+    length, _, rest = payload("träin.py").partition(b"\n")
+    assert rest[: int(length)].decode() == "träin.py"

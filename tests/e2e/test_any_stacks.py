@@ -22,17 +22,18 @@ pytestmark = pytest.mark.e2e
 
 PROGRAM = TESTS / "core/stalls/programs" / "situation.py"
 WORKS = 4  # seconds
-# By the names that the report has. `{run}` is a program that needs the variables of torch, which no launcher of MPI sets.
+# `{torch}` sets the variables of torch, which no launcher of MPI sets, and which then name the job.
 LAUNCHERS = {
     "Open MPI": "mpirun --allow-run-as-root --oversubscribe -np 2 {python} {program}",
     "Open MPI 5": "{TACO_LAUNCH_OPENMPI5} --allow-run-as-root --map-by :oversubscribe -np 2 {torch} {program}",
     "MPICH": "{TACO_LAUNCH_MPICH} -np 2 {torch} {program}",
     "Intel MPI": "{TACO_LAUNCH_IMPI} -np 2 {torch} {program}",
-    "torch.distributed": "{python} -m torch.distributed.run --standalone --nproc_per_node 2 {program}",
+    "Hydra": "{TACO_LAUNCH_MPICH} -np 2 {python} {program}",
+    "torchrun": "{python} -m torch.distributed.run --standalone --nproc_per_node 2 {program}",
     "spawn": "{python} {spawn} {program}",
     "alone": "{python} {program}",
 }
-TITLES = {"Open MPI 5": "Open MPI", "MPICH": "MPICH or Intel MPI", "Intel MPI": "MPICH or Intel MPI"}
+TITLES = {"Open MPI": "Open MPI", "Hydra": "MPICH or Intel MPI", "spawn": "", "alone": ""}
 # A script as people write it to start torch under mpirun: what it sets are variables of its shell's child.
 TORCH = """\
 #!/bin/sh
@@ -63,23 +64,23 @@ class Row(NamedTuple):
 
 
 HANGING = (
-    Row("torch.distributed", "gloo_one_sleeps", "rank 1 on localhost is in load_batch at situation.py:"),
-    Row("torch.distributed", "gloo_both_receive", "no rank sends"),
-    Row("torch.distributed", "gloo_barrier", "rank 0 on localhost waits in torch.distributed.barrier at situation.py:"),
+    Row("torchrun", "gloo_one_sleeps", "rank 1 on localhost is in load_batch at situation.py:"),
+    Row("torchrun", "gloo_both_receive", "no rank sends"),
+    Row("torchrun", "gloo_barrier", "rank 0 on localhost waits in torch.distributed.barrier at situation.py:"),
     Row("Open MPI", "horovod_one_sleeps", "rank 0 on localhost waits in hvd.allreduce at situation.py:"),
     Row("Open MPI", "mpi_receives_nothing", "rank 1 on localhost waits in MPI_"),
     Row("Open MPI", "mpi_one_is_stopped", "rank 1 on localhost: process "),
     Row("Open MPI 5", "gloo_one_sleeps", "rank 1 on localhost is in load_batch at situation.py:"),
     Row("MPICH", "gloo_barrier", "rank 1 on localhost is in load_batch at situation.py:"),
     Row("Intel MPI", "gloo_both_receive", "no rank sends"),
-    Row("spawn", "gloo_one_sleeps", "is in load_batch at situation.py:"),
+    Row("Hydra", "alone_loader_is_dead", "are in wait_for_loader at situation.py:"),
     Row("spawn", "gloo_barrier", "waits in torch.distributed.barrier at situation.py:"),
     Row("alone", "alone_loader_is_dead", "is in wait_for_loader at situation.py:"),
 )
 BUSY = (
-    Row("torch.distributed", "gloo_trains"),
-    Row("torch.distributed", "gloo_one_saves"),
-    Row("torch.distributed", "gloo_one_evaluates"),
+    Row("torchrun", "gloo_trains"),
+    Row("torchrun", "gloo_one_saves"),
+    Row("torchrun", "gloo_one_evaluates"),
     Row("Open MPI", "horovod_trains"),
     Row("Open MPI", "horovod_one_computes"),
     Row("Open MPI", "horovod_one_reads_slowly"),
@@ -118,8 +119,8 @@ def started(folder: Path, row: Row) -> Iterator[None]:
         argv, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     ) as job:
         try:
-            ranks = 1 if row.launcher == "alone" else 2
-            eventually(lambda: len(list(folder.glob("*.pid"))) == ranks, 30, "the ranks to start")
+            files = 1 if row.situation.startswith("alone") else 2
+            eventually(lambda: len(list(folder.glob("*.pid"))) == files, 30, "the ranks to start")
             time.sleep(WORKS + 2)
             yield
         finally:
@@ -135,7 +136,7 @@ def report(taco: Taco, *options: str) -> list[dict[str, Any]]:
 
 
 def check(row: Row, job: dict[str, Any]) -> None:
-    assert job["launcher"] == ("" if row.launcher in ("alone", "spawn") else TITLES.get(row.launcher, row.launcher))
+    assert job["launcher"] == TITLES.get(row.launcher, "torch.distributed")
     assert len(job["ranks"]) == (1 if row.launcher == "alone" else 2)
     assert job["verdict"]["life"] == ("hung" if row.told else "working"), job["verdict"]
     assert row.told in job["verdict"]["why"]

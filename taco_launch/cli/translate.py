@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.jobs.run import run
+from taco_launch.cli.jobs.run import run, submit
 from taco_launch.cli.options.common import Settings, settings_of, verb
 from taco_launch.cli.options.job_options import request_of
 from taco_launch.cli.options.nested_launcher import typed
@@ -80,9 +80,13 @@ def _print_job_file(translated: Translated) -> None:
 def _request(job: TranslatedJob) -> Any:
     """Return the request that the command line would make of a job."""
     parent = click.get_current_context()
-    with run.make_context("run", [*job.options, "--", *job.program], parent=parent) as context:
+    with _verb(job).make_context("run", [*job.options, "--", *job.program], parent=parent) as context:
         command, options = context.params.pop("command"), context.params
         return request_of(settings_of(parent), command, options)
+
+
+def _verb(job: TranslatedJob) -> click.Command:
+    return submit if "--suspend" in job.options else run
 
 
 def _as_data(settings: Settings, translated: Translated) -> dict[str, Any]:
@@ -104,4 +108,4 @@ def _as_data(settings: Settings, translated: Translated) -> dict[str, Any]:
 
 
 def _line(settings: Settings, job: TranslatedJob) -> str:
-    return typed(f"{settings.typed} run", (), job.options, job.program, job.hostfile)
+    return typed(f"{settings.typed} {_verb(job).name}", (), job.options, job.program, job.hostfile)

@@ -1,6 +1,7 @@
 """What people bring from other tools -> the jobs that it asks for here, and what became of each part of it."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from taco_launch.jobs.command_lines.translation import Row, translate
-from taco_launch.jobs.documents import horovod_config, job_file, job_writer, pytorch_job
+from taco_launch.jobs.documents import horovod_config, job_file, job_writer
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
 # What to do about a command that hands ranks to another system.
@@ -24,6 +25,8 @@ _INSTEAD = {
     STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
     CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
 }
+# A key of an object of Kubernetes, which may stand behind others in its file.
+_KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,9 @@ def of_file(data: bytes, source: str) -> Translated:
     """
     text = data.decode("utf-8", "replace")
     if not shell_script.is_script(text):
+        if _KIND.search(text):
+            return _of_manifest(data, source)
         value = _document(text)
-        if isinstance(value, dict) and "kind" in value:
-            return _of_manifest(data, value, source)
         if isinstance(value, dict) and horovod_config.is_config(value):
             return _of_config(value)
         if isinstance(value, dict):
@@ -112,7 +115,7 @@ def _of_script(text: str, source: str) -> Translated:
 
 def _document(text: str) -> Any:
     try:
-        return document.read(text.partition("\n---")[0], Faults(""))
+        return document.read(text, Faults(""))
     except SpecError:
         return None
 
@@ -128,15 +131,11 @@ def _of_arena(words: Sequence[str]) -> Translated:
     return Translated("arena submit", (TranslatedJob(line.words[1:at], line.words[at + 1 :], tuple(rows)),))
 
 
-def _of_manifest(data: bytes, value: Mapping[str, Any], source: str) -> Translated:
-    suggestion = pytorch_job.suggested(value)
-    if suggestion:
-        options, program = pytorch_job.job_of(value)
-        return Translated(str(value["kind"]), (TranslatedJob(options, program, ()),))
+def _of_manifest(data: bytes, source: str) -> Translated:
     file = job_file.parse(data, source, os.environ)
     rows = tuple(Row(note.partition(": ")[0], "", note.partition(": ")[2] or "is not used here") for note in file.notes)
     job = TranslatedJob(job_writer.options(file.request), file.request.command, rows)
-    return Translated(str(value["kind"]), (job,))
+    return Translated(file.kind, (job,))
 
 
 def _of_config(value: Mapping[str, Any]) -> Translated:

@@ -8,10 +8,14 @@ import pytest
 import yaml
 
 from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.documents.job_file import parse
 from tests.support.command_line import failing, succeeding
 from tests.support.paths import ROOT
+from tests.support.told import told
 
 SCRIPTS = ROOT / "tests" / "jobs" / "command_lines" / "scripts"
+CASES = ROOT / "tests" / "jobs" / "documents" / "cases"
+MANIFESTS = [path for word in ("mpijob", "pytorchjob", "trainjob") for path in sorted(CASES.glob(f"good_{word}*.yaml"))]
 CONFIG = """
 params: {fusion_threshold_mb: 32, cycle_time_ms: 2.5, hierarchical_allreduce: false}
 autotune: {enabled: true, log_file: a.txt}
@@ -73,7 +77,10 @@ def first_line(*words: str) -> str:
             CONFIG,
             OF_CONFIG,
         ),
-        (TRAIN_JOB, "run --launcher torchrun --hosts 2 --slots-per-host 4 -x A=1 -- python3 train.py --epochs 3"),
+        (
+            TRAIN_JOB,
+            "run --name t --workers 2 --slots-per-worker 4 --launcher torchrun -x A=1 -- python3 train.py --epochs 3",
+        ),
         (
             MPI_JOB,
             OF_MPI_JOB,
@@ -84,6 +91,15 @@ def first_line(*words: str) -> str:
 def test_a_file(text: str, line: str) -> None:
     Path("file.yaml").write_text(text)
     assert first_line("file.yaml") == f"taco-launch {line}"
+
+
+@pytest.mark.parametrize("case", MANIFESTS, ids=lambda path: path.stem)
+def test_the_line_of_a_manifest_is_the_job_that_f_runs(case: Path) -> None:
+    """The job file is made of the options of the line."""
+    file = succeeding("translate", "-o", "yaml", str(case)).stdout.encode()
+    asked, typed = (told(parse(data, "/jobs/job.yaml", {}).request) for data in (case.read_bytes(), file))
+    asked.pop("line_np", None)
+    assert typed == asked
 
 
 def test_a_script_with_two_launchers_is_two_commands(inventory: str) -> None:

@@ -53,6 +53,24 @@ OF_HYDRA = (
     "{hydra} -np 2 -ppn 2 -genvlist A -env B=2 -print-all-exitcodes {python} probe.py",
 )
 
+PYTORCH_JOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: ddp}
+spec:
+  pytorchReplicaSpecs:
+    Master: {template: {spec: {containers: [{name: pytorch, workingDir: FOLDER, command: COMMAND, args: [a b], env: [{name: A, value: of the pod}]}]}}}
+    Worker: {replicas: 1, template: {spec: {containers: [{name: pytorch, workingDir: FOLDER, command: COMMAND, args: [a b], env: [{name: A, value: of the pod}]}]}}}
+"""
+TRAIN_JOB = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: ddp}
+spec:
+  runtimeRef: {name: torch-distributed}
+  trainer: {numNodes: 1, numProcPerNode: 2, command: COMMAND, args: [a b], env: [{name: A, value: of the pod}]}
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -112,3 +130,24 @@ def test_lines_of_hydra(taco: Taco, folder: Path, line: str) -> None:
         pytest.skip("cannot: TACO_LAUNCH_MPICH names no mpiexec.hydra of MPICH")
     taco.env["PATH"] = f"{Path(program).parent}:{taco.env['PATH']}"
     same(taco, folder, line, hydra=program)
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        (PYTORCH_JOB, "[{python}, probe.py]"),
+        (PYTORCH_JOB, "[torchrun, --no-python, {python}, probe.py]"),
+        (PYTORCH_JOB, "[sh, -c, 'cd below && {python} ../probe.py \"$0\"; cd ..']"),
+        (TRAIN_JOB, "[torchrun, --no-python, {python}, probe.py]"),
+    ],
+    ids=["PyTorchJob", "PyTorchJob of torchrun", "PyTorchJob of a shell", "TrainJob"],
+)
+def test_manifests_of_kubeflow(taco: Taco, folder: Path, text: str, command: str) -> None:
+    file = folder / "job.yaml"
+    file.write_text(text.replace("COMMAND", command.format(python=sys.executable)).replace("FOLDER", str(folder)))
+    run = taco("run", "-f", str(file), cwd=folder)
+    assert run.returncode == 0, run.stderr
+    found = ranks(run.stdout)
+    assert [(rank["rank"], rank["size"], rank["arguments"]) for rank in found] == [(0, 2, ["a b"]), (1, 2, ["a b"])]
+    assert {rank["variables"]["A"] for rank in found} == {"of the pod"}
+    assert {rank["folder"] for rank in found} == {str(folder / "below" if "below" in command else folder)}

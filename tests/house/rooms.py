@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_660,
+    "cli": 10_670,
     "api": 860,
     "bench": 7_570,
-    "jobs": 9_980,
+    "jobs": 10_240,
     "setup": 8_360,
     "hosts": 7_410,
     "lab": 3_560,

@@ -102,7 +102,7 @@ _STDIN = "rank 0 reads what `run` reads"
 _GPUS = "each slot of a host is one of its GPUs"
 _PLACES = "places ranks within hosts, which a job cannot specify"
 _SEVERAL = "starts several programs, but a job has only one"
-_ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
+ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
 _PARAMETERS = "parameters of the launcher itself go into a profile"
 _RESTARTED = "an attempt starts all ranks again: --restart on-failure"
 
@@ -210,9 +210,9 @@ _HOROVODRUN = {
     **_omitted("a job waits for its hosts: --queue-timeout", "disable-cache", "start-timeout"),
     **_omitted(_LOGS, "prefix-output-with-timestamp prefix-timestamp", "output-filename"),
     **_omitted(
-        _ELASTIC, two="min-np max-np min-num-proc max-num-proc host-discovery-script elastic-timeout reset-limit"
+        ELASTIC, two="min-np max-np min-num-proc max-num-proc host-discovery-script elastic-timeout reset-limit"
     ),
-    **_omitted(_ELASTIC, three="blacklist-cooldown-range"),
+    **_omitted(ELASTIC, three="blacklist-cooldown-range"),
     **_omitted("give its options to `run` one by one", two="mpi-args binding-args"),
     **_refused("its settings are not read: taco-launch translate FILE shows them as variables", two="config-file"),
     **_refused("jsrun is another system's launcher", "jsrun"),
@@ -250,7 +250,7 @@ _DEEPSPEED = {
     **_omitted(_LOGS, "save-pid", "enable-each-rank-log"),
     **_omitted(_PROFILE, "bind-cores-to-rank", "bind-core-list"),
     **_omitted("the program reads LOCAL_RANK", "no-local-rank"),
-    **_omitted(_ELASTIC, "elastic-training", "min-elastic-nodes max-elastic-nodes"),
+    **_omitted(ELASTIC, "elastic-training", "min-elastic-nodes max-elastic-nodes"),
     **_refused("deepspeed starts many jobs by it", two="autotuning"),
 }
 
@@ -407,5 +407,7 @@ OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
 }
 # Launchers whose program is a script of Python, without `python` before it.
 OF_PYTHON = frozenset(("torch", "deepspeed", "accelerate", "composer", "colossalai"))
+# Launchers whose ranks find each other as those of MPI.
+OF_MPI = ("mpirun", "hydra", "horovodrun")
 # These read `-N2` as `-N 2`, and are of Slurm.
 GLUED = frozenset(("srun", "Slurm"))

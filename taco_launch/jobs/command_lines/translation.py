@@ -19,6 +19,8 @@ _OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
 _COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
+# Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
+_SET_ONCE = (*_COUNTED, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")
 
@@ -66,9 +68,9 @@ def translate(
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
     line = read(command[nested.begin :], nested)
-    if directives:
-        sizes = () if line.kind in table.OF_PYTHON else _COUNTED  # these do not know what the script asks for
-        line = replace(line, parts=(*(part for part in directives if part.use not in _COUNTED or sizes), *line.parts))
+    sizes = () if line.kind in table.OF_PYTHON else _COUNTED  # these do not know what the script asks for
+    directives = [part for part in directives if part.use not in _COUNTED or sizes]
+    line = replace(line, parts=tuple(_in_force(directives, line)))
     fitting = _OURS.get(line.kind)
     if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
         own, launcher = _without_launcher(own), fitting or "mpirun"
@@ -80,6 +82,19 @@ def translate(
     inside = inner(program)
     outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
     return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+
+
+def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
+    """Yield the parts of directives and a line; what a later option sets again is left out, for launchers use the last one."""
+    parts = (*directives, *line.parts)
+    last = {(part.use, part.name): part for part in parts if part.use in _SET_ONCE}
+    for at, part in enumerate(parts):
+        later = last.get((part.use, part.name), part)
+        joins = part.use == table.HOSTS and line.kind == "mpirun" and at >= len(directives)
+        if later.words == part.words or joins:
+            yield part
+        else:
+            yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} goes before it")
 
 
 def _inside(
@@ -159,7 +174,7 @@ def _size(line: LauncherLine) -> Iterator[str]:
     ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
     # A count that is there, but not known, has no default.
     unknown = {part.name for part in line.of(table.REFUSED)}
-    automatic = any("nproc" in part.words[0] for part in line.of(table.OMITTED)) or table.EACH in unknown
+    automatic = table.EACH in unknown or (not each and any("nproc" in part.words[0] for part in line.of(table.OMITTED)))
     if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
         each = "" if ranks else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
     if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:

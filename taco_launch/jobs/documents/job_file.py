@@ -1,4 +1,4 @@
-"""A job file, or a manifest of the MPI Operator -> the request that it is."""
+"""A job file, or a manifest of Kubeflow -> the request that it is."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.section import SchemaSection
 from taco_launch.hosts.inventory.schema.text import decode
 from taco_launch.hosts.inventory.variable_names import LET_THROUGH
-from taco_launch.jobs.documents import manifests, mpi_job, other_files
+from taco_launch.jobs.documents import manifests, other_files
 from taco_launch.jobs.documents.job_schema import JobDocument, RunPolicy, SchedulingPolicy
 from taco_launch.jobs.documents.job_values import NO_WHOLE_PATH
 from taco_launch.jobs.request import code_options, job_fields, variables
@@ -43,7 +43,12 @@ class JobFile(NamedTuple):
 
     request: JobRequest
     notes: tuple[str, ...]
-    is_manifest: bool = False
+    kind: str = ""  # of a manifest
+
+    @property
+    def is_manifest(self) -> bool:
+        """Return whether it is an object of Kubernetes."""
+        return bool(self.kind)
 
 
 class _Lax(NamedTuple):
@@ -70,7 +75,7 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     value, others = manifests.read(text, faults)
     other_files.refuse_document(value, source)
     hide_values(faults, ("env",))
-    manifest = mpi_job.convert(value, faults) if isinstance(value, dict) and "kind" in value else None
+    manifest = manifests.convert(value, faults) if isinstance(value, dict) and "kind" in value else None
     if manifest is None:
         job = check_job(value, faults, environ, lax=_Lax(allow_unknown))
     else:  # which has no key for that
@@ -79,7 +84,7 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     request = request_of(job, source)
     if manifest is None:
         return JobFile(request, ())
-    return JobFile(replace(request, line_np=manifest.line_np), (*others, *manifest.notes), is_manifest=True)
+    return JobFile(replace(request, line_np=manifest.line_np), (*others, *manifest.notes), value["kind"])
 
 
 def without_container(file: JobFile) -> JobFile:

@@ -8,10 +8,14 @@ from taco_launch.core.errors import SpecError
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.names import plain
+from taco_launch.jobs.documents.manifest import ConvertedManifest, Manifest
+from taco_launch.jobs.documents.mpi_job import MpiJob
+from taco_launch.jobs.documents.pytorch_job import PyTorchJob, TrainJob
 
 # At the start of a line, it ends a document even within a text of several lines (YAML 1.2, 9.1.2).
 _MARKER = re.compile(r"---(?:\s|$)")
-_JOBS = ("MPIJob", "PyTorchJob")
+_JOBS: Mapping[str, type[Manifest]] = {"MPIJob": MpiJob, "PyTorchJob": PyTorchJob, "TrainJob": TrainJob}
+KINDS = "an MPIJob, PyTorchJob or TrainJob"
 _ITEMS = "items"
 
 
@@ -35,6 +39,15 @@ def read(text: str, faults: Faults) -> tuple[Any, tuple[str, ...]]:
         faults.add_at(line, 1, second.lstrip("\n").partition("\n")[0], *_not_one([value for _part, value in objects]))
         raise faults.error()
     return document.read(jobs[0], faults), tuple(_told(value) for part, value in objects if part != jobs[0])
+
+
+def convert(value: dict[str, Any], faults: Faults) -> ConvertedManifest:
+    """Read a manifest; what is wrong with it, or cannot be a job here, goes to `faults`."""
+    kind = _JOBS.get(str(value["kind"]))
+    if kind is None:
+        faults.add(("kind",), f"the only Kubernetes object that can be read is {KINDS}")
+        return ConvertedManifest({}, {}, ())
+    return kind(value, faults).converted()
 
 
 def _documents(text: str) -> Iterator[str]:
@@ -77,7 +90,7 @@ def _not_one(objects: Any) -> tuple[str, str]:
     jobs = [_told(each) for each in objects if _is_job(each)]
     if jobs:
         return f"the file has {len(jobs)} jobs: {', '.join(jobs)}", "put each job into a file of its own"
-    return f"none of the file's objects is an MPIJob: {', '.join(map(_told, objects))}", ""
+    return f"none of the file's objects is {KINDS}: {', '.join(map(_told, objects))}", ""
 
 
 def _is_job(value: Any) -> bool:

@@ -1,103 +1,302 @@
-"""A manifest of the Training Operator (kind: PyTorchJob) -> the line of the same job here, which is suggested, not run: pure."""
+"""Manifests of the Training Operator (PyTorchJob) and of Kubeflow Trainer (TrainJob) -> the document of a job file.
 
-from collections.abc import Iterator, Mapping
+A pod is a worker here. What torchrun has from the operators' PET_ variables is the job's size; any other program has RANK,
+WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which count pods, so `launcher: env` starts it (kubeflow/training-operator,
+pytorch/envvar.go; kubeflow/trainer, plugins/torch/torch.go).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from taco_launch.core.command import shell
-from taco_launch.core.launch.command_line.nested_launcher import inner
-from taco_launch.jobs.command_lines import launcher_line, shell_line
+from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
+from taco_launch.hosts.inventory.schema.faults import Loc, path_of
+from taco_launch.jobs.command_lines import launcher_line, shell_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.launcher_line import UnclearError
+from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError
+from taco_launch.jobs.command_lines.launcher_options import ELASTIC
+from taco_launch.jobs.documents import pods
+from taco_launch.jobs.documents.manifest import SPEC, Manifest
 
-_ROLES = ("Master", "Worker")
-_COMMAND = ("COMMAND",)
-_KINDS = ("PyTorchJob", "TrainJob")
-_GPUS = "nvidia.com/gpu"
-
-
-def suggested(manifest: Mapping[str, Any]) -> str:
-    """Return the line of a PyTorchJob or a TrainJob, "" for another object."""
-    if manifest["kind"] not in _KINDS:
-        return ""
-    options, words = job_of(manifest)
-    return shell(("taco-launch", "-i", "FILE", "submit", *options, "--", *words))
-
-
-def job_of(manifest: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the options and the program of a PyTorchJob or a TrainJob (trainer.kubeflow.org/v1alpha1)."""
-    spec = _within(manifest, "spec")
-    if manifest["kind"] == "TrainJob":
-        trainer = _within(spec, "trainer")
-        containers, pods = [trainer], _count(trainer.get("numNodes")) or 1
-        own = _count(trainer.get("numProcPerNode"))
-        gpus = _count(_within(_within(trainer, "resourcesPerNode"), "limits").get(_GPUS)) or 1
-    else:
-        replicas = [role for name in _ROLES if isinstance(role := _within(spec, "pytorchReplicaSpecs").get(name), dict)]
-        containers, pods = [*map(_container, replicas)], sum(_count(role.get("replicas")) or 1 for role in replicas)
-        own = _count(spec.get("nprocPerNode"))
-        gpus = next((count for each in containers if (count := _count(_gpus(each)))), 1)
-    words = _plain(next((found for each in containers if (found := tuple(_words(each)))), _COMMAND))
-    variables = [word for text in _env(next(iter(containers), {})) for word in ("-x", text)]
-    launcher = inner(words)
-    if launcher is None:
-        each_pod = ("--per-host",) if gpus > 1 else ()  # else every GPU would have a process of its own
-        size = ("--workers", str(pods), "--gpus", str(gpus)) if pods else ()
-        return ("--launcher", "env", *each_pod, *size, *variables), words
-    each = own or gpus
-    try:
-        line = launcher_line.read(words[launcher.begin :], launcher)
-    except UnclearError:
-        words = _COMMAND
-    else:
-        per_node = line.last(table.EACH)
-        if launcher.kind == "torch" and per_node is not None:
-            each = _count(per_node.value) or each
-        words = (*line.before, *line.program)
-        variables += [word for part in line.of(table.ENV) for word in ("-x", f"{part.name}={part.value}")]
-    return ("--launcher", "torchrun", "--hosts", str(pods), "--slots-per-host", str(each), *variables), words
+_ROLES: tuple[Loc, ...] = tuple(("spec", "pytorchReplicaSpecs", role) for role in ("Master", "Worker"))
+_ELASTIC: Loc = ("spec", "elasticPolicy")
+_RESTARTS = ("Never", "OnFailure", "ExitCode", "Always")
+_VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1beta2", "kubeflow.org/v1beta1")
+_TRAINER: Loc = ("spec", "trainer")
+_TRAINERS = ("trainer.kubeflow.org/v1alpha1", "trainer.kubeflow.org/v2alpha1", "kubeflow.org/v2alpha1")
+# Runtimes that start a program by something else than torchrun's variables (kubeflow/trainer, manifests/base/runtimes).
+_OTHER_RUNTIMES = re.compile(r"mpi|deepspeed|mlx|flux|jax|xgboost|tune")
+_PATCHES = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
+_OF_PODS = ("volumes", "initContainers", "containers")
+_PET = re.compile(r"PET_[A-Z_]+")
+# Options of torchrun that the operators' variables stand for.
+_MEETS = {"nnodes": "$WORLD_SIZE", "node-rank": "$RANK", "master-addr": "$MASTER_ADDR", "master-port": "$MASTER_PORT"}
 
 
-def _plain(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words of the program that a shell's line starts, where it does nothing else."""
-    try:
-        found = shell_line.read(words)
-    except UnclearError:
-        return words
-    return words if found is None else (*(f"{name}={value}" for name, value in found[1].items()), *found[0])
+class _Pods(Manifest):
+    """Reads pods that all start one program."""
+
+    # Whether a line of mpirun starts ranks in all pods, as it does where the runtime has a hostfile for it.
+    has_hostfile = False
+
+    def is_version(self, *versions: str) -> bool:
+        """Return whether the manifest is of a known version."""
+        version = self.at(("apiVersion",))
+        if version not in (None, *versions):
+            self.faults.add(("apiVersion",), "is not known", f"write it in the form of {versions[0]}")
+        return version in (None, *versions)
+
+    def start(self, containers: Sequence[Loc], count: int, own: Loc, resources: str) -> None:
+        """Take the program, and how many ranks of it each of the `count` pods has; `own` is where the manifest has that."""
+        first, *others = containers
+        env = self.variables(first)
+        places = self.command(first, env)
+        if not places or places[0][0][-2] != "command":
+            problem = "must be the program: what the image or the runtime starts is not known here"
+            hint = "write it there: docker inspect IMAGE shows the ENTRYPOINT of an image"
+            self.faults.add((*first, "command"), problem, hint, value="missing")
+            return
+        for other in others:
+            self._same(first, other, env)
+        gpus = max(pods.gpus(self, (*container, resources)) for container in containers)
+        each = self._count(own) or gpus
+        words = [word for _place, word in places]
+        try:
+            places, assigned = shell_line.without_a_shell(places)
+        except UnclearError:
+            assigned = {}
+        launcher = inner([word for _place, word in places])
+        if launcher is None:
+            self._plain(places, words, max(each, gpus), count)
+        else:
+            each = self._line(places, launcher, each or self.default(containers), count)
+        at = {str(entry.get("name")): (*first, "env", index) for index, entry in enumerate(self.entries(first))}
+        for name, value in {**env, **assigned}.items():
+            if name not in self.document.get("env", {}):  # the launcher's line goes before
+                self.set("env", name, value, places[0][0] if name in assigned else at[name])
+        for name, place in at.items():
+            if name not in env:
+                self.take(place)
+                self.notes.append(f"{path_of(place)}: {name}: its value comes from Kubernetes: add -x {name}=VALUE")
+        self.document["workers"] = count
+        self.document["gpus" if gpus else "slotsPerWorker"] = max(each, 1 if launcher else gpus, 1)
+        if launcher is not None:
+            pods.gpus(self, (*first, resources), each)
+        pods.take(self, containers, containers)
+
+    def default(self, _containers: Sequence[Loc]) -> int:
+        """Return how many ranks a pod has that says nothing of it, and has no GPU."""
+        return 1
+
+    def _same(self, first: Loc, other: Loc, env: dict[str, str]) -> None:
+        """Refuse pods of another program, or with other variables."""
+        for key in ("command", "args"):
+            if self.take((*other, key)) != self.at((*first, key)):
+                self.faults.add(
+                    (*other, key), f"all ranks run one program, and {path_of((*first, key))} is another one"
+                )
+        if self.variables(other) != env:
+            self.faults.add(
+                (*other, "env"), f"all ranks have the same variables, and {path_of((*first, 'env'))} differs"
+            )
+
+    def _plain(self, places: list[tuple[Loc, str]], words: Sequence[str], each: int, count: int) -> None:
+        """Take a program that no launcher starts: once in each pod."""
+        if self.is_expanded(places):
+            return
+        text = "\n".join(words)
+        pet = _PET.search(text)
+        if pet is not None:
+            hint = f"here the pod's variables are {', '.join(value[1:] for value in _MEETS.values())}"
+            self.faults.add(places[-1][0], f"{pet[0]} is a variable that only the operator sets", hint)
+        elif lacking := _lacking(words, count, each):
+            self.faults.add(
+                places[-1][0], "only the operator gives torchrun its hosts and ranks", f"write them: {lacking}"
+            )
+        self.put(("launcher",), "env", places[0][0])
+        if each > 1:  # else every GPU would have a process of its own
+            self.put(("perHost",), True, places[0][0])
+        self._program(places, 0, ())
+
+    def _program(self, places: Sequence[tuple[Loc, str]], begin: int, before: Sequence[str]) -> None:
+        words = [word for _place, word in places[begin:]]
+        self.put(("command",), (*before, *words), places[begin][0][:-1])
+        for index, (place, _word) in enumerate([*[places[begin]] * len(before), *places[begin:]]):
+            self.origin["command", index] = place
+
+    def _line(self, places: list[tuple[Loc, str]], launcher: NestedLauncher, each: int, count: int) -> int:
+        """Take a launcher's line apart; return how many ranks each pod has."""
+        places = places[launcher.begin :]
+        try:
+            line = launcher_line.read([word for _place, word in places], launcher)
+        except UnclearError as error:
+            self.faults.add(places[error.index][0], error.problem, error.hint)
+            return each
+        for part in line.parts:
+            place = places[part.index + (len(part.words) > 1)][0]
+            shown = f"{launcher.name}'s {shell(part.words)}"
+            if part.use == table.REFUSED:
+                self.faults.add(place, f"{shell(part.words)}: {part.why}")
+            elif part.use == table.OPTION and part.name == "--backoff-limit" and int(part.value) < 1:
+                continue
+            else:
+                self.use_part(part, place, shown)
+        used = [
+            at
+            for part in line.parts
+            if part.use != table.OMITTED
+            for at in range(part.index, part.index + len(part.words))
+        ]
+        if self.is_expanded([places[at] for at in (*used, *range(line.begin, len(places)))]):
+            return each
+        if line.kind not in table.OF_MPI:
+            self.put(("launcher",), "torchrun", places[0][0])
+        elif line.kind == "hydra":
+            self.put(("launcher",), "hydra", places[0][0])
+        self._program(places, line.begin, line.before)
+        return self._ranks(places, line, each, count)
+
+    def _ranks(self, places: list[tuple[Loc, str]], line: LauncherLine, each: int, count: int) -> int:
+        """Return how many ranks of a line each pod has, and refuse a line that starts a job in each of them."""
+        nodes, own, ranks = (line.last(use) for use in (table.NODES, table.EACH, table.RANKS))
+        known = line.kind == "torch" or (line.kind in table.OF_MPI and self.has_hostfile)
+        alone = any("standalone" in part.words[0] for part in line.parts)
+        least, _colon, most = (nodes.value if nodes else str(count) if known and not alone else "1").partition(":")
+        if not int(least) <= count <= int(most or least):
+            problem = f"would start a job of {least} host{'s' * (least != '1')} in each of {count} pods"
+            self.faults.add(
+                places[nodes.index if nodes else 0][0], problem, f"omit the number of hosts, or make it {count}"
+            )
+        each = int(own.value) if own else each
+        if ranks is not None:
+            each, rest = divmod(int(ranks.value), count)
+            if rest or not each:
+                self.faults.add(
+                    places[ranks.index][0], f"{ranks.value} ranks cannot be divided evenly among {count} pods"
+                )
+        return max(each, 1)
+
+    def _count(self, loc: Loc) -> int:
+        value = self.take(loc)
+        return int(value) if str(value).isdecimal() else 0
 
 
-def _container(replica: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = _within(_within(replica, "template"), "spec").get("containers")
-    return found[0] if isinstance(found, tuple) and found and isinstance(found[0], dict) else {}
+class PyTorchJob(_Pods):
+    """Reads a manifest of the Training Operator (kubeflow.org/v1)."""
+
+    managers = ("kubeflow.org/training-operator",)
+
+    def read(self) -> bool:
+        """Read all of it."""
+        roles = [role for role in _ROLES if self.at(role) is not None]
+        if not roles:
+            self.faults.add(_ROLES[0][:-1], "must have a Master, a Worker or both", value="missing")
+        if not self.is_version(*_VERSIONS) or not roles or self.is_state((*roles[0], "template")):
+            return False
+        self.policy()
+        self.keep(("runPolicy", "backoffLimit"), (*_ELASTIC, "maxRestarts"))
+        self._elastic()
+        for role in roles:
+            self._restart((*role, "restartPolicy"))
+        containers = [self.container(role) for role in roles]
+        counts = [self._replicas(role) for role in roles]
+        found = [place for place in containers if place is not None]
+        own: Loc = ("spec", "nprocPerNode")
+        if len(found) == len(roles):
+            self.start(
+                found, sum(counts), own if self.at(own) is not None else (*_ELASTIC, "nProcPerNode"), "resources"
+            )
+        self.name()
+        return True
+
+    def _replicas(self, role: Loc) -> int:
+        loc = (*role, "replicas")
+        count = self.take(loc)
+        if count is not None and (not isinstance(count, int) or count < 1):
+            self.faults.add(loc, "must be the number of pods, at least 1")
+        return count if isinstance(count, int) and count > 0 else 1
+
+    def _restart(self, loc: Loc) -> None:
+        policy = self.take(loc)
+        if policy not in (None, *_RESTARTS):
+            self.faults.add(loc, f"must be {', '.join(_RESTARTS[:-1])} or {_RESTARTS[-1]}")
+        elif policy is not None:
+            self.put(("runPolicy", "restartPolicy"), "OnFailure" if policy == "Always" else policy, loc)
+        if policy == "Never" and self.document["runPolicy"].pop("backoffLimit", None):
+            self.notes.append(f"{path_of(loc)}: Never: the job is not tried again, whatever backoffLimit is")
+
+    def _elastic(self) -> None:
+        if self.take((*_ELASTIC, "minReplicas")) or self.take((*_ELASTIC, "maxReplicas")):
+            self.taken |= {(*_ELASTIC, key) for key in ("minReplicas", "maxReplicas", "metrics", "rdzvBackend")}
+            self.notes.append(f"{path_of(_ELASTIC)}: {ELASTIC}")
 
 
-def _gpus(container: Mapping[str, Any]) -> Any:
-    return _within(_within(container, "resources"), "limits").get(_GPUS)
+class TrainJob(_Pods):
+    """Reads a manifest of Kubeflow Trainer."""
+
+    managers = ("trainer.kubeflow.org/trainjob-controller",)
+
+    def read(self) -> bool:
+        """Read all of it."""
+        if not self.is_version(*_TRAINERS):
+            return False
+        self.policy()
+        self.refuse((*SPEC, "initializer"), pods.BEFORE, pods.PREPARE)
+        for key in _PATCHES:
+            if any(key_of in _OF_PODS for key_of in _keys(self.at((*SPEC, key)))):
+                self.refuse(
+                    (*SPEC, key),
+                    "has volumes or containers of the pods, which are not read here",
+                    "write a job file with data: instead",
+                )
+        runtime = self.take((*SPEC, "runtimeRef", "name"))
+        for key in ("apiGroup", "kind"):
+            self.take((*SPEC, "runtimeRef", key))
+        other = _OTHER_RUNTIMES.search(str(runtime))
+        self.has_hostfile = other is not None
+        count = self._count((*_TRAINER, "numNodes")) or 1
+        self.start([_TRAINER], count, (*_TRAINER, "numProcPerNode"), "resourcesPerNode")
+        if other and self.document.get("launcher") == "env":
+            self.faults.add(
+                (*SPEC, "runtimeRef", "name"),
+                "what this runtime starts the program by is not known here",
+                "write a job file",
+            )
+        elif runtime not in (None, "torch-distributed") and not other:
+            self.notes.append(
+                f"spec.runtimeRef.name: {runtime}: read as torch-distributed; what else is in it is not known here"
+            )
+        self.name()
+        return True
+
+    def default(self, containers: Sequence[Loc]) -> int:
+        """Return the number of the pod's CPUs."""
+        resources = [(*containers[0], "resourcesPerNode", kind, "cpu") for kind in ("requests", "limits")]
+        return next((count for place in resources if (count := self._count(place))), 1)
 
 
-def _words(container: Mapping[str, Any]) -> Iterator[str]:
-    for key in ("command", "args"):
-        value = container.get(key)
-        yield from map(str, value if isinstance(value, tuple) else ())
+def _keys(value: Any) -> Iterator[str]:
+    """Yield the keys within a value."""
+    for key, inside in (
+        value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, tuple) else ())
+    ):
+        yield str(key)
+        yield from _keys(inside)
 
 
-def _env(container: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the variables whose values are written there."""
-    entries = container.get("env")
-    for entry in entries if isinstance(entries, tuple) else ():
-        if (
-            isinstance(entry, dict)
-            and isinstance(entry.get("name"), str)
-            and isinstance(entry.get("value"), (str, int))
-        ):
-            yield f"{entry['name']}={entry['value']}"
-
-
-def _within(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = value.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _count(value: Any) -> int:
-    """Return a number that is at least 1, 0 for anything else."""
-    return int(value) if isinstance(value, (int, str)) and str(value).isdecimal() else 0
+def _lacking(words: Sequence[str], count: int, each: int) -> str:
+    """Return the options that torchrun in a shell's script has from the operator, "" where it needs none of them."""
+    for command in shell_script.read(shell_script.of_line(words)).commands:
+        launcher = inner(command.words)
+        if launcher is None or launcher.kind != "torch":
+            continue
+        try:
+            line = launcher_line.read(command.words[launcher.begin :], launcher)
+        except UnclearError:
+            continue
+        given = {part.words[0].lstrip("-").replace("_", "-").partition("=")[0] for part in line.parts}
+        meets = {} if count == 1 else {"nnodes": _MEETS["nnodes"]} if "rdzv-endpoint" in given else _MEETS
+        needed = {**meets, **({"nproc-per-node": str(each)} if each > 1 else {})}
+        return " ".join(f"--{name}={value}" for name, value in needed.items() if name not in given)
+    return ""

@@ -26,7 +26,11 @@ def test_one_document(text: str) -> None:
             1,
             "  line 1 column 2: '{{- if .Values.gpu }}': a key has to be text: if this is a template, render it first",
         ),
-        ("kind: Service\n---\nkind: '{{x}}'\n", 2, "none of the file's objects is an MPIJob: Service, {{x}}"),
+        (
+            "kind: Service\n---\nkind: '{{x}}'\n",
+            2,
+            "none of the file's objects is an MPIJob, PyTorchJob or TrainJob: Service, {{x}}",
+        ),
     ],
 )
 def test_what_is_not_one_job(text: str, line: int, problem: str) -> None:

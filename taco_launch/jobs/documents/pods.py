@@ -1,80 +1,64 @@
 """What a manifest says of its pods beside their program: image, folders, where it starts, GPUs -> keys of a job file."""
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from taco_launch.hosts.inventory.schema.faults import Faults, Loc, path_of
+from taco_launch.hosts.inventory.schema.faults import Loc, path_of
 from taco_launch.hosts.inventory.variable_names import OF_A_RANK
 from taco_launch.jobs.command_lines import shell_line
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
+
+if TYPE_CHECKING:
+    from taco_launch.jobs.documents.manifest import Manifest
 
 _QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
 _SHM = "/dev/shm"  # noqa: S108 - where POSIX has it
 _ONE_IMAGE = "taco-launch runs all of a job in one image, and the workers have"
 _GPUS = "nvidia.com/gpu"
+BEFORE = "would run before the ranks, but taco-launch does not run them"
+PREPARE = "prepare the hosts, or the image, and leave them out"
 
 
-class Manifest(Protocol):
-    """Values of a manifest, and what becomes of them: see mpi_job.py."""
-
-    faults: Faults
-    notes: list[str]
-    origin: dict[Loc, Loc]
-
-    def take(self, loc: Loc) -> Any:
-        """Return a value, which is used."""
-
-    def at(self, loc: Loc) -> Any:
-        """Return a value."""
-
-    def put(self, loc: Loc, value: Any, at: Loc) -> None:
-        """Put a value into the job file."""
-
-
-def take(manifest: Manifest, launcher: Loc | None, worker: Loc | None, slots: int | None) -> None:
-    """Take the pods' parts; `launcher` and `worker` are the places of their containers, `slots` the ranks of a worker."""
-    _image(manifest, launcher, worker)
+def take(manifest: "Manifest", containers: Sequence[Loc], starting: Sequence[Loc]) -> None:
+    """Take the pods' parts: of all `containers`, and the folder of those that start the program."""
+    _image(manifest, [(*place, "image") for place in containers])
     found: dict[str, Loc] = {}
-    for container in filter(None, (worker, launcher)):
+    for container in containers:
         for text, at in _mounts(manifest, container):
             found.setdefault(text, at)
     if found:
         manifest.put(("data",), tuple(found), next(iter(found.values())))
         for number, at in enumerate(found.values()):
             manifest.origin["data", number] = at
-    for container in filter(None, (launcher,)):
+    for container in starting:
         folder = manifest.take((*container, "workingDir"))
         if folder is not None and ("workingDir",) not in manifest.origin:  # that of mpirun wins
             manifest.put(("workingDir",), folder, (*container, "workingDir"))
-    if worker is not None:
-        _gpus(manifest, worker, slots)
 
 
-def _image(manifest: Manifest, launcher: Loc | None, worker: Loc | None) -> None:
-    places = [(*place, "image") for place in (worker, launcher) if place is not None]
+def _image(manifest: "Manifest", places: Sequence[Loc]) -> None:
     found = [(place, value) for place in places if (value := manifest.take(place)) is not None]
-    if not found:
-        return
-    (first, image), *others = found
-    manifest.put(("image",), image, first)
-    for place, other in others:
+    for (first, image), (place, other) in itertools.product(found[:1], found):
+        manifest.put(("image",), image, first)
         if other != image:
             manifest.faults.add(
-                place, f"{_ONE_IMAGE} {image}", "use the image of the workers, which has mpirun as well"
+                place, f"{_ONE_IMAGE} {image}", "use that image, which has what starts the ranks as well"
             )
 
 
-def _gpus(manifest: Manifest, worker: Loc, slots: int | None) -> None:
-    counts = [manifest.take((*worker, "resources", kind, _GPUS)) for kind in ("limits", "requests")]
-    told = next((count for count in counts if count is not None), None)
-    count = int(told) if isinstance(told, (int, str)) and str(told).isdigit() else None
-    if count is not None and slots is not None and count != slots:
-        place = path_of((*worker, "resources", "limits", _GPUS))
+def gpus(manifest: "Manifest", resources: Loc, slots: Any = None) -> int:
+    """Return how many GPUs a pod asks for, 0 for none; a pod of another number of ranks, its `slots`, is named."""
+    counts = [manifest.take((*resources, kind, _GPUS)) for kind in ("limits", "requests")]
+    count = next((int(count) for count in counts if str(count).isdecimal()), 0)
+    if count and isinstance(slots, int) and count != slots:
+        place = path_of((*resources, "limits", _GPUS))
         manifest.notes.append(f"{place}: {count} for a worker of {slots} ranks: here each rank has a GPU of its own")
+    return count
 
 
-def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
+def _mounts(manifest: "Manifest", container: Loc) -> Iterator[tuple[str, Loc]]:
     """Yield each folder of the hosts as --data takes it, with its place."""
     pod = container[:-2]
     listed = manifest.at((*pod, "volumes"))
@@ -108,7 +92,7 @@ def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
             manifest.take(place)  # nobody mounts it, so nothing is left out
 
 
-def _mount(manifest: Manifest, mount: dict[str, Any], volume: dict[str, Any], place: Loc) -> str:
+def _mount(manifest: "Manifest", mount: dict[str, Any], volume: dict[str, Any], place: Loc) -> str:
     inside, sub = mount["mountPath"], mount.get("subPath")
     mode = ":ro" if mount.get("readOnly") is True else ""
     path = _of(volume, "hostPath", "path")

@@ -4,6 +4,7 @@ from taco_launch.core.signatures.known.containers import CONTAINERS, DOCKER
 from taco_launch.core.signatures.known.cuda import CUDA
 from taco_launch.core.signatures.known.fabrics import EFA, UCX
 from taco_launch.core.signatures.known.frameworks import FRAMEWORKS
+from taco_launch.core.signatures.known.help_topics import HELP_TOPICS
 from taco_launch.core.signatures.known.mpich import MPICH
 from taco_launch.core.signatures.known.mpirun import LAUNCHER, RANKS
 from taco_launch.core.signatures.known.nccl import NCCL, NCCL_DEVICES
@@ -19,6 +20,7 @@ TABLE = (
     *SSH,
     *LAUNCHER,
     *OPEN_MPI,
+    *HELP_TOPICS,
     *UCX,
     *EFA,
     *MPICH,

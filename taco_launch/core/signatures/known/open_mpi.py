@@ -70,14 +70,18 @@ OPEN_MPI = (
                 "ess_singleton_module.c",
                 "opal_init failed",
             ),
-            *("orte_init failed for some reason", "pmix_init failed for some reason"),
+            *(
+                "orte_init failed for some reason",
+                "pmix_init failed for some reason",
+                '"prte_init()" failed for some reason',
+            ),
         ),
         cause="mpirun itself, or the daemon that a program without mpirun starts, cannot start on {host}[[what?: {what} finds none of its parts]]: files of its installation are missing, were moved, or are "
         "of another version.",
         next="Run which -a mpirun and ompi_info on {host}. If the installation was moved: export OPAL_PREFIX=/WHERE/IT/IS. env | grep -E 'OMPI_|PMIX_|OPAL_' shows "
         "other variables that may cause this.",
         pattern=r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: (?:Not found in file ess_hnp|A system-required [^\r\n]*in file ess_singleton)_module\.c|opal_init failed"
-        r"|(?:orte|pmix)_init failed for some reason",
+        r"|(?:orte|pmix|prte)_init(?:\(\)\")? failed for some reason",
         kind=FailureText.FALLBACK,
         unless=("mpi-init-in-child",),
     ),
@@ -198,11 +202,12 @@ OPEN_MPI = (
     ),
     Signature(
         "mpi-session-full",
-        keys=("the shared-memory backing file",),
+        keys=("the shared-memory backing",),
         cause="Open MPI cannot write its session files on {host}[[path? ({path})]]: the disk is full, or the folder is another user's.",
         next="Run df -h and ls -ld for it on {host}. In a container: docker run --shm-size=32g. To use another folder: --mca orte_tmpdir_base /PATH, or "
         "TMPDIR.",
-        pattern=r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing file",
+        pattern=r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing\s+file",
+        lines=2,
     ),
     Signature(
         "rank-caught-signal",

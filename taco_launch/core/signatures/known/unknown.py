@@ -1,6 +1,9 @@
 """Quote a program that reports a failure which no other entry recognises, and show where to look next."""
 
+import re
+
 from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known.help_topics import HELP_TOPICS
 
 _DASHES = "-" * 74
 _BLOCK = r"^-{{74}}\s*\n\s*{}(?P<what>\S[^\r\n]*(?:\n[^\r\n-][^\r\n]*){{0,4}}?)[.:!]\s(?:[\s\S]*\n)?-{{74}}\s*(?:\n|$)"
@@ -11,6 +14,9 @@ _KNOWN = (
     *("pmix-files-left", "fork-warned", "openib-unused", "single-copy-denied", "memory-not-bound", "variable-not-set"),
     *("cuda-memory-not-pinned", "option-deprecated", "prefix-twice", "mpi-cuda-ipc-off", "oob-interface-unusable"),
 )
+
+# A topic that is no cause stands in the first two lines of its frame.
+_TOPICS = "|".join(re.escape(key) for entry in HELP_TOPICS if entry.kind is not FailureText.CAUSE for key in entry.keys)
 
 UNKNOWN = (
     Signature(
@@ -56,7 +62,9 @@ UNKNOWN = (
         cause="mpirun reports: {what}.",
         next=_DETAILS,
         # Programs continue after "Two mutually-exclusive"; "Sorry!" has an entry of its own.
-        pattern=_BLOCK.format("(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!)"),
+        pattern=_BLOCK.format(
+            rf"(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!|(?:[^\n]*\n)?[^\n]*(?:{_TOPICS}))"
+        ),
         kind=FailureText.FALLBACK,
         lines=40,
         unless=_KNOWN,

@@ -48,6 +48,9 @@ _SSH_FAILED, _NO_AGENT = 255, (2, 1, 0)
 # A host that refuses at once (its sshd has too many callers) is asked again at the start of a job; one that is silent not.
 _FIRST_TRIES = 3
 _SLOW_SECONDS = 5.0
+# What ssh prints where the process that has its shared connection does not answer in time, on a head with much to do: the
+# host has answered.
+_NO_MASTER = "control master"
 # Of these orders only the last one holds.
 _SLOTS = (Lease, ReleaseSlots)
 
@@ -348,6 +351,8 @@ class RemoteGuardConnection(GuardConnection):
                 self._put = ssh.AgentUpload(self.name, self._agent)
             except OSError as error:
                 self.gone = f"the agent cannot be copied there: {error}"
+        elif code == _SSH_FAILED and _NO_MASTER in said and self._options:
+            self._options = ()  # a connection of its own, shared with nothing
         elif code != _SSH_FAILED or slow or self._tries >= _FIRST_TRIES:
             self.gone = self.error
 

@@ -103,8 +103,9 @@ def of_file(data: bytes, source: str) -> Translated:
 def _of_script(text: str, source: str) -> Translated:
     script = translate_script(text)
     if not script.jobs:
+        found = "".join(f"\n  {row.original}: {row.why}" for row in script.rows if row.original.startswith("line "))
         raise UsageError(
-            f"{source:.80}: no command in it starts ranks by a launcher that is known here",
+            f"{source:.80}: no command in it starts ranks by a launcher that is known here{found}",
             hint=f"known launchers: {_LAUNCHERS}",
         )
     jobs = tuple(

@@ -126,7 +126,8 @@ _MPIRUN = {
     ),
     **_omitted(
         _PRINTS,
-        "verbose v quiet q show-progress report-state-on-timeout get-stack-traces display-topo display-devel-map",
+        "verbose v quiet q show-progress report-state-on-timeout get-stack-traces display-topo display-devel-map"
+        " d debug-devel debug-daemons leave-session-attached",
         "display report-pid report-uri",
     ),
     **_omitted(_LOGS, "tag-output timestamp-output merge-stderr-to-stdout", "output output-filename stream-buffering"),

@@ -10,7 +10,8 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, read
+from taco_launch.jobs.command_lines import shell_script
+from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError, read
 from taco_launch.jobs.command_lines.shell_script import shown
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
@@ -77,11 +78,26 @@ def translate(
         own = (LAUNCHER, fitting, *own) if fitting else own
     more, rows = _options(line, own, sized=sized, launcher=launcher)
     hostfile = line.last(table.HOSTFILE)
-    program = (*line.before, *line.program)
+    program = shell_script.started((*line.before, *line.program))
+    _check_program(line, program)
     rows += _remarks(line)
     inside = inner(program)
     outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
     return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+
+
+def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
+    """Refuse a program that is more of the launcher's options, or a shell's script with a launcher in it."""
+    first, *others = line.program
+    is_unknown = line.kind in table.OF_PYTHON and shell_script.UNKNOWN in first
+    if is_unknown and any(word.endswith(".py") for word in others):
+        raise UnclearError(line.begin, "has options of the launcher, and its value is not known here: write them")
+    for command in shell_script.read(shell_script.of_line(program)).commands:
+        if launcher := inner(command.words):
+            problem = f"is a script that starts {launcher.name}, and does more than that"
+            raise UnclearError(
+                line.begin, problem, "translate the script on its own: taco-launch translate -- bash -c '...'"
+            )
 
 
 def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
@@ -91,6 +107,7 @@ def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
     for at, part in enumerate(parts):
         later = last.get((part.use, part.name), part)
         joins = part.use == table.HOSTS and line.kind == "mpirun" and at >= len(directives)
+        later = last.get((table.ENV, part.name), later) if part.use == table.BARE else later
         if later.words == part.words or joins:
             yield part
         else:

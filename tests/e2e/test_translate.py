@@ -20,17 +20,17 @@ pytestmark = pytest.mark.e2e
 PROBE = """\
 import json, os, sys
 def first(*names):
-    return int(next(os.environ[name] for name in names if name in os.environ))
+    return int(next((os.environ[name] for name in names if name in os.environ), 0))
 print(json.dumps({
     "rank": first("OMPI_COMM_WORLD_RANK", "HOROVOD_RANK", "PMI_RANK", "RANK"),
-    "size": first("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "PMI_SIZE", "WORLD_SIZE"),
+    "size": first("OMPI_COMM_WORLD_SIZE", "HOROVOD_SIZE", "PMI_SIZE", "WORLD_SIZE") or 1,
     "local": first("OMPI_COMM_WORLD_LOCAL_RANK", "HOROVOD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK"),
-    "arguments": sys.argv[1:],
+    "arguments": [word for word in sys.argv[1:] if not word.startswith(("--local-rank", "--local_rank"))],
     "folder": os.getcwd(),
     "variables": {name: os.environ[name] for name in os.environ if name in OWN or name.startswith(("HOROVOD_", "ACCELERATE_"))},
 }), flush=True)
 """
-# taco-launch sets OMP_NUM_THREADS, as torchrun does, which the others do not: it is compared where a line sets it.
+# Arguments that a remark of the translation names are left out, and taco-launch sets OMP_NUM_THREADS, as torchrun does, which the others do not: it is compared where a line sets it.
 PROBE = PROBE.replace("OWN", repr(("A", "B", "C", "OMP_NUM_THREADS", "NCCL_DEBUG")))
 OF_MPIRUN = (
     "{mpirun} -np 2 {python} probe.py --lr 0.1 'a b'",
@@ -50,7 +50,9 @@ OF_MPIRUN = (
     "{mpirun} -np 2 nice -n 1 {python} probe.py -H other",
 )
 OF_MPIRUN_5 = (
-    *OF_MPIRUN[:9],
+    *OF_MPIRUN[:7],
+    "{mpirun} --np 4 --bind-to none --map-by slot:OVERSUBSCRIBE -H localhost:4 {python} probe.py",
+    "{mpirun} -np 3 --bind-to none --hostfile hosts {python} probe.py a=b",
     "{mpirun} -np 2 --output tag --map-by :OVERSUBSCRIBE {python} probe.py",
     "{mpirun} -np 2 --display map --prtemca plm_base_verbose 0 -x B=1 {python} probe.py",
     "{mpirun} -np 2 --bind-to none --rank-by slot -wdir {folder}/below {python} ../probe.py",
@@ -72,7 +74,7 @@ OF_TORCH = (
     "torchrun --nproc_per_node cpu -m probe",
     "{python} -m torch.distributed.launch --nproc_per_node 2 --master_port 29614 probe.py -x",
     "A=5 torchrun --nproc_per_node 2 --log_dir logs --redirects 0 --local_addr 127.0.0.1 probe.py",
-    "OMP_NUM_THREADS=3 torchrun --nproc_per_node 2 --monitor_interval 1 probe.py --",
+    "OMP_NUM_THREADS=3 torchrun --nproc_per_node 2 --monitor_interval 1 probe.py",
 )
 OF_HOROVOD = (
     "horovodrun -np 2 {python} probe.py --lr 0.1 'a b'",
@@ -82,10 +84,10 @@ OF_HOROVOD = (
     "horovodrun -np 2 --no-stall-check --log-level INFO --log-hide-timestamp --num-nccl-streams 2 {python} probe.py",
     "horovodrun -np 2 --stall-check-warning-time-seconds 30 --stall-check-shutdown-time-seconds 60 {python} probe.py",
     "horovodrun -np 2 --autotune --autotune-log-file a.csv --autotune-warmup-samples 2 {python} probe.py",
-    "horovodrun -np 2 --autotune-steps-per-sample 5 --autotune-bayes-opt-max-samples 4 {python} probe.py",
+    "horovodrun -np 2 --autotune --autotune-steps-per-sample 5 --autotune-bayes-opt-max-samples 4 {python} probe.py",
     "horovodrun -np 2 --mpi-threads-disable --thread-affinity 0 --gloo-timeout-seconds 45 --verbose {python} probe.py",
     "horovodrun -np 2 --start-timeout 40 --torus-allreduce --log-with-timestamp {python} probe.py",
-    "B=2 horovodrun -np 2 --gloo --disable-cache {python} probe.py '$A'",
+    "B=2 horovodrun -np 2 --mpi --disable-cache {python} probe.py '$A'",
 )
 OF_HYDRA = (
     "{hydra} -n 2 -genv A 1 {python} probe.py --lr 0.1 'a b'",
@@ -94,18 +96,19 @@ OF_HYDRA = (
     "{hydra} -n 2 -wdir {folder}/below -genv B=1 {python} ../probe.py",
     "{hydra} -n 2 -hosts localhost -genvall -bind-to none -l {python} probe.py a",
     "A=3 {hydra} -n 2 -env B 2 -env C 3 {python} probe.py",
-    "{hydra} -perhost 2 -n 2 -genv A=1 -genv B=x=y -launcher ssh {python} probe.py ''",
+    "{hydra} -ppn 2 -n 2 -genv A=1 -genv B=x=y -launcher ssh {python} probe.py ''",
 )
+# Its way without GPUs starts one process; --multi_gpu starts several on CPUs as well, with gloo.
 OF_ACCELERATE = (
-    "accelerate launch --cpu --num_processes 2 --num_machines 1 probe.py --lr 0.1 'a b'",
-    "accelerate launch --multi_gpu --cpu --num_processes 2 --mixed_precision no --num_machines 1 -m probe x",
-    "accelerate launch --cpu --num_processes 2 --num_cpu_threads_per_process 3 --dynamo_backend no --no_python {python} probe.py",
-    "accelerate launch --cpu --num_processes 1 --gradient_accumulation_steps 4 --main_process_port 29617 probe.py",
+    "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 probe.py --lr 0.1 'a b'",
+    "accelerate launch --multi_gpu --num_processes 2 --mixed_precision no --dynamo_backend no --num_machines 1 -m probe x",
+    "accelerate launch --use_fsdp --num_processes 2 --num_cpu_threads_per_process 3 --no_python {python} probe.py",
+    "accelerate launch --cpu --num_processes 2 --gradient_accumulation_steps 4 --main_process_port 29617 probe.py",
 )
 OF_DEEPSPEED = (
     "deepspeed --num_gpus 2 probe.py --lr 0.1 'a b'",
     "deepspeed --num_nodes 1 --num_gpus 2 --master_port 29619 --no_local_rank --module probe x",
-    "deepspeed --hostfile hosts --include localhost:0,1 --no_python --no_local_rank {python} probe.py",
+    "deepspeed --include localhost:0,1 --no_python --no_local_rank {python} probe.py",
 )
 SCRIPT = """\
 #!/bin/bash

@@ -292,10 +292,11 @@ _ACCELERATE = {
     },
     **_omitted(
         _MEETS,
-        "multi-gpu cpu same-network",  # a word behind --same_network is the script, whatever it looks like
+        "multi-gpu same-network",  # a word behind --same_network is the script, whatever it looks like
         "machine-rank main-process-ip main-process-port rdzv-backend rdzv-conf monitor-interval"
         " deepspeed-hostfile deepspeed-multinode-launcher",
     ),
+    **_omitted("with it, accelerate starts one process, whatever --num_processes is", "cpu"),
     **_omitted(_GPUS, two="gpu-ids"),
     **_omitted(_LOGS, "quiet q debug", "log-dir tee role"),
     **_refused(

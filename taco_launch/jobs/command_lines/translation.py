@@ -22,6 +22,11 @@ _SIZED_ELSEWHERE = "the command line or the job file has the size"
 _COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 # Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
 _SET_ONCE = (*_COUNTED, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
+# Launchers that give each program its local rank as an argument, and the switch that has them not do it.
+_GIVES_LOCAL_RANK = {
+    "deepspeed": ("--local_rank=N", "no-local-rank"),
+    "torch.distributed.launch": ("--local-rank=N", "use-env"),
+}
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")
 
@@ -80,7 +85,7 @@ def translate(
     hostfile = line.last(table.HOSTFILE)
     program = shell_script.started((*line.before, *line.program))
     _check_program(line, program)
-    rows += _remarks(line)
+    rows += _remarks(line, nested.name)
     inside = inner(program)
     outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
     return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
@@ -188,6 +193,9 @@ def _why_not(part: Part, launcher: str) -> str:
 
 def _size(line: LauncherLine) -> Iterator[str]:
     """Yield the options for how many ranks a line starts."""
+    if line.kind == "accelerate" and any(part.words == ("--cpu",) for part in line.parts):
+        yield from ("--np", "1")
+        return
     ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
     # A count that is there, but not known, has no default.
     unknown = {part.name for part in line.of(table.REFUSED)}
@@ -214,7 +222,7 @@ def _size(line: LauncherLine) -> Iterator[str]:
         yield from ("--np", each)
 
 
-def _remarks(line: LauncherLine) -> Iterator[Row]:
+def _remarks(line: LauncherLine, name: str) -> Iterator[Row]:
     """Yield what a launcher does that no option says."""
     options = table.OPTIONS[line.kind]
     if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):
@@ -222,12 +230,9 @@ def _remarks(line: LauncherLine) -> Iterator[Row]:
         if behind and not line.program[0].startswith("-"):
             why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
             yield Row(line.program[0], "", why, is_remark=True)
-    if line.kind == "deepspeed" and not any(
-        "no-local-rank" in "".join(part.words).replace("_", "-") for part in line.parts
-    ):
-        yield Row(
-            "--local_rank=N", "", "deepspeed gives each program this argument; here it reads the variable LOCAL_RANK"
-        )
+    argument, switch = _GIVES_LOCAL_RANK.get(name, ("", ""))
+    if switch and not any(switch in part.words[0].replace("_", "-") for part in line.parts):
+        yield Row(argument, "", f"{name} gives each program this argument; here it reads the variable LOCAL_RANK")
 
 
 def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_scri
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
-from taco_launch.jobs.command_lines.translation import Row, translate
+from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
@@ -76,8 +76,7 @@ def of_line(words: Sequence[str]) -> Translated:
         raise UsageError(
             f"{words[launcher.begin + error.index]!r} of {launcher.name}: {error.problem}", error.hint
         ) from None
-    job = TranslatedJob(done.options, done.program, done.rows, done.hostfile)
-    return Translated(launcher.name, (job,))
+    return Translated(launcher.name, (_job(done),))
 
 
 def of_file(data: bytes, source: str) -> Translated:
@@ -103,14 +102,21 @@ def of_file(data: bytes, source: str) -> Translated:
 def _of_script(text: str, source: str) -> Translated:
     script = translate_script(text)
     if not script.jobs:
+        found = "".join(f"\n  {row.original}: {row.why}" for row in script.rows if row.original.startswith("line "))
         raise UsageError(
-            f"{source:.80}: no command in it starts ranks by a launcher that is known here",
+            f"{source:.80}: no command in it starts ranks by a launcher that is known here{found}",
             hint=f"known launchers: {_LAUNCHERS}",
         )
-    jobs = tuple(
-        TranslatedJob(job.options, job.program, job.rows, job.hostfile, f"line {line}") for line, job in script.jobs
-    )
+    jobs = tuple(_job(job, f"line {line}") for line, job in script.jobs)
     return Translated(f"a script for {script.scheduler}" if script.scheduler else "a script", jobs, script.rows)
+
+
+def _job(done: Translation, place: str = "") -> TranslatedJob:
+    """Return a job; its folder counts from here, as it would for the launcher."""
+    options = list(done.options)
+    for at in (at for at, word in enumerate(options) if word == "--workdir"):
+        options[at + 1] = os.path.abspath(options[at + 1])  # noqa: PTH100 - without links followed, and .. taken away
+    return TranslatedJob(tuple(options), done.program, done.rows, done.hostfile, place)
 
 
 def _document(text: str) -> Any:

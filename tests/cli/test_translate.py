@@ -159,14 +159,22 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
         (["--", "docker", "run", "i", "mpirun", "a.out"], "docker run is not translated: it would start a container"),
         (["--", "python3", "t.py"], "starts no ranks by a launcher that is known here"),
         (["--", "mpirun", "-np", "2", "./a", ":", "./b"], "':' of mpirun: starts a second program"),
+        (
+            ["--", "mpirun", "--mca", "orte_base_help_aggregate", "-np", "2", "a.out"],
+            "'-np' of mpirun: is an option, and stands where --mca has its value",
+        ),
+        (["--", "srun", "bash", "-c", "cd /x; torchrun t.py"], "is a script that starts torchrun, and does more"),
         (["missing"], "missing: no such file"),
         (["four.yaml"], "four.yaml: is a YAML file without a job of another tool"),
-        (["empty.sh"], "empty.sh: no command in it starts ranks"),
+        (
+            ["empty.sh"],
+            "empty.sh: no command in it starts ranks by a launcher that is known here\n  line 3: bash run.sh: ",
+        ),
         ([], "Name a FILE"),
     ],
 )
 def test_refused(words: list[str], message: str) -> None:
-    Path("empty.sh").write_text("#!/bin/sh\necho mpirun -np 2 a\n")
+    Path("empty.sh").write_text("#!/bin/sh\necho mpirun -np 2 a\nbash run.sh\n")
     assert message in failing("translate", *words)
 
 

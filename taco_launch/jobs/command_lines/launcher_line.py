@@ -18,6 +18,7 @@ _RANGE = re.compile(r"[1-9][0-9]{0,5}:[1-9][0-9]{0,5}")
 _PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?P<rest>:.*)?")
 # How a program begins, where it is behind an option that is not known.
 _PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
+_HOST = re.compile(r"[A-Za-z][A-Za-z0-9.-]*")  # -l nodes=gpu01 of PBS
 _AUTOMATIC = ("auto", "gpu", "cpu", "")
 _NOT_KNOWN = "its value is computed where the script runs: set it yourself"
 _EVERYTHING = ("ALL", "NONE")
@@ -115,6 +116,8 @@ def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
     Raises:
         UnclearError: an option lacks its value.
     """
+    if scheduler == "PBS" and re.match("-l.", words[0]):  # -lwalltime=1:00:00
+        words = (words[0][:2], words[0][2:], *words[1:])
     if scheduler == "PBS" and words[:1] == ("-l",) and len(words) > 1:  # nodes=4:ppn=28,walltime=1:00:00
         words = [f"-{each}" for each in re.split(r"[:,](?=[a-z_]+=)", ",".join(words[1:]))]
         return tuple(replace(part, words=("-l", part.words[0][1:])) for part in directive(scheduler, words))
@@ -194,6 +197,8 @@ class _Reader:
             if end > len(self._words):
                 raise UnclearError(at, "has no value")
             values = tuple(self._words[at + 1 : end])
+            if values and values[-1].startswith("-") and values[-1].lstrip("-") in self._table:
+                raise UnclearError(end - 1, f"is an option, and stands where {word} has its value")
         if UNKNOWN in "".join(values) and meaning.use not in (table.OMITTED, table.REFUSED):
             self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=_NOT_KNOWN))
         else:
@@ -249,6 +254,8 @@ class _Reader:
             yield Part(at, words, use, why=why)
 
     def _counted(self, at: int, words: tuple[str, ...], use: str, value: str) -> Part:
+        if self._kind == "PBS" and use == table.NODES and _HOST.fullmatch(value):
+            return Part(at, words, table.HOSTS, value=value)
         if _COUNT.fullmatch(value) or (use == table.NODES and _RANGE.fullmatch(value)):
             return Part(at, words, use, value=value)
         if use == table.EACH and value in _AUTOMATIC:

@@ -126,7 +126,8 @@ _MPIRUN = {
     ),
     **_omitted(
         _PRINTS,
-        "verbose v quiet q show-progress report-state-on-timeout get-stack-traces display-topo display-devel-map",
+        "verbose v quiet q show-progress report-state-on-timeout get-stack-traces display-topo display-devel-map"
+        " d debug-devel debug-daemons leave-session-attached",
         "display report-pid report-uri",
     ),
     **_omitted(_LOGS, "tag-output timestamp-output merge-stderr-to-stdout", "output output-filename stream-buffering"),
@@ -291,10 +292,11 @@ _ACCELERATE = {
     },
     **_omitted(
         _MEETS,
-        "multi-gpu cpu same-network",  # a word behind --same_network is the script, whatever it looks like
+        "multi-gpu same-network",  # a word behind --same_network is the script, whatever it looks like
         "machine-rank main-process-ip main-process-port rdzv-backend rdzv-conf monitor-interval"
         " deepspeed-hostfile deepspeed-multinode-launcher",
     ),
+    **_omitted("with it, accelerate starts one process, whatever --num_processes is", "cpu"),
     **_omitted(_GPUS, two="gpu-ids"),
     **_omitted(_LOGS, "quiet q debug", "log-dir tee role"),
     **_refused(

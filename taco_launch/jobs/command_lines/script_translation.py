@@ -1,5 +1,6 @@
 """A script that starts ranks -> a line of `taco-launch run` for each launcher in it, and what became of the rest: pure."""
 
+import posixpath
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -137,7 +138,7 @@ class _Script:
         if shell_script.UNKNOWN in folder:
             self._left(command, "the folder is computed where the script runs: --workdir PATH")
         elif folder not in (".", "./"):
-            self._folder = folder
+            self._folder = posixpath.join(self._folder, folder)
 
     def _job(self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str]) -> None:
         launcher = inner(words)

@@ -56,6 +56,12 @@ def of_line(words: Sequence[str]) -> str:
     return words[2] if is_shell and len(words) > 2 and words[1].startswith("-") and words[1].endswith("c") else ""
 
 
+def started(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of the only command that `bash -c SCRIPT` has; any others as they are."""
+    commands = [*_commands(of_line(words))]
+    return commands[0].words if len(commands) == 1 else tuple(words)
+
+
 def read(text: str) -> ShellScript:
     """Read a script."""
     text = text[:_MOST_CHARACTERS]

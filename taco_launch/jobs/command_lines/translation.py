@@ -10,7 +10,8 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, read
+from taco_launch.jobs.command_lines import shell_script
+from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError, read
 from taco_launch.jobs.command_lines.shell_script import shown
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
@@ -21,6 +22,11 @@ _SIZED_ELSEWHERE = "the command line or the job file has the size"
 _COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 # Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
 _SET_ONCE = (*_COUNTED, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
+# Launchers that give each program its local rank as an argument, and the switch that has them not do it.
+_GIVES_LOCAL_RANK = {
+    "deepspeed": ("--local_rank=N", "no-local-rank"),
+    "torch.distributed.launch": ("--local-rank=N", "use-env"),
+}
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")
 
@@ -77,11 +83,26 @@ def translate(
         own = (LAUNCHER, fitting, *own) if fitting else own
     more, rows = _options(line, own, sized=sized, launcher=launcher)
     hostfile = line.last(table.HOSTFILE)
-    program = (*line.before, *line.program)
-    rows += _remarks(line)
+    program = shell_script.started((*line.before, *line.program))
+    _check_program(line, program)
+    rows += _remarks(line, nested.name)
     inside = inner(program)
     outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
     return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+
+
+def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
+    """Refuse a program that is more of the launcher's options, or a shell's script with a launcher in it."""
+    first, *others = line.program
+    is_unknown = line.kind in table.OF_PYTHON and shell_script.UNKNOWN in first
+    if is_unknown and any(word.endswith(".py") for word in others):
+        raise UnclearError(line.begin, "has options of the launcher, and its value is not known here: write them")
+    for command in shell_script.read(shell_script.of_line(program)).commands:
+        if launcher := inner(command.words):
+            problem = f"is a script that starts {launcher.name}, and does more than that"
+            raise UnclearError(
+                line.begin, problem, "translate the script on its own: taco-launch translate -- bash -c '...'"
+            )
 
 
 def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
@@ -91,6 +112,7 @@ def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
     for at, part in enumerate(parts):
         later = last.get((part.use, part.name), part)
         joins = part.use == table.HOSTS and line.kind == "mpirun" and at >= len(directives)
+        later = last.get((table.ENV, part.name), later) if part.use == table.BARE else later
         if later.words == part.words or joins:
             yield part
         else:
@@ -171,6 +193,9 @@ def _why_not(part: Part, launcher: str) -> str:
 
 def _size(line: LauncherLine) -> Iterator[str]:
     """Yield the options for how many ranks a line starts."""
+    if line.kind == "accelerate" and any(part.words == ("--cpu",) for part in line.parts):
+        yield from ("--np", "1")
+        return
     ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
     # A count that is there, but not known, has no default.
     unknown = {part.name for part in line.of(table.REFUSED)}
@@ -197,7 +222,7 @@ def _size(line: LauncherLine) -> Iterator[str]:
         yield from ("--np", each)
 
 
-def _remarks(line: LauncherLine) -> Iterator[Row]:
+def _remarks(line: LauncherLine, name: str) -> Iterator[Row]:
     """Yield what a launcher does that no option says."""
     options = table.OPTIONS[line.kind]
     if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):
@@ -205,12 +230,9 @@ def _remarks(line: LauncherLine) -> Iterator[Row]:
         if behind and not line.program[0].startswith("-"):
             why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
             yield Row(line.program[0], "", why, is_remark=True)
-    if line.kind == "deepspeed" and not any(
-        "no-local-rank" in "".join(part.words).replace("_", "-") for part in line.parts
-    ):
-        yield Row(
-            "--local_rank=N", "", "deepspeed gives each program this argument; here it reads the variable LOCAL_RANK"
-        )
+    argument, switch = _GIVES_LOCAL_RANK.get(name, ("", ""))
+    if switch and not any(switch in part.words[0].replace("_", "-") for part in line.parts):
+        yield Row(argument, "", f"{name} gives each program this argument; here it reads the variable LOCAL_RANK")
 
 
 def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:

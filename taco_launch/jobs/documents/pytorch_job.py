@@ -105,9 +105,7 @@ class _Pods(Manifest):
         """Take a program that no launcher starts: once in each pod."""
         if self.is_expanded(places):
             return
-        text = "\n".join(words)
-        pet = _PET.search(text)
-        if pet is not None:
+        if pet := _PET.search("\n".join(words)):
             hint = f"here the pod's variables are {', '.join(value[1:] for value in _MEETS.values())}"
             self.faults.add(places[-1][0], f"{pet[0]} is a variable that only the operator sets", hint)
         elif lacking := _lacking(words, count, each):
@@ -138,17 +136,10 @@ class _Pods(Manifest):
             shown = f"{launcher.name}'s {shell(part.words)}"
             if part.use == table.REFUSED:
                 self.faults.add(place, f"{shell(part.words)}: {part.why}")
-            elif part.use == table.OPTION and part.name == "--backoff-limit" and int(part.value) < 1:
-                continue
-            else:
+            elif (part.name, part.value) != ("--backoff-limit", "0"):
                 self.use_part(part, place, shown)
-        used = [
-            at
-            for part in line.parts
-            if part.use != table.OMITTED
-            for at in range(part.index, part.index + len(part.words))
-        ]
-        if self.is_expanded([places[at] for at in (*used, *range(line.begin, len(places)))]):
+        unread = {at for part in line.of(table.OMITTED) for at in range(part.index, part.index + len(part.words))}
+        if self.is_expanded([word for at, word in enumerate(places) if at not in unread]):
             return each
         if line.kind not in table.OF_MPI:
             self.put(("launcher",), "torchrun", places[0][0])

@@ -15,8 +15,11 @@ from taco_launch.jobs.documents.job_file import parse
 from taco_launch.jobs.documents.job_schema import json_schema
 from tests.support.spoilt import spoilt
 
-MANIFEST = yaml.safe_load((Path(__file__).parent / "cases" / "good_mpijob.yaml").read_text())
-JOB = yaml.safe_load((Path(__file__).parent / "cases" / "good_all_of_a_job.yaml").read_text())
+CASES = Path(__file__).parent / "cases"
+MANIFEST, JOB, PYTORCH_JOB, ELASTIC, TRAIN_JOB = (
+    yaml.safe_load((CASES / f"good_{name}.yaml").read_text())
+    for name in ("mpijob", "all_of_a_job", "pytorchjob", "pytorchjob_torchrun", "trainjob_mpi")
+)
 
 
 def test_every_key_is_described_and_nothing_else_is_taken() -> None:
@@ -42,7 +45,7 @@ def test_a_manifest_has_no_key_for_knobs_that_nobody_knows_but_the_command_line_
     assert ("NCCL_IB_GTD_INDEX", "3") in parse(data, "job.yaml", {}, allow_unknown=True).request.env
 
 
-@pytest.mark.parametrize("document", [MANIFEST, JOB], ids=["mpijob", "job"])
+@pytest.mark.parametrize("document", [MANIFEST, JOB, PYTORCH_JOB, ELASTIC, TRAIN_JOB])
 @given(data=st.data())
 def test_a_file_with_anything_in_it_is_read_or_refused(document: dict[str, Any], data: st.DataObject) -> None:
     """Refused means by an error that says so."""

@@ -46,13 +46,14 @@ def explain(ctx: click.Context, log: str) -> None:
     if all(match.kind is FailureText.NOTE for match in found):
         name = "standard input" if log == "-" else log
         read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
-        last = f"; its last output: {scan.last_words}" if scan.last_words else ""
+        unusual = scan.unusual.told()
+        last = "; these lines stand out:" if unusual else scan.last_words and f"; its last output: {scan.last_words}"
         if _is_binary(end):
-            read, last = (
+            read, last, *unusual = (
                 "it is not text, or not in UTF-8",
                 "; name a log file, or pass on a job's log: taco-launch logs -v NAME | taco-launch explain -",
             )
-        settings.talk(render.printable(f"no known failure in {name}: {read}{last}"))
+        settings.talk("\n".join(map(render.printable, (f"no known failure in {name}: {read}{last}", *unusual))))
     render.findings(found, settings.output)
 
 

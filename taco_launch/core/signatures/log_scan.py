@@ -21,10 +21,12 @@ from taco_launch.core.signatures.match import (
     is_cause,
     is_failure,
     is_handled,
+    is_reason,
     is_survived,
     is_warning,
 )
 from taco_launch.core.signatures.table import TABLE
+from taco_launch.core.signatures.unusual import Unusual
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
 _BLOCK = 1 << 18
@@ -99,6 +101,7 @@ class LogScan:
         self._after: Dict[Tuple[int, str], Tuple[int, int]] = {}  # a rank's error: its line, the rank's lines since
         self._in_vain: Dict[str, int] = {}
         self._first_error = FirstError()
+        self.unusual = Unusual()
         self._end = ""  # the last characters of what was looked through
 
     def begin(self, host: str = "") -> None:
@@ -146,9 +149,11 @@ class LogScan:
         ]
         if not self._failed and not any(match.kind < FailureText.NOTE and not is_warning(match) for match in told):
             told = [match for match in told if not is_warning(match) or self._ends_with(match)]
-        if any(match.kind < FailureText.FALLBACK for match in told):
-            told = [match for match in told if match.kind is not FailureText.FALLBACK]
-        found = [(logs[id(match)], match) for match in told]
+        better = [match for match in told if match.kind < FailureText.FALLBACK]
+        given = any(map(is_reason, better))  # beside outcomes that give no reason a text of lower rank may
+        told = [m for m in told if m.kind is not FailureText.FALLBACK or not better or (is_reason(m) and not given)]
+        lower = {FailureText.FALLBACK: min((match.kind for match in better), default=FailureText.FALLBACK)}
+        found = [(logs[id(m)], m._replace(kind=lower.get(m.kind, m.kind))) for m in told]
         order = [(*self._ranked(log, match, found), log) for log, match in found]
         order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
         found = [(log, match) for match, _later, log in order[:_MOST_FINDINGS]]
@@ -239,6 +244,8 @@ class LogScan:
         seen = block[:cut]
         if self._first_error.watches(self._log) or any(log == self._log for log, _label in self._after):
             self._listen(seen, self.lines + (not self._open_line))
+        if not self._found:
+            self.unusual.look(seen, self.lines + (not self._open_line))
         if seen:
             # What is cut within a line has counted it already.
             self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line

@@ -35,6 +35,7 @@ _SAY_NO_REASON = (
     "slurm-task-signal",
     "slurm-cancelled",
     "torchrun-child-failed",
+    "torchrun-rank-failed",
     "command-failed",
 )
 

@@ -21,7 +21,8 @@ DOCKER = (
             "could not select device driver",
             "nknown runtime specified nvidia",
             "unknown or invalid runtime name: nvidia",
-            'no runtime for "nvidia" is configured',
+            "no runtime for ",
+            "RuntimeHandler ",
             "nvidia-container-runtime",
             "nvidia-container-toolkit",
         ),
@@ -29,7 +30,7 @@ DOCKER = (
         next="Install nvidia-container-toolkit, then nvidia-ctk runtime configure --runtime=[[containerd?containerd||docker]]; systemctl restart [[containerd?containerd||docker]]. On all "
         "hosts of an inventory: taco-launch -i FILE setup --only toolkit.",
         pattern=r"could not select device driver|nknown runtime specified nvidia|invalid runtime name: nvidia"
-        r'|no runtime for "nvidia" is (?P<containerd>configured)'
+        r'|no runtime for [\\"]*nvidia[\\"]* is (?P<containerd>configured)|RuntimeHandler [\\"]*nvidia[\\"]* not (?P<containerd2>supported)'
         r"|nvidia-container-(?:runtime(?:-hook)?|toolkit)\W{0,4}: (?:executable file not found|no such file)",
     ),
     Signature(
@@ -329,11 +330,16 @@ CONTAINERS = (
     ),
     Signature(
         "kubernetes-no-pod",
-        keys=("unable to upgrade connection: container not found", "rror dialing backend", 'NotFound): pods "'),
+        keys=(
+            "unable to upgrade connection: container not found",
+            "rror dialing backend",
+            'NotFound): pods "',
+            " is waiting to start: ",
+        ),
         cause="Kubernetes cannot reach the worker[[name? {name}]]: [[why?{why}||its container does not run]].",
         next="kubectl get pods -o wide, kubectl describe pod WORKER, and kubectl logs --previous WORKER show why it ended or did not start.",
         pattern=r"unable to upgrade connection: container not found \(\"(?P<name>[^\"\r\n]+)\"\)|rror dialing backend: (?P<why>[^\r\n]*[^\s.])"
-        r"|NotFound\): pods \"(?P<name2>[^\"\r\n]+)\" not found",
+        r"|NotFound\): pods \"(?P<name2>[^\"\r\n]+)\" not found|in pod \"(?P<name3>[^\"\r\n]+)\" is waiting to start: (?P<why2>\w+)",
     ),
     Signature(
         "pyxis-image-path",

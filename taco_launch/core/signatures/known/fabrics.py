@@ -140,12 +140,13 @@ UCX = (
     ),
     Signature(
         "ucx-gid",
-        keys=("UCX  ERROR Invalid gid[", "UCX ERROR Invalid gid["),
+        keys=("UCX  ERROR Invalid gid[", "UCX ERROR Invalid gid[", "ERROR ibv_query_gid(dev="),
         cause="UCX on {host} found no address at index {index} of the RDMA device {device}: the interface of that device has no IP address or is down, or the index is "
         "wrong.",
         next="show_gids {device} lists the indices in use, and ibdev2netdev shows the interface. Leave UCX_IB_GID_INDEX "
         "unset, or set it to the RoCE v2 index with the IPv4 address. Name only devices that have an address: -x UCX_NET_DEVICES=mlx5_0:1 (set it on each host where names differ).",
-        pattern=r"UCX +ERROR Invalid gid\[(?P<index>\d+)\] on (?P<device>\w+)",
+        pattern=r"UCX +ERROR Invalid gid\[(?P<index>\d+)\] on (?P<device>\w+)"
+        r"|UCX +ERROR ibv_query_gid\(dev=(?P<device2>\w+) port=\d+ index=(?P<index2>\d+)\) failed",
     ),
     Signature(
         "ucx-out-of-memory",

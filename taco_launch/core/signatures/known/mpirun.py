@@ -384,10 +384,10 @@ RANKS = (
     ),
     Signature(
         "mpi-abort",
-        keys=("MPI_ABORT was invoked on rank",),
+        keys=("MPI_ABORT was invoked on rank", "application called MPI_Abort("),
         cause="Rank {rank} called MPI_Abort, which ends all ranks.",
         next="Read that rank's last lines before this point: the program, or the library under it, found a fault.",
-        pattern=r"MPI_ABORT was invoked on rank (?P<rank>\d+)",
+        pattern=r"MPI_ABORT was invoked on rank (?P<rank>\d+)|application called MPI_Abort\([^\r\n]{0,80} - process (?P<rank2>\d+)",
         kind=FailureText.OUTCOME,
     ),
     Signature(

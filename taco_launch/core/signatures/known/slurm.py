@@ -103,7 +103,7 @@ SLURM = (
         next="On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. An invalid "
         "or expired job credential points to the clock or munge of that host (compare date there and on the "
         "controller). 'Socket timed out' means that slurmd is busy (with a container's import, for example), or that munge.key differs from the controller's.",
-        pattern=r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout)(?P<why>[^\r\n]*[^\s.])",
+        pattern=r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout|No such process)(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-pmix",

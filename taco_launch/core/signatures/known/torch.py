@@ -194,6 +194,15 @@ TORCH = (
         lines=60,
     ),
     Signature(
+        "torchrun-rank-failed",
+        keys=("failed (exitcode: ",),
+        cause="Local rank {rank} of torchrun on {host} was the first to fail there: it exited with code {code}.",
+        next="Read that rank's own lines above this line.",
+        pattern=r"failed \(exitcode: (?P<code>[1-9]\d*)\) local_rank: (?P<rank>\d+)",
+        kind=FailureText.FALLBACK,
+        unless=("torchrun-child-failed",),
+    ),
+    Signature(
         "torchrun-ended",
         keys=("death signal, shutting down workers", "SignalException: Process "),
         cause="torchrun on {host} was ended from outside by signal {number}, and ended its ranks.",

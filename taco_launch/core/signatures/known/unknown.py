@@ -63,7 +63,7 @@ UNKNOWN = (
         next=_DETAILS,
         # Programs continue after "Two mutually-exclusive"; "Sorry!" has an entry of its own.
         pattern=_BLOCK.format(
-            rf"(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!|(?:[^\n]*\n)?[^\n]*(?:{_TOPICS}))"
+            rf"(?![Ww]arning|WARNING|Two mutually-exclusive MCA|Sorry!|[^\n]*detected that one or more processes exited|(?:[^\n]*\n)?[^\n]*(?:{_TOPICS}))"
         ),
         kind=FailureText.FALLBACK,
         lines=40,
@@ -94,7 +94,7 @@ UNKNOWN = (
         next="scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList show the state of the job; on the node, read /var/log/slurm/slurmd.log.",
         pattern=r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
-        unless=("slurm-pmix-library",),
+        unless=("slurm-pmix-library", "slurm-task-exited", "slurm-task-signal", "slurm-cancelled"),
         survived=True,
     ),
     Signature(
@@ -142,11 +142,12 @@ UNKNOWN = (
     ),
     Signature(
         "c-assertion",
-        keys=(": Assertion `", ": Assertion '"),
+        keys=(": Assertion `", ": Assertion '", "Assertion failed in file "),
         cause="An assertion in a C or C++ library failed on {host}, in {where}: {what}.",
         next="Look for that text among the issues of {where}'s project: the library received an unexpected value (a size, a shape, a version), or has a bug that a newer version "
         "fixes. To see where the program failed: -x PYTHONFAULTHANDLER=1.",
-        pattern=r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed",
+        pattern=r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed"
+        r"|^Assertion failed in file (?:\S*/)?(?P<where2>\S+) at line \d+: (?P<what2>[^\r\n]{1,200})",
         kind=FailureText.FALLBACK,
     ),
     Signature(

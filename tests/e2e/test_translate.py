@@ -103,12 +103,12 @@ OF_ACCELERATE = (
     "accelerate launch --multi_gpu --num_processes 2 --num_machines 1 probe.py --lr 0.1 'a b'",
     "accelerate launch --multi_gpu --num_processes 2 --mixed_precision no --dynamo_backend no --num_machines 1 -m probe x",
     "accelerate launch --use_fsdp --num_processes 2 --num_cpu_threads_per_process 3 --no_python {python} probe.py",
-    "accelerate launch --cpu --num_processes 2 --gradient_accumulation_steps 4 --main_process_port 29617 probe.py",
+    "accelerate launch --cpu --num_processes 2 --main_process_port 29617 probe.py",
 )
 OF_DEEPSPEED = (
     "deepspeed --num_gpus 2 probe.py --lr 0.1 'a b'",
     "deepspeed --num_nodes 1 --num_gpus 2 --master_port 29619 --no_local_rank --module probe x",
-    "deepspeed --include localhost:0,1 --no_python --no_local_rank {python} probe.py",
+    "deepspeed --include localhost:0 --no_python --no_local_rank {python} probe.py",
 )
 SCRIPT = """\
 #!/bin/bash
@@ -121,8 +121,8 @@ set -e
 OF_SCRIPT = (
     'mpirun --allow-run-as-root -np $RANKS -x A -x B="$RANKS of $A" {python} "$PROGRAM" --lr 0.1 \'$A\'',
     "torchrun --nproc_per_node=$RANKS \\\n  $PROGRAM --size ${RANKS} # two\n",
-    'B=3 torchrun --nproc_per_node "${RANKS}" --no_python {python} $PROGRAM "a $B"',
-    "horovodrun -np ${NP:-2} --cycle-time-ms 2 {python} $PROGRAM 2>&1",
+    'B=3 torchrun --nproc_per_node "${RANKS}" --no_python {python} $PROGRAM "a $A"',
+    "horovodrun -np ${NP:-2} --cycle-time-ms 2.5 {python} $PROGRAM 2>&1",
 )
 PYTORCH_JOB = """
 apiVersion: kubeflow.org/v1

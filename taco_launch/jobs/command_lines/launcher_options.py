@@ -268,8 +268,9 @@ _ACCELERATE = {
     "max-restarts": Meaning(OPTION, target="--backoff-limit", why=_RESTARTED),
     **{
         name.replace("_", "-"): _accelerates(f"ACCELERATE_{name.upper()}")
-        for name in ("mixed_precision", "gradient_accumulation_steps", "dynamo_backend", "dynamo_mode")
+        for name in ("mixed_precision", "gradient_accumulation_steps", "dynamo_mode")
     },
+    "dynamo-backend": _accelerates("ACCELERATE_DYNAMO_BACKEND", str.upper),
     "deepspeed-config-file": _accelerates("ACCELERATE_DEEPSPEED_CONFIG_FILE"),
     "zero-stage": _accelerates("ACCELERATE_DEEPSPEED_ZERO_STAGE"),
     "offload-optimizer-device": _accelerates("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE"),

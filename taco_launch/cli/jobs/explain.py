@@ -46,7 +46,7 @@ def explain(ctx: click.Context, log: str) -> None:
     if all(match.kind is FailureText.NOTE for match in found):
         name = "standard input" if log == "-" else log
         read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
-        unusual = scan.unusual.told()
+        unusual = scan.unusual.lines()
         last = "; these lines stand out:" if unusual else scan.last_words and f"; its last output: {scan.last_words}"
         if _is_binary(end):
             read, last, *unusual = (

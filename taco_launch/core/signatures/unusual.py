@@ -52,13 +52,13 @@ class Unusual:
         host, says = clean(line)
         who = label(line).replace("<std", "").strip("[]:") or host
         kind = _VALUES.sub("0", says.strip())
-        known = self._kinds.get((who, kind))
-        if known is None and len(self._kinds) < _MOST_KINDS:
+        count = self._kinds.get((who, kind))
+        if count is None and len(self._kinds) < _MOST_KINDS:
             self._first.append((number, who, kind, says.strip()[:MOST_SHOWN]))
-        if known is not None or len(self._kinds) < _MOST_KINDS:
-            self._kinds[who, kind] = (known or 0) + 1
+        if count is not None or len(self._kinds) < _MOST_KINDS:
+            self._kinds[who, kind] = (count or 0) + 1
 
-    def told(self) -> List[str]:
+    def lines(self) -> List[str]:
         """Return the first lines that stand out, each with its number and who said it."""
         shown: Dict[str, str] = {}
         for number, who, kind, says in self._first:

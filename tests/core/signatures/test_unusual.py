@@ -8,7 +8,7 @@ def unusual(*pieces: str) -> list[str]:
     for piece in pieces:
         scan.feed(piece)
     assert scan.findings() == ()
-    return scan.unusual.told()
+    return scan.unusual.lines()
 
 
 def test_the_first_line_of_a_kind_is_shown_with_who_said_it() -> None:

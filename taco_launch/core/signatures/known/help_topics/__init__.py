@@ -36,7 +36,7 @@ def _topics(rows: Tuple[Tuple[str, ...], ...], kind: FailureText = FailureText.C
     return tuple(_topic(*row, kind=kind) for row in rows)
 
 
-_ALLOCATION = "Name only hosts of the allocation: scontrol show hostnames lists those of Slurm, $PBS_NODEFILE those of PBS. Write the names as they stand there."
+_ALLOCATION = "Name only hosts of the allocation: scontrol show hostnames lists those of Slurm, $PBS_NODEFILE those of PBS. Write the names exactly as these show them."
 _UNBOUND = "Run without binding: --bind-to none. To bind, compare lscpu on {host} with what the job requests; cgroups and taskset limit the CPUs too: taskset -pc $$."
 _MAPPING = "Correct it, or leave it out: the default suits most jobs. mpirun --help lists the values of --map-by, --rank-by and --bind-to."
 _NUMBER = "Give -np N for each program of the command line (-np 2 a : -np 2 b)."
@@ -66,7 +66,7 @@ _CAUSES = (
     ("mpirun-hostfile-not-allocated", "requested hosts are not included in the|hostfile was provided that contains at least one node not", "The hostfile [[file?{file} ]]names hosts that are not in the allocation of this job[[host?: {host}]].", _ALLOCATION, r"(?:[\s\S]{0,120}?hostfile:\s+(?P<file>\S+))?"),
     ("mpirun-relative-host", "relative host was specified, but|relative host was improperly specified", "-host or the hostfile names a host by its number (+n0), and there is no such host[[index?: number {index}]].", "Name hosts by their names. Numbers start with 0, and exist only inside an allocation."),
     ("mpirun-no-empty-hosts", "requested number of empty hosts was not available", "The job requests more empty hosts than there are: {short} are missing.", "Request fewer (+e:N), or a larger allocation.", r"[\s\S]{0,60}?short by (?P<short>\d+)"),
-    ("mpirun-slots-exceed", "specification asked for more slots on a node than the", "-host requests {slots_requested} slots on {host}, and the allocation has {slots_available}.", "Give the host the slots that the allocation has, or leave the number out (-host {host})."),
+    ("mpirun-slots-exceed", "more slots on a node than the", "-host requests {slots_requested} slots on {host}, and the allocation has {slots_available}.", "Give the host the slots that the allocation has, or leave the number out (-host {host})."),
     ("mpirun-slots-twice", "hostfile was provided that contains multiple definitions", "The hostfile {hostfile} gives the slots of {host} twice, in two ways.", "Write the host once, as in: {host} slots=8."),
     ("mpirun-hostfile-no-file", "hostfile given is not a regular file", "The hostfile {file} is a folder or a device.", "Name the file itself: ls -ld {file}.", r":\s+(?P<file>\S+)"),
     ("mpirun-hostfiles-many", "More than one hostfile was passed for a single application", "mpirun was given more than one hostfile for one program.", "Write one hostfile with all hosts. A default may be set: env | grep hostfile; cat openmpi-mca-params.conf."),
@@ -237,7 +237,7 @@ _CAUSES = (
     ("mpi-spawn-request", "requested that requires us to obtain|was requested that included an unrecognized|The proc-per-resource MPI_Info key is not correct", "The program's request to start more processes is wrong[[key?: {key}]].", _APPLICATION),
     ("mpi-child-ended", "At least one child job is being terminated due to termination of", "The job that started this one ended[[parent? ({parent})]], and this one with it.", "Read the last lines of the other job."),
     # batch systems
-    ("mpirun-no-allocation", "We were unable to find an allocation for this job as required by", "mpirun must run inside an allocation (orte_allocation_required), and there is none.", _SLURM),
+    ("mpirun-no-allocation", "We were unable to find an allocation for this job as required by", "mpirun must run inside an allocation (orte_allocation_required), but it does not.", _SLURM),
     ("mpirun-slurm-variables", "resource allocator expects to find the following environment variables", "Variables of Slurm are missing, though others are there.", "Run it inside salloc or sbatch. In a shell that kept old variables: env -u SLURM_JOBID -u SLURM_JOB_ID mpirun ..., or --mca ras ^slurm."),
     ("mpirun-slurm-hosts", "process starter for Open MPI didn't find any hosts in|process starter for PRTE didn't find any hosts in", "mpirun finds no hosts in the allocation of the batch system.", _SLURM),
     ("mpirun-no-srun", "process starter for OpenMPI was unable to locate a", "mpirun does not find srun, with which it starts daemons.", "Add its folder to PATH (in a container: mount Slurm, or start mpirun outside). " + _SLURM),

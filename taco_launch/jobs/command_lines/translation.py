@@ -92,7 +92,11 @@ def translate(
 
 
 def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
-    """Refuse a program that is more of the launcher's options, or a shell's script with a launcher in it."""
+    """Refuse a program that is more of the launcher's options, or a shell's script with a launcher in it.
+
+    Raises:
+        UnclearError: it is one of these.
+    """
     first, *others = line.program
     is_unknown = line.kind in table.OF_PYTHON and shell_script.UNKNOWN in first
     if is_unknown and any(word.endswith(".py") for word in others):

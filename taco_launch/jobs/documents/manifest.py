@@ -10,9 +10,9 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.given_remarks import reference
 from taco_launch.hosts.inventory.schema.document import kind_of
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc, path_of
+from taco_launch.hosts.inventory.variable_names import OF_A_RANK
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import Part
-from taco_launch.jobs.documents import pods
 
 SPEC: Loc = ("spec",)
 _POLICY: Loc = ("spec", "runPolicy")
@@ -36,6 +36,15 @@ _KEYS: dict[str, Loc] = {
     "--timeout": ("runPolicy", "activeDeadlineSeconds"),
     "--backoff-limit": ("runPolicy", "backoffLimit"),
 }
+
+_PLACE = (*OF_A_RANK, "MASTER_ADDR", "MASTER_PORT")
+# How mpirun reaches the hosts, which are pods there, and set-up's matter here.
+_REACHES = re.compile(
+    r"plm(?:_[rs]sh_(?:agent|args))?|(?:orte|prte)_(?:default_hostfile|launch_agent|keep_fqdn_hostnames)"
+)
+_SERVICE = re.compile(r"\.svc(?=[.:/]|$)")
+BEFORE = "would run before the ranks, but taco-launch does not run them"
+PREPARE = "prepare the hosts, or the image, and leave them out"
 
 
 def _put_in(text: str, variables: Mapping[str, str]) -> str:
@@ -139,7 +148,7 @@ class Manifest:
         """Return the place of the one container of a replica; none where there is another number of them."""
         loc = (*replica, "template", "spec", "containers")
         containers = self.at(loc)
-        self.refuse((*loc[:-1], "initContainers"), pods.BEFORE, pods.PREPARE)
+        self.refuse((*loc[:-1], "initContainers"), BEFORE, PREPARE)
         if isinstance(containers, tuple) and len(containers) == 1 and isinstance(containers[0], dict):
             self.taken.add((*loc, 0, "name"))
             problem = "would run beside the ranks, but taco-launch does not run it"
@@ -185,7 +194,7 @@ class Manifest:
 
     def set(self, key: str, name: str, value: str, at: Loc) -> None:
         """Take a variable (`key` env) or a parameter (mca), unless it means something in Kubernetes alone."""
-        if why := pods.unused(key, name, value):
+        if why := _unused(key, name, value):
             self.notes.append(f"{path_of(at)}: {name}: {why}")
             return
         if reference(name, value):
@@ -264,3 +273,12 @@ class Manifest:
                 yield from self._left(inner, at)
             else:
                 yield at
+
+
+def _unused(key: str, name: str, value: str) -> str:
+    """Return why a variable (`key` env) or a parameter (mca) is left out of the job, "" where it is not."""
+    if key == "mca":
+        return "it only sets how mpirun reaches pods" if _REACHES.fullmatch(name) else ""
+    if name in _PLACE:
+        return "taco-launch sets it for each rank"
+    return "names a Service of Kubernetes" if _SERVICE.search(value) else ""

@@ -129,7 +129,11 @@ class MpiJob(Manifest):
         self._launchers_variables(container, line, variables)
 
     def _read(self, words: Sequence[str], variables: Mapping[str, str]) -> LauncherLine:
-        """Read the line that starts the ranks, with `variables`, as far as all of it has a counterpart here."""
+        """Read the line that starts the ranks, with `variables`, as far as all of it has a counterpart here.
+
+        Raises:
+            UnclearError: a part of it has none.
+        """
         hydra = "launcher" in self.document
         launcher = inner((*words, "PROGRAM"))  # a line that lacks one is a launcher's all the same
         if launcher is None or launcher.begin or launcher.kind not in table.OF_MPI:
@@ -181,9 +185,9 @@ class MpiJob(Manifest):
                 if each.get("name") == name
             )
             parameter = launcher_line.parameter(name)
-            key, known = ("mca", parameter) if parameter else ("env", name)
-            if known not in document.get(key, {}):  # mpirun's line goes before
-                self.set(key, known, value, at)
+            key, own = ("mca", parameter) if parameter else ("env", name)
+            if own not in document.get(key, {}):  # mpirun's line goes before
+                self.set(key, own, value, at)
 
     def _each(self, ranks: int, place: Loc) -> None:
         """Take how many ranks the line has on each host."""

@@ -3,25 +3,20 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.hosts.inventory.schema.faults import Loc, path_of
-from taco_launch.hosts.inventory.variable_names import OF_A_RANK
 from taco_launch.jobs.command_lines import shell_line
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
-
-if TYPE_CHECKING:
-    from taco_launch.jobs.documents.manifest import Manifest
+from taco_launch.jobs.documents.manifest import Manifest
 
 _QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
 _SHM = "/dev/shm"  # noqa: S108 - where POSIX has it
 _ONE_IMAGE = "taco-launch runs all of a job in one image, and the workers have"
 _GPUS = "nvidia.com/gpu"
-BEFORE = "would run before the ranks, but taco-launch does not run them"
-PREPARE = "prepare the hosts, or the image, and leave them out"
 
 
-def take(manifest: "Manifest", containers: Sequence[Loc], starting: Sequence[Loc]) -> None:
+def take(manifest: Manifest, containers: Sequence[Loc], starting: Sequence[Loc]) -> None:
     """Take the pods' parts: of all `containers`, and the folder of those that start the program."""
     _image(manifest, [(*place, "image") for place in containers])
     found: dict[str, Loc] = {}
@@ -38,7 +33,7 @@ def take(manifest: "Manifest", containers: Sequence[Loc], starting: Sequence[Loc
             manifest.put(("workingDir",), folder, (*container, "workingDir"))
 
 
-def _image(manifest: "Manifest", places: Sequence[Loc]) -> None:
+def _image(manifest: Manifest, places: Sequence[Loc]) -> None:
     found = [(place, value) for place in places if (value := manifest.take(place)) is not None]
     for (first, image), (place, other) in itertools.product(found[:1], found):
         manifest.put(("image",), image, first)
@@ -48,7 +43,7 @@ def _image(manifest: "Manifest", places: Sequence[Loc]) -> None:
             )
 
 
-def gpus(manifest: "Manifest", resources: Loc, slots: Any = None) -> int:
+def gpus(manifest: Manifest, resources: Loc, slots: Any = None) -> int:
     """Return how many GPUs a pod asks for, 0 for none; a pod of another number of ranks, its `slots`, is named."""
     counts = [manifest.take((*resources, kind, _GPUS)) for kind in ("limits", "requests")]
     count = next((int(count) for count in counts if str(count).isdecimal()), 0)
@@ -58,7 +53,7 @@ def gpus(manifest: "Manifest", resources: Loc, slots: Any = None) -> int:
     return count
 
 
-def _mounts(manifest: "Manifest", container: Loc) -> Iterator[tuple[str, Loc]]:
+def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
     """Yield each folder of the hosts as --data takes it, with its place."""
     pod = container[:-2]
     listed = manifest.at((*pod, "volumes"))
@@ -92,7 +87,7 @@ def _mounts(manifest: "Manifest", container: Loc) -> Iterator[tuple[str, Loc]]:
             manifest.take(place)  # nobody mounts it, so nothing is left out
 
 
-def _mount(manifest: "Manifest", mount: dict[str, Any], volume: dict[str, Any], place: Loc) -> str:
+def _mount(manifest: Manifest, mount: dict[str, Any], volume: dict[str, Any], place: Loc) -> str:
     inside, sub = mount["mountPath"], mount.get("subPath")
     mode = ":ro" if mount.get("readOnly") is True else ""
     path = _of(volume, "hostPath", "path")
@@ -129,22 +124,7 @@ def _bytes(quantity: Any) -> int | None:
     return int(found[1]) * base ** (" kMGT".index(unit[0]) if unit else 0) or None
 
 
-# How mpirun reaches the hosts, which are pods there, and set-up's matter here.
-_REACHES = re.compile(
-    r"plm(?:_[rs]sh_(?:agent|args))?|(?:orte|prte)_(?:default_hostfile|launch_agent|keep_fqdn_hostnames)"
-)
-_PLACE = (*OF_A_RANK, "MASTER_ADDR", "MASTER_PORT")
-_SERVICE = re.compile(r"\.svc(?=[.:/]|$)")
 _STATEMENTS = re.compile(r"&&|;|\n")
-
-
-def unused(key: str, name: str, value: str) -> str:
-    """Return why a variable (`key` env) or a parameter (mca) is left out of the job, "" where it is not."""
-    if key == "mca":
-        return "it only sets how mpirun reaches pods" if _REACHES.fullmatch(name) else ""
-    if name in _PLACE:
-        return "taco-launch sets it for each rank"
-    return "names a Service of Kubernetes" if _SERVICE.search(value) else ""
 
 
 def before_sshd(words: Sequence[str]) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError
 from taco_launch.jobs.command_lines.launcher_options import ELASTIC
 from taco_launch.jobs.documents import pods
-from taco_launch.jobs.documents.manifest import SPEC, Manifest
+from taco_launch.jobs.documents.manifest import BEFORE, PREPARE, SPEC, Manifest
 
 _ROLES: tuple[Loc, ...] = tuple(("spec", "pytorchReplicaSpecs", role) for role in ("Master", "Worker"))
 _ELASTIC: Loc = ("spec", "elasticPolicy")
@@ -151,9 +151,9 @@ class _Pods(Manifest):
     def _ranks(self, places: list[tuple[Loc, str]], line: LauncherLine, each: int, count: int) -> int:
         """Return how many ranks of a line each pod has, and refuse a line that starts a job in each of them."""
         nodes, own, ranks = (line.last(use) for use in (table.NODES, table.EACH, table.RANKS))
-        known = line.kind == "torch" or (line.kind in table.OF_MPI and self.has_hostfile)
+        finds_all = line.kind == "torch" or (line.kind in table.OF_MPI and self.has_hostfile)
         alone = any("standalone" in part.words[0] for part in line.parts)
-        least, _colon, most = (nodes.value if nodes else str(count) if known and not alone else "1").partition(":")
+        least, _colon, most = (nodes.value if nodes else str(count) if finds_all and not alone else "1").partition(":")
         if not int(least) <= count <= int(most or least):
             problem = f"would start a job of {least} host{'s' * (least != '1')} in each of {count} pods"
             self.faults.add(
@@ -233,7 +233,7 @@ class TrainJob(_Pods):
         if not self.is_version(*_TRAINERS):
             return False
         self.policy()
-        self.refuse((*SPEC, "initializer"), pods.BEFORE, pods.PREPARE)
+        self.refuse((*SPEC, "initializer"), BEFORE, PREPARE)
         for key in _PATCHES:
             if any(key_of in _OF_PODS for key_of in _keys(self.at((*SPEC, key)))):
                 self.refuse(

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command_line import call, failing, succeeding
-from tests.support.paths import TESTS
 
-JOBS = TESTS / "jobs/documents/cases"
 INVENTORY = 'cluster: two\nnetwork: {interface: eth0}\nversions: {openmpi: "4.1.4"}\nhosts:\n  n[1-2]: {slots: 2}\n'
 
 
@@ -82,12 +80,3 @@ def test_the_line_for_a_launcher_as_the_command_is_one_that_works(two: list[str]
     program, *hint = shlex.split(refused.partition("hint: ")[2])
     assert program == "taco-launch"
     succeeding(*hint)
-
-
-@pytest.mark.parametrize(
-    "case", sorted({*JOBS.glob("good_pytorchjob*.yaml"), *JOBS.glob("good_trainjob*.yaml")}), ids=lambda path: path.stem
-)
-def test_jobs_of_kubeflow_for_torch_are_planned(tmp_path: Path, case: Path) -> None:
-    file = tmp_path / "inventory.yaml"
-    file.write_text(INVENTORY.replace("n[1-2]: {slots: 2}", "n[1-8]: {slots: 8}"), encoding="ascii")
-    assert succeeding("-i", str(file), "run", "--dry-run", "-f", str(case)).stdout

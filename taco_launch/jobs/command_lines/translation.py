@@ -87,8 +87,12 @@ def translate(
     _check_program(line, program)
     rows += _remarks(line, nested.name)
     inside = inner(program)
-    outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
-    return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+    outcome = Translation(tuple(map(shown, (*own, *more))), program, hostfile.value if hostfile else "", tuple(rows))
+    if inside is not None:
+        return _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+    why = "a shell would insert a value here: write it"
+    unknown = [Row(shown(word), "", why) for word in program if shell_script.UNKNOWN in word]
+    return replace(outcome, program=tuple(map(shown, program)), rows=(*rows, *unknown))
 
 
 def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
@@ -120,7 +124,7 @@ def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
         if later.words == part.words or joins:
             yield part
         else:
-            yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} goes before it")
+            yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} overrides it")
 
 
 def _inside(
@@ -158,7 +162,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
         why = part.why if here or part.why else _why_not(part, launcher)
-        rows.append(Row(shell(tuple(map(shown, part.words))), shell(here) if here else "", why))
+        rows.append(Row(shell(tuple(map(shown, part.words))), shell(tuple(map(shown, here))) if here else "", why))
     return options, rows
 
 

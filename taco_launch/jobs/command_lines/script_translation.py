@@ -138,7 +138,7 @@ class _Script:
         if shell_script.UNKNOWN in folder:
             self._left(command, "the folder is computed where the script runs: --workdir PATH")
         elif folder not in (".", "./"):
-            self._folder = posixpath.join(self._folder, folder)
+            self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
 
     def _job(self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str]) -> None:
         launcher = inner(words)

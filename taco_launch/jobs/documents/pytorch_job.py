@@ -16,6 +16,7 @@ from taco_launch.jobs.command_lines import launcher_line, shell_line, shell_scri
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError
 from taco_launch.jobs.command_lines.launcher_options import ELASTIC
+from taco_launch.jobs.command_lines.translation import remarks
 from taco_launch.jobs.documents import pods
 from taco_launch.jobs.documents.manifest import BEFORE, PREPARE, SPEC, Manifest
 
@@ -26,7 +27,7 @@ _VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1beta2", "kubeflow.org/v1beta1")
 _TRAINER: Loc = ("spec", "trainer")
 _TRAINERS = ("trainer.kubeflow.org/v1alpha1", "trainer.kubeflow.org/v2alpha1", "kubeflow.org/v2alpha1")
 # Runtimes that start a program by something else than torchrun's variables (kubeflow/trainer, manifests/base/runtimes).
-_OTHER_RUNTIMES = re.compile(r"mpi|deepspeed|mlx|flux|jax|xgboost|tune")
+_OTHER_RUNTIMES = re.compile(r"(?:^|-)(?:mpi|deepspeed|mlx|flux|jax|xgboost|torchtune)(?=-|$)")
 _PATCHES = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
 _OF_PODS = ("volumes", "initContainers", "containers")
 # What leaves the number of ranks in a pod to torchrun.
@@ -158,6 +159,7 @@ class _Pods(Manifest):
                 self.faults.add(place, f"{shell(part.words)}: {part.why}")
             elif (part.name, part.value) != ("--backoff-limit", "0"):
                 self.use_part(part, place, shown)
+        self.notes += [f"{row.original}: {row.why}" for row in remarks(line, launcher.name)]
         unread = {at for part in line.of(table.OMITTED) for at in range(part.index, part.index + len(part.words))}
         if self.is_expanded([word for at, word in enumerate(places) if at not in unread]):
             return each
@@ -275,6 +277,8 @@ class TrainJob(_Pods):
             self.notes.append(
                 f"spec.runtimeRef.name: {runtime}: read as torch-distributed; what else is in it is not known here"
             )
+        if runtime is not None and self.at((*_TRAINER, "image")) is None:
+            self.notes.append(f"spec.runtimeRef.name: {runtime}: its image is not known here: add --image NAME")
         self.name()
         return True
 

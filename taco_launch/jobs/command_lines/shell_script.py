@@ -61,7 +61,7 @@ def started(words: Sequence[str]) -> tuple[str, ...]:
     """Return the words of the launcher that is all that `bash -c SCRIPT` starts, with marks; any others as they are."""
     tokens = _Tokens(shown(of_line(words)))
     commands = [*_commands(tokens)]
-    if len(commands) != 1 or commands[0].is_conditional or tokens.does_more:
+    if len(commands) != 1 or len(words) != 3 or commands[0].is_conditional or tokens.does_more:
         return tuple(words)
     only = tuple(expanded(word, {}) for word in commands[0].words)
     return tuple(words) if inner(only) is None else only

@@ -178,12 +178,12 @@ class Manifest:
             self.faults.add(expanded, problem, "write the value")
         return expanded is not None
 
-    def _lacks(self, container: Loc, text: Any, known: Mapping[str, str] | None = None) -> bool:
-        """Return whether Kubernetes, or an operator, would put the value of a variable into a text that is not `known` here."""
-        known = self.variables(container) if known is None else known
+    def _lacks(self, container: Loc, text: Any, values: Mapping[str, str] | None = None) -> bool:
+        """Return whether Kubernetes, or an operator, would put the value of a variable into a text that is not among `values`."""
+        values = self.variables(container) if values is None else values
         given = {*_PLACE, *(entry.get("name") for entry in self.entries(container))}
         has_more = self.at((*container, "envFrom")) is not None
-        names = {match[1] for match in _EXPANDED.finditer(str(text)) if match[1]} - {*known}
+        names = {match[1] for match in _EXPANDED.finditer(str(text)) if match[1]} - {*values}
         return any(name in given or name.startswith("PET_") or (has_more and name.isidentifier()) for name in names)
 
     def use_part(self, part: Part, place: Loc, shown: str) -> None:

@@ -3,6 +3,7 @@
 The agent's code and py-spy go to each host as the input of a Python there, which keeps both in memory.
 """
 
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.run.host_jobs import NO_LAUNCHER, HostJob
 from taco_launch.core.model.run.rank_samples import Life, LifeVerdict, RankStack
+from taco_launch.core.model.stalls import STOPPED
 from taco_launch.core.protocol import framing
 from taco_launch.core.protocol.stack_messages import HostJobs
 from taco_launch.core.stalls.judge import judge
@@ -28,6 +30,8 @@ if sys.version_info < (3, 8):
     sys.exit("its python3 is %s, and Python 3.8 or newer is required" % sys.version.split()[0])
 import os
 import zlib
+if not hasattr(os, "memfd_create"):
+    sys.exit("its python3 has no os.memfd_create: it was built for a system of before 2018")
 source = sys.stdin.buffer
 match, program, bundle = [source.read(int(source.readline())) for _ in range(3)]
 file = os.memfd_create("taco-launch")
@@ -39,10 +43,12 @@ main(float(sys.argv[1]), match.decode("utf-8", "surrogateescape"), zlib.decompre
 """.replace("MODULE", "agent.stacks.host_jobs")
 # As root where sudo asks for no password: ranks in containers are root's. $1 and $2 are the program and the seconds.
 _SCRIPT = """command -v python3 >/dev/null 2>&1 || { echo 'python3 is required there, and was not found' >&2; exit 1; }
-set -- python3 -I -S -c "$1" "$2"
+set -- "$(command -v python3)" -I -S -c "$1" "$2"
 [ "$(id -u)" = 0 ] || ! sudo -n true >/dev/null 2>&1 || exec sudo -n "$@"
 exec "$@"
 """
+# How a sign of work begins (core/stalls/quiet.py).
+_NUMBERED = re.compile(r"^rank \d+")
 # Beside the time that hosts watch: to send 4 MB, and to read the stacks of many ranks.
 _MORE_SECONDS = 120.0
 
@@ -56,11 +62,8 @@ class AnyJob:
     command: str
     verdict: LifeVerdict
     ranks: tuple[RankStack, ...]
-
-    @property
-    def absent(self) -> tuple[int, ...]:
-        """Return the ranks that were not seen: they have ended, or are on hosts that were not asked."""
-        return _absent(self.size, self.ranks)
+    # The ranks that were not seen: they have ended, or are on hosts that were not asked.
+    absent: tuple[int, ...]
 
 
 def hosts_to_watch(
@@ -104,9 +107,7 @@ def watch(host: Transport, sent: bytes, seconds: float, *, sudo: bool) -> HostJo
         return HostJobs.from_wire(framing.message(result.stdout.splitlines()[-1]) or {})
     except (IndexError, UsageError, ValueError) as error:
         why = last_line(result.stderr) or (f"exit code {result.exit_code}" if result.exit_code else str(error))
-        raise HostError(
-            f"{host.name}: the ranks there cannot be read: {why}", hint="a Python 3.8 or newer there can read them"
-        ) from None
+        raise HostError(f"{host.name}: the ranks there cannot be read: {why}") from None
 
 
 def jobs_of(answers: Sequence[Answer[HostJobs]]) -> tuple[AnyJob, ...]:
@@ -142,27 +143,27 @@ def _is_same(parts: Sequence[HostJob], other: HostJob) -> bool:
 
 def _job(parts: Sequence[HostJob]) -> AnyJob:
     first = parts[0]
-    ranks = [told for part in parts for told in part.ranks]
+    ranks = [rank for part in parts for rank in part.ranks]
     if first.launcher == NO_LAUNCHER:
-        ranks = [replace(told, look=replace(told.look, rank=number)) for number, told in enumerate(ranks)]
-    ranks.sort(key=lambda told: told.look.rank)
-    return AnyJob(first.launcher, first.size, first.command, _verdict(parts, ranks), tuple(ranks))
+        ranks = [replace(rank, look=replace(rank.look, rank=number)) for number, rank in enumerate(ranks)]
+    ranks.sort(key=lambda rank: rank.look.rank)
+    numbers = {rank.look.rank for rank in ranks}
+    absent = tuple(number for number in range(first.size) if number not in numbers)
+    verdict = _verdict(parts, ranks, len(absent))
+    return AnyJob(first.launcher, first.size, first.command, verdict, tuple(ranks), absent)
 
 
-def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack]) -> LifeVerdict:
-    sign = next((part.sign for part in parts if part.sign), "")
-    if sign:
-        return LifeVerdict(Life.WORKING, sign)
+def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack], absent: int) -> LifeVerdict:
+    """Return what the job does; it is not known to hang where ranks were not seen, unless one is stopped."""
+    for part in parts:
+        if part.sign:
+            # Where the numbers of ranks are ours, they are not those of the host.
+            sign = part.sign if part.launcher else _NUMBERED.sub("a process", part.sign)
+            return LifeVerdict(Life.WORKING, f"on {part.ranks[0].look.host}, {sign}" if part.ranks else sign)
     if not ranks:
         return LifeVerdict(Life.UNKNOWN, "its ranks have ended")
-    return judge(
-        [told.look for told in ranks],
-        _absent(parts[0].size, ranks),
-        min(part.silent for part in parts),
-        absent="not seen",
-    )
-
-
-def _absent(size: int, ranks: Sequence[RankStack]) -> tuple[int, ...]:
-    seen = {told.look.rank for told in ranks}
-    return tuple(rank for rank in range(size) if rank not in seen)
+    verdict = judge([rank.look for rank in ranks], (), min(part.silent for part in parts))
+    if absent and verdict.life is Life.HUNG and not any(rank.look.state in STOPPED for rank in ranks):
+        why = f"of the ranks that were seen, {verdict.why}; {absent} of {parts[0].size} were not seen"
+        return replace(verdict, life=Life.UNKNOWN, why=why)
+    return verdict

@@ -15,7 +15,7 @@ from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_scri
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
-from taco_launch.jobs.command_lines.translation import Row, Translation, translate
+from taco_launch.jobs.command_lines.translation import Row, Translation, from_here, translate
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
@@ -25,7 +25,7 @@ _INSTEAD = {
     STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
     CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
 }
-# A key of an object of Kubernetes, which may stand behind others in its file.
+# A key of an object of Kubernetes, where its file has several documents, or is no YAML.
 _KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)
 
 
@@ -88,9 +88,9 @@ def of_file(data: bytes, source: str) -> Translated:
     """
     text = data.decode("utf-8", "replace")
     if not shell_script.is_script(text):
-        if _KIND.search(text):
-            return _of_manifest(data, source)
         value = _document(text)
+        if _KIND.search(text) or (isinstance(value, dict) and "kind" in value):
+            return _of_manifest(data, source)
         if isinstance(value, dict) and horovod_config.is_config(value):
             return _of_config(value)
         if isinstance(value, dict):
@@ -112,11 +112,7 @@ def _of_script(text: str, source: str) -> Translated:
 
 
 def _job(done: Translation, place: str = "") -> TranslatedJob:
-    """Return a job; its folder counts from here, as it would for the launcher."""
-    options = list(done.options)
-    for at in (at for at, word in enumerate(options) if word == "--workdir"):
-        options[at + 1] = os.path.abspath(options[at + 1])  # noqa: PTH100 - without links followed, and .. taken away
-    return TranslatedJob(tuple(options), done.program, done.rows, done.hostfile, place)
+    return TranslatedJob(from_here(done.options), done.program, done.rows, done.hostfile, place)
 
 
 def _document(text: str) -> Any:

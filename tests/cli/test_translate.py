@@ -93,6 +93,12 @@ def test_a_file(text: str, line: str) -> None:
     assert first_line("file.yaml") == f"taco-launch {line}"
 
 
+def test_a_manifest_as_kubectl_prints_json() -> None:
+    Path("file.json").write_text(json.dumps(yaml.safe_load(TRAIN_JOB), indent=4))
+    Path("file.yaml").write_text(TRAIN_JOB)
+    assert first_line("file.json") == first_line("file.yaml")
+
+
 @pytest.mark.parametrize("case", MANIFESTS, ids=lambda path: path.stem)
 def test_the_line_of_a_manifest_is_the_job_that_f_runs(case: Path) -> None:
     """The job file is made of the options of the line."""
@@ -116,6 +122,18 @@ def test_a_line_within_a_shell() -> None:
         first_line("--", "bash", "-lc", "cd /w && A=1 mpirun -np 4 a.out")
         == "taco-launch run --workdir /w --np 4 -x A=1 -- a.out"
     )
+
+
+def test_a_folder_counts_from_here(inventory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    here = Path.cwd()
+    Path("home.sbatch").write_text("#!/bin/bash\n#SBATCH -n 2\ncd /w\ncd ~/exp\nsrun a.out\n")
+    assert "--workdir /home/me/exp " in first_line("home.sbatch")
+    assert "--workdir /home/me/exp " in failing("-i", inventory, "run", "--", "bash", "home.sbatch")
+    line = ["mpirun", "-np", "2", "-wdir", "exp", "a.out"]
+    assert f"--workdir {here}/exp " in first_line("--", *line)
+    assert f"--workdir {here}/exp " in failing("-i", inventory, "run", "--", *line)
+    assert "--workdir exp " in failing("-i", inventory, "run", "--sync", ".", "--", *line)
 
 
 def test_json_has_each_part_with_its_reason() -> None:

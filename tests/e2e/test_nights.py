@@ -225,7 +225,7 @@ def test_who_ends_it_ends_its_job(taco: Taco, matrix: Path) -> None:
         assert line
     ended.send_signal(signal.SIGINT)
     out, _told = ended.communicate(timeout=patience(60))
-    assert ended.returncode == 130
+    assert ended.returncode == 130, _told
     told = json.loads(out)
     assert told == summary(taco)
     assert re.match(

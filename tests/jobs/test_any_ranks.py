@@ -1,6 +1,7 @@
 """What hosts have told of the same jobs, put together; and a host that cannot tell."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -27,21 +28,34 @@ def merged(**hosts: HostJob) -> tuple[AnyJob, ...]:
 
 
 def test_one_job_over_hosts() -> None:
-    (job,) = merged(gpu1=part(0, 1), gpu2=part(3, waits=False))
-    assert [(told.look.rank, told.look.host) for told in job.ranks] == [(0, "gpu1"), (1, "gpu1"), (3, "gpu2")]
-    assert job.absent == (2,)
+    (job,) = merged(gpu1=part(0, 1, 2), gpu2=part(3, waits=False))
+    assert [(told.look.rank, told.look.host) for told in job.ranks] == [
+        (0, "gpu1"),
+        (1, "gpu1"),
+        (2, "gpu1"),
+        (3, "gpu2"),
+    ]
+    assert job.absent == ()
     assert job.verdict.life is Life.HUNG
     assert job.verdict.why.startswith("no rank has made progress for 10 s: rank 3 on gpu2 is in load at data.py:3; ")
 
 
-def test_a_rank_that_was_not_seen_is_not_called_ended() -> None:
+def test_where_ranks_were_not_seen_it_is_not_known_whether_the_job_hangs() -> None:
+    """The others may wait for one that works on a host that was not asked; a rank that is stopped tells all the same."""
     (job,) = merged(gpu1=part(0, 1, 2))
-    assert job.verdict.why.endswith(" wait in hvd.allreduce at train.py:9; not seen: rank 3")
+    assert (job.verdict.life, job.absent) == (Life.UNKNOWN, (3,))
+    assert job.verdict.why.startswith("of the ranks that were seen, no rank has made progress for 10 s: ")
+    assert job.verdict.why.endswith("; 1 of 4 were not seen")
+    stopped = part(0, 1)
+    stopped = replace(stopped, ranks=tuple(replace(one, look=replace(one.look, state="T")) for one in stopped.ranks))
+    assert merged(gpu1=stopped)[0].verdict.life is Life.HUNG
 
 
 def test_progress_on_one_host_is_progress() -> None:
     (job,) = merged(gpu1=part(0, 1), gpu2=part(2, 3, sign="rank 2 writes output"))
-    assert (job.verdict.life, job.verdict.why) == (Life.WORKING, "rank 2 writes output")
+    assert (job.verdict.life, job.verdict.why) == (Life.WORKING, "on gpu2, rank 2 writes output")
+    (plain,) = merged(gpu1=part(0, sign="rank 0 computes", launcher="", name="train.py", size=0))
+    assert plain.verdict.why == "on gpu1, a process computes"
 
 
 def test_jobs_that_are_not_the_same() -> None:
@@ -81,7 +95,7 @@ class Host:
         ),
         (Host(b"Welcome!\n"), "not a taco-launch message: b'Welcome!'"),
         (Host(json.dumps({"op": "host-jobs", "jobs": [{"launcher": 3}]}).encode() + b"\n"), ""),
-        (Host(HostJobs(jobs=[part(0)], hidden=-1).encode()), "hidden or ras is out of bounds"),
+        (Host(HostJobs(jobs=[part(0)], left_out=-1).encode()), "hidden, left_out or ras is out of bounds"),
         (Host(b"", b"", 137), "exit code 137"),
     ],
 )

@@ -33,14 +33,21 @@ from taco_launch.core.stalls.waits import waits_for_children
 # Between two looks at the counters. Stacks are read as often as is needed to see whether they move, and once more.
 _LOOK_SECONDS = 1.0
 _STACKS = LEAST_STACKS + 1
+# One stack takes up to 0.6 s, and all of them may take so long beside the time of the watch.
+_STACK_SECONDS, _STACKS_SECONDS = 5.0, 60.0
 _MOST_BYTES = 1 << 20
+# Any user may have processes with the variables of ranks.
+_MOST_RANKS = 1024
 # A helper of multiprocessing, beside the workers.
 _TRACKER = "multiprocessing.resource_tracker"
+# What looks for ranks has the text that is looked for in its command line, too.
+_OWN = (" stacks", "--match")
 
 
 def main(seconds: float, match: str, program: Optional[bytes]) -> None:
     """Print a line of JSON (HostJobs); `program` is py-spy's, None to use the one on PATH."""
-    sys.stdout.buffer.write(host_jobs(seconds, match, PySpy(program)).encode())
+    spy = PySpy(program, _STACK_SECONDS, time.monotonic() + seconds + _STACKS_SECONDS)
+    sys.stdout.buffer.write(host_jobs(seconds, match, spy).encode())
     sys.stdout.buffer.flush()
 
 
@@ -50,19 +57,27 @@ def host_jobs(seconds: float, match: str, spy: PySpy) -> HostJobs:
     Where no rank of any launcher has it, the Python programs that have it are returned as one job without a launcher.
     """
     seen = look()
-    roots = [root for root in rank_roots(seen.processes, socket.gethostname()) if _matches(seen.processes, root, match)]
-    if match and not roots:
-        roots = list(_python_programs(seen.processes, matching_roots(seen.processes, match), spy))
+    roots = rank_roots(seen.processes)
+    if match:
+        trees = _trees(seen.processes, roots)
+        roots = [
+            root
+            for root, keys in zip(roots, trees)
+            if any(match in seen.processes[pid].command for pid, _start in keys if pid in seen.processes)
+        ]
+        roots = roots or list(_python_programs(seen.processes, matching_roots(seen.processes, match), spy))
+    left_out = max(0, len(roots) - _MOST_RANKS)
     jobs: Dict[Tuple[str, str, int, int], List[RankRoot]] = {}
-    for root in roots:
+    for root in roots[:_MOST_RANKS]:
         jobs.setdefault((root.launcher, root.job, root.parent, root.size), []).append(root)
     watched = [_WatchedJob(members, seen.processes, seconds) for members in jobs.values()]
     _watch(watched, seconds, spy)
-    addresses = {seen.processes[root.pid].variables.get(RAS_ADDRESS, ras.ADDRESS) for root in roots}
-    hidden = sum(1 for pid in seen.hidden if match in _command(pid))
-    return HostJobs(
-        jobs=[job.result() for job in watched], hidden=hidden, ras=ras.status(min(addresses)) if addresses else ""
+    answers = ras.status({seen.processes[root.pid].variables.get(RAS_ADDRESS, "") for root in roots})
+    hidden = [pid for pid in seen.hidden if match in _command(pid)]
+    why = processes.why_hidden() or (
+        f"{len(hidden)} Python programs of other users could not be read" if hidden else ""
     )
+    return HostJobs(jobs=[job.result() for job in watched], hidden=why, left_out=left_out, ras=answers)
 
 
 class Seen(NamedTuple):
@@ -75,24 +90,27 @@ class Seen(NamedTuple):
 def look() -> Seen:
     """Read /proc."""
     entries = {entry.pid: entry for entry in filter(None, map(processes.identify, processes.pids()))}
-    own: Set[int] = set()  # this process and those above it: their command lines have the text that is looked for
+    own: Set[int] = set()  # this process and those above it
     pid = os.getpid()
     while pid in entries and pid not in own:
         own.add(pid)
         pid = entries[pid].parent
+    host = socket.gethostname()
     seen = Seen({}, [])
     for entry in entries.values():
-        if entry.pid in own or entry.state == "Z":
+        command = _command(entry.pid)
+        if entry.pid in own or entry.state == "Z" or all(word in command for word in _OWN):
             continue
         try:
             variables = _variables(entry.pid)
+            network = f"{host} {os.readlink(f'/proc/{entry.pid}/ns/net')}" if variables else ""
         except PermissionError:
             if process_trees.word(entry.pid, "comm").startswith("python"):
                 seen.hidden.append(entry.pid)
             continue
         except OSError:  # it has ended
             continue
-        seen.processes[entry.pid] = ProcessSeen(entry.parent, entry.start, variables, _command(entry.pid))
+        seen.processes[entry.pid] = ProcessSeen(entry.parent, entry.start, variables, command, network)
     return seen
 
 
@@ -106,18 +124,18 @@ def _command(pid: int) -> str:
     return " ".join(process_trees.word(pid, "cmdline").rstrip("\0").split("\0"))
 
 
-def _matches(seen: Mapping[int, ProcessSeen], root: RankRoot, match: str) -> bool:
-    key = (root.pid, seen[root.pid].start)
-    below = process_trees.trees({0: key})[0]
-    return any(match in seen[pid].command for pid, _start in below if pid in seen)
+def _trees(seen: Mapping[int, ProcessSeen], roots: Sequence[RankRoot]) -> List[List[Key]]:
+    """Return the processes of each root, it first."""
+    keys = {number: (root.pid, seen[root.pid].start) for number, root in enumerate(roots)}
+    trees = process_trees.trees(keys)
+    return [trees[number] for number in keys]
 
 
 def _python_programs(seen: Mapping[int, ProcessSeen], roots: Sequence[RankRoot], spy: PySpy) -> Iterator[RankRoot]:
     """Yield the Python program of each tree, numbered; of a program that waits for its children, these."""
-    trees = process_trees.trees({root.rank: (root.pid, seen[root.pid].start) for root in roots})
     number = 0
-    for root in roots:
-        members = process_trees.look_at(trees[root.rank])
+    for root, keys in zip(roots, _trees(seen, roots)):
+        members = process_trees.look_at(keys)
         program = process_trees.of_python(members)
         if program is None:
             continue  # an editor that shows the script, say
@@ -144,17 +162,22 @@ class _WatchedJob:
         self._first = self._last = time.monotonic()
         self._stacks: Dict[int, RankStack] = {}
 
-    def look(self, network: Optional[int]) -> None:
-        """Look at the counters of its ranks."""
+    @property
+    def keys(self) -> List[Key]:
+        """Return the uppermost process of each rank."""
+        return list(self._keys.values())
+
+    def look(self, trees: Mapping[Key, List[Key]], network: Optional[int]) -> None:
+        """Look at the counters of its ranks, whose processes these are by the uppermost one."""
         now = time.monotonic()
         self._first = self._first if self._members else now
-        trees = {rank: keys for rank, keys in process_trees.trees(self._keys).items() if keys}
-        for rank, keys in trees.items():
+        members = {rank: trees[key] for rank, key in self._keys.items() if trees[key]}
+        for rank, keys in members.items():
             self._changes[rank] += keys != self._members.get(rank, keys)
-        self._members, self._last = trees, now
+        self._members, self._last = members, now
         samples = {
-            rank: rank_sample(members, now, network=network, changes=self._changes[rank])
-            for rank, members in self._ranks().items()
+            rank: rank_sample(present, now, network=network, changes=self._changes[rank])
+            for rank, present in self._ranks().items()
         }
         self._host.add(now, samples)
 
@@ -189,8 +212,11 @@ def _watch(jobs: Sequence[_WatchedJob], seconds: float, spy: PySpy) -> None:
     begun, taken = time.monotonic(), 0
     while jobs:
         network = infiniband_bytes()
+        keys = [key for job in jobs for key in job.keys]
+        numbered = process_trees.trees(dict(enumerate(keys)))
+        trees = {key: numbered[number] for number, key in enumerate(keys)}
         for job in jobs:
-            job.look(network)
+            job.look(trees, network)
         elapsed = time.monotonic() - begun
         if taken < _STACKS and elapsed >= seconds * (taken + 0.5) / _STACKS:
             for job in jobs:

@@ -1,14 +1,16 @@
 """Run py-spy, which reads the stack of a process; and what a process of a rank does, with its stack."""
 
 import contextlib
+import math
 import os
 import platform
 import shutil
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.agent.counters import process_trees
 from taco_launch.agent.counters.process_trees import RankProcess
@@ -37,13 +39,21 @@ class StackReading(NamedTuple):
 
     stack: Optional[Stack]
     why: str = ""
+    # It took too long, as where a process cannot be stopped because a driver or a file system does not answer.
+    late: bool = False
 
 
 class PySpy:
     """The program, started from memory: it may lie on a file system from which nothing can be executed, or on none."""
 
-    def __init__(self, program: Optional[bytes]) -> None:
-        """Run `program`, or without one what PATH has."""
+    def __init__(self, program: Optional[bytes], seconds: float = _SECONDS, until: float = math.inf) -> None:
+        """Run `program`, or without one what PATH has.
+
+        One reading takes at most so many seconds, and none begins after `until` (monotonic). A process whose reading took
+        too long is not read again.
+        """
+        self._seconds, self._until = seconds, until
+        self._late: Dict[int, StackReading] = {}
         self._file: Optional[int] = None
         self._path = ""
         try:
@@ -60,8 +70,12 @@ class PySpy:
         """Return the stack of the main thread of a process, with native frames where they can be read."""
         if not self._path:
             return StackReading(None, _MISSING)
-        found = self._dump(pid, "--native")
-        return found if found.stack is not None else self._dump(pid)
+        if time.monotonic() > self._until:
+            return StackReading(None, "not read: the stacks of other ranks took too long")
+        reading = self._late.get(pid) or self._dump(pid, "--native")
+        if reading.late:
+            self._late[pid] = reading
+        return reading if reading.stack is not None or reading.late else self._dump(pid)
 
     def _dump(self, pid: int, *options: str) -> StackReading:
         """Run it; a program decides how long its stacks are, so no more is read than a line of ours may hold."""
@@ -81,10 +95,10 @@ class PySpy:
             return StackReading(None, f"py-spy cannot be started: {error.strerror}")
         errors.limit(process.pid)
         with process:
-            said = ssh.output(process, _SECONDS)
+            said = ssh.output(process, self._seconds)
             process.kill()  # if it has not ended, it is to say no more
         if said is None:
-            return StackReading(None, f"py-spy gave no stack within {_SECONDS:g} s")
+            return StackReading(None, f"py-spy gave no stack within {self._seconds:g} s", late=True)
         stack = main_stack(said.decode("utf-8", "replace"))
         if stack is not None:
             return StackReading(stack)

@@ -1,9 +1,11 @@
 """stacks: what the ranks of a running job do, grouped, with the frames of one rank of each group."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
@@ -86,9 +88,10 @@ def stacks(
     settings = settings_of(ctx)
     if name is None:
         return _of_any_launcher(settings, access, hosts, match or "", seconds, rank)
-    if hosts is not None or match is not None:
-        option = "--match" if hosts is None else "--hosts"
-        raise UsageError(f"{option} looks for jobs of any launcher: omit NAME ({name})")
+    for option in ("match", "hosts", "seconds"):
+        if ctx.get_parameter_source(option) is not ParameterSource.DEFAULT:
+            shown = "--watch" if option == "seconds" else f"--{option}"
+            raise UsageError(f"{shown} is for jobs of any launcher: omit NAME ({name})")
     backend = settings.backend(access_of(access))
     found, problems = backend.stacks(name)
     if rank is not None:
@@ -120,24 +123,32 @@ def _of_any_launcher(
     ):
         answers = fanout.each(lambda host: any_ranks.watch(host, sent, seconds, sudo=sudo), lambda _answer: progress())
     jobs = any_ranks.jobs_of(answers)
+    if rank is not None:
+        jobs = tuple(replace(job, ranks=tuple(one for one in job.ranks if one.look.rank == rank)) for job in jobs)
+        jobs = tuple(job for job in jobs if job.ranks)
+    came = {answer.host: answer.value for answer in answers if answer.value is not None}
     if settings.output in ("json", "yaml"):
         problems = {answer.host: answer.error.message for answer in answers if answer.error}
-        render.data({"jobs": [_document(job) for job in jobs], "problems": problems}, settings.output)
+        rest = {
+            host: {"hidden": value.hidden, "left_out": value.left_out, "ras": value.ras} for host, value in came.items()
+        }
+        render.data({"jobs": [_document(job) for job in jobs], "hosts": rest, "problems": problems}, settings.output)
     else:
         click.echo("\n\n".join(part for job in jobs for part in _job(job, rank)), nl=bool(jobs))
-        for answer in answers:
-            if answer.value is not None and answer.value.ras:
-                lines = map(render.printable, answer.value.ras.splitlines())
-                click.echo("\n".join(("", f"NCCL's RAS on {answer.host}:", *lines)))
-    hidden = [answer.host for answer in answers if answer.value is not None and answer.value.hidden]
-    if hidden:
-        settings.talk(
-            f"note: {fold(hidden)}: other users run Python programs whose ranks could not be read: log in as root, or "
-            "add --ask-sudo-password"
-        )
+        for host, value in came.items():
+            if value.ras:
+                lines = map(render.printable, value.ras.splitlines())
+                click.echo("\n".join(("", f"NCCL's RAS on {host}:", *lines)))
+    for host, value in came.items():
+        if value.hidden:
+            settings.talk(f"note: {host}: {value.hidden}: log in as root, or add --ask-sudo-password")
+        if value.left_out:
+            settings.talk(f"note: {host}: {value.left_out} more ranks are left out: add --match")
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if any(answer.error for answer in answers):
         return HOST_FAILED
+    if not jobs and rank is not None and any(value.jobs for value in came.values()):
+        raise UsageError(f"rank {rank} was not found", hint="without --rank all ranks are shown")
     if not jobs:
         what = f"no process with {match!r} in its command line" if match else "no rank of any launcher"
         hint = None if match else "a program that no launcher has started is found by --match TEXT of its command line"
@@ -186,15 +197,14 @@ def _frames(told: RankStack, most: int | None) -> Iterator[str]:
 
 def _job(job: AnyJob, rank: int | None) -> Iterator[str]:
     """Yield what a job is, its verdict and the stacks of its ranks."""
-    shown = [each for each in job.ranks if rank in (None, each.look.rank)]
-    count = f"{job.size} ranks" if job.size else f"{len(job.ranks)} processes without a rank, numbered here"
+    count = f"{job.size} rank{'s' * (job.size != 1)}" if job.size else "processes without a rank, numbered here,"
     hosts = fold(list(dict.fromkeys(each.look.host for each in job.ranks)))
     title = f"{job.launcher or 'No launcher'}, {count} on {hosts}: {job.command}"
     lines = [title, f"{_VERDICTS[job.verdict.life]}: {job.verdict.why}"]
     if job.absent:
         lines.append(f"not seen on these hosts: {_numbers(job.absent)} of {job.size}")
     yield "\n".join(map(render.printable, lines))
-    yield from _text(shown, most=_MOST_FRAMES if rank is None else None)
+    yield from _text(job.ranks, most=_MOST_FRAMES if rank is None else None)
 
 
 def _document(job: AnyJob) -> dict[str, Any]:

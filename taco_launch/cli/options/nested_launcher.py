@@ -6,7 +6,7 @@ from taco_launch.core.command import BARE, shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
-from taco_launch.jobs.command_lines.translation import Row, translate
+from taco_launch.jobs.command_lines.translation import Row, from_here, translate
 
 _HAS_HOSTS = "the command has an inventory, or hosts, already"
 
@@ -29,7 +29,9 @@ def line(
     rows = done.rows
     if _has_hosts(verb, own):
         rows = tuple(Row(row.original, "", _HAS_HOSTS) if row.here.startswith("-i ") else row for row in rows)
-    return typed(verb, own, done.options, done.program, done.hostfile), tuple(row for row in rows if not row.here)
+    return typed(verb, own, from_here(done.options), done.program, done.hostfile), tuple(
+        row for row in rows if not row.here
+    )
 
 
 def of_script(program: str, verb: str, text: str) -> str:
@@ -38,7 +40,7 @@ def of_script(program: str, verb: str, text: str) -> str:
     if len(jobs) != 1:
         return "taco-launch translate FILE shows each job of the script"
     _line, job = jobs[0]
-    return f"{typed(f'{program} {verb}', (), job.options, job.program, job.hostfile)}  (taco-launch translate FILE shows why)"
+    return f"{typed(f'{program} {verb}', (), from_here(job.options), job.program, job.hostfile)}  (taco-launch translate FILE shows why)"
 
 
 def typed(verb: str, own: Sequence[str], options: Sequence[str], program: Sequence[str], hostfile: str) -> str:

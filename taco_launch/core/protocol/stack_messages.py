@@ -3,7 +3,7 @@
 import math
 from typing import Sequence
 
-from taco_launch.core.model.run.host_jobs import HostJob
+from taco_launch.core.model.run.host_jobs import MOST_RANKS, HostJob
 from taco_launch.core.model.run.rank_samples import RankStack
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.stall_messages import check_looks
@@ -29,25 +29,29 @@ class HostStacks(Message):
 class HostJobs(Message):
     """The jobs of a host that any launcher has started.
 
-    `hidden` is how many Python programs of other users have an environment that could not be read; `ras` is what NCCL's
-    RAS answers there, "" where it does not.
+    `hidden` tells what of other users could not be read, `left_out` how many ranks are not among the jobs because there are
+    too many; `ras` is what NCCL's RAS answers there, "" where it does not.
     """
 
     op = "host-jobs"
     jobs: Sequence[HostJob]
-    hidden: int = 0
+    hidden: str = ""
+    left_out: int = 0
     ras: str = ""
 
     def check(self) -> None:
         """Check what another host says."""
         for job in self.jobs:
             check_stacks(job.ranks)
-            if not all(0 <= number < math.inf for number in (job.size, job.seconds, job.silent)):
+            if (
+                not all(0 <= number < math.inf for number in (job.seconds, job.silent))
+                or not 0 <= job.size <= MOST_RANKS
+            ):
                 raise ValueError(f"job {job.name[:60]!r}: its numbers are not measurements")
             if max(map(len, (job.launcher, job.name, job.command, job.sign))) > COMMAND_CHARACTERS:
                 raise ValueError(f"a job has words of more than {COMMAND_CHARACTERS} characters")
-        if self.hidden < 0 or len(self.ras) > RAS_CHARACTERS:
-            raise ValueError("hidden or ras is out of bounds")
+        if self.left_out < 0 or len(self.ras) > RAS_CHARACTERS or len(self.hidden) > WHY_CHARACTERS:
+            raise ValueError("hidden, left_out or ras is out of bounds")
 
 
 def check_stacks(ranks: Sequence[RankStack]) -> None:

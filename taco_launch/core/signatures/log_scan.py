@@ -244,7 +244,7 @@ class LogScan:
         seen = block[:cut]
         if self._first_error.watches(self._log) or any(log == self._log for log, _label in self._after):
             self._listen(seen, self.lines + (not self._open_line))
-        if not self._found:
+        if all(match.kind is FailureText.NOTE for _log, match in self._found):
             self.unusual.look(seen, self.lines + (not self._open_line))
         if seen:
             # What is cut within a line has counted it already.

@@ -15,10 +15,10 @@ _LEAST_TRAFFIC = 128 << 10
 _RECEIVES = re.compile(r"\bin \S*(?:recv|Recv|Mprobe|Probe)")
 
 
-def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], seconds: float, *, absent: str = "ended") -> LifeVerdict:
+def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], seconds: float) -> LifeVerdict:
     """Return what a job does whose running `ranks`, at least one, have made no progress of their own for `seconds`.
 
-    `ended` are its other ranks, and `absent` tells in a word why they are not among `ranks`. HUNG needs that every rank is known to wait or to stand still. What lacks leaves it UNKNOWN.
+    HUNG needs that every rank is known to wait or to stand still. What lacks leaves it UNKNOWN.
     """
     traffic = _traffic(ranks)
     if traffic:
@@ -44,7 +44,7 @@ def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], seconds: float, *, 
     told = grouping.sentence(found)
     if ended and not missing:
         numbers = ", ".join(map(str, ended))
-        return LifeVerdict(Life.HUNG, f"{still}: {told}; {absent}: rank {numbers}", waiting, ended)
+        return LifeVerdict(Life.HUNG, f"{still}: {told}; ended: rank {numbers}", waiting, ended)
     if waiting and not missing and len(found) == 1:
         receives = _RECEIVES.search(found[0].does) is not None
         hint = "no rank sends" if receives else "no rank is missing: look at the network between them"

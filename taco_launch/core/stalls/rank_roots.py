@@ -4,14 +4,19 @@ A process inherits the variables of all launchers above it. The one whose variab
 number: under torchrun in a step of Slurm that is torchrun, under mpirun in the pod of a PyTorchJob that is Open MPI.
 """
 
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+import re
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch.core.model.run.host_jobs import NO_LAUNCHER
+from taco_launch.core.model.run.host_jobs import MOST_RANKS, NO_LAUNCHER
 
-_MOST_RANKS = 1 << 20
 # A batch script has its step's number, too, but is no rank (slurm.h, SLURM_BATCH_SCRIPT and those above it).
 _SLURM_SPECIAL_STEPS = 0xFFFFFFF0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1", "")
+# What programs start beside themselves: it has the variables that its program has set for itself, and is no rank.
+_HELPER = re.compile(
+    r"from multiprocessing\.|_inductor[/.]compile_worker|\bwandb[-_ ](?:core|service)|torch_shm_manager|\btensorboard\b"
+)
+_INIT = 1
 
 
 class _Launcher(NamedTuple):
@@ -39,13 +44,18 @@ RAS_ADDRESS = "NCCL_RAS_ADDR"
 VARIABLES = frozenset((RAS_ADDRESS, *(name for each in _LAUNCHERS for name in (each.rank, each.size, *each.job))))
 
 
+# Launcher, job, size and parent, as of a RankRoot.
+_Job = Tuple[str, str, int, int]
+
+
 class ProcessSeen(NamedTuple):
-    """A process: the number of its parent, when it started, those of VARIABLES that it has, and its command line."""
+    """A process: its parent, when it started, those of VARIABLES that it has, its command line and its network, named by its host."""
 
     parent: int
     start: int
     variables: Mapping[str, str]
     command: str
+    network: str = ""
 
 
 class RankRoot(NamedTuple):
@@ -61,50 +71,72 @@ class RankRoot(NamedTuple):
     parent: int = 0
 
 
-def rank_roots(processes: Mapping[int, ProcessSeen], host: str) -> List[RankRoot]:
-    """Return the ranks among a host's processes, one for each number of a job.
+def rank_roots(processes: Mapping[int, ProcessSeen]) -> List[RankRoot]:
+    """Return the ranks among a host's processes, one for each number of a job."""
+    roots: Dict[int, RankRoot] = {}
+    for pid in processes:
+        root = _innermost(processes, pid)
+        if root is not None:
+            roots.setdefault(root.pid, root)
+    above = {pid: next((up for up in _above(processes, pid) if up in roots), 0) for pid in roots}
+    # A program that tells its children the number that it has itself is the rank; one that gives them others launches them.
+    launching = {up for pid, up in above.items() if up and _number(roots[pid]) != _number(roots[up])}
+    own = {pid: root for pid, root in roots.items() if not above[pid] or above[pid] in launching}
+    jobs: Dict[_Job, List[RankRoot]] = {}
+    for root in own.values():
+        jobs.setdefault((root.launcher, root.job, root.size, root.parent), []).append(root)
+    found: List[RankRoot] = []
+    for members in jobs.values():
+        # What has ranks below it has launched them, as torchrun has in a step of Slurm. Where only some ranks have, they
+        # run another job beside their own.
+        if any(root.pid not in launching for root in members):
+            found += _one_for_each_number(processes, members)
+    return sorted(found, key=lambda root: (root.launcher, root.job, root.size, root.parent, root.rank))
 
-    `host` tells jobs apart whose rendezvous is on the host itself.
-    """
-    roots = {root.pid: root for pid in processes for root in _innermost(processes, pid, host)}
-    launchers = {above for pid in roots for above in _above(processes, pid)}
-    first: Dict[Tuple[str, str, int, int], RankRoot] = {}
-    for root in sorted(roots.values(), key=lambda root: processes[root.pid].start):
-        if root.pid not in launchers:  # those below it are ranks, it started them
-            # What a rank has left behind, such as a daemon, is no second rank.
-            first.setdefault((root.launcher, root.job, root.parent, root.rank), root)
-    return sorted(first.values(), key=lambda root: (root.launcher, root.job, root.rank))
+
+def _number(root: RankRoot) -> Tuple[int, int]:
+    return root.rank, root.size
+
+
+def _one_for_each_number(processes: Mapping[int, ProcessSeen], members: Sequence[RankRoot]) -> Iterator[RankRoot]:
+    """Yield the roots of a job without what a rank, of this run or of one before, has left behind."""
+    first: Dict[int, RankRoot] = {}
+    for root in sorted(members, key=lambda one: (processes[one.pid].parent == _INIT, processes[one.pid].start)):
+        first.setdefault(root.rank, root)
+    yield from first.values()
 
 
 def matching_roots(processes: Mapping[int, ProcessSeen], text: str) -> List[RankRoot]:
     """Return the uppermost processes whose command line has a text, numbered, as ranks of a job without a launcher."""
-    chosen = [pid for pid, seen in processes.items() if text in seen.command]
+    chosen = {pid for pid, seen in processes.items() if text in seen.command}
     uppermost = [pid for pid in chosen if not any(above in chosen for above in _above(processes, pid))]
     uppermost.sort(key=lambda pid: processes[pid].start)
     return [RankRoot(pid, NO_LAUNCHER, text, number, 0) for number, pid in enumerate(uppermost)]
 
 
-def _innermost(processes: Mapping[int, ProcessSeen], pid: int, host: str) -> Iterator[RankRoot]:
-    """Yield the root of the rank that a process is part of, if it is part of one."""
+def _innermost(processes: Mapping[int, ProcessSeen], pid: int) -> Optional[RankRoot]:
+    """Return the root of the rank that a process is part of, None where it is part of none."""
     nearest: Optional[Tuple[int, RankRoot]] = None
     for launcher in _LAUNCHERS:
         place = _place(launcher, processes[pid].variables)
         if place is None:
             continue
-        root, steps = pid, 0
+        root, steps, is_helper = pid, 0, False
         for above in _above(processes, pid):
             if _place(launcher, processes[above].variables) != place:
-                break
+                if is_helper or not _HELPER.search(processes[root].command):
+                    break
+                is_helper = True
             root, steps = above, steps + 1
         if nearest is None or steps < nearest[0]:
             rank, size, *job = place
             if launcher.title == "torch.distributed" and job[0] in _LOOPBACK:
-                job.insert(0, host)
+                # The same address on another host, or in another container, is another job's.
+                job.append(processes[pid].network)
             name = ":".join(job)
             parent = 0 if name else processes[root].parent
             nearest = steps, RankRoot(root, launcher.title, name, int(rank), int(size), parent)
-    if nearest is not None:
-        yield nearest[1]
+    return None if nearest is None else nearest[1]
 
 
 def _place(launcher: _Launcher, variables: Mapping[str, str]) -> Optional[Tuple[str, ...]]:
@@ -112,7 +144,7 @@ def _place(launcher: _Launcher, variables: Mapping[str, str]) -> Optional[Tuple[
     rank, size = variables.get(launcher.rank, ""), variables.get(launcher.size, "")
     if not all(text.isascii() and text.isdecimal() and len(text) < 8 for text in (rank, size)):
         return None
-    if not int(rank) < int(size) <= _MOST_RANKS:
+    if not int(rank) < int(size) <= MOST_RANKS:
         return None
     job = [variables.get(name, "") for name in launcher.job]
     if launcher.title == "Slurm":

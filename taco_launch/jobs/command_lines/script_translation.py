@@ -138,7 +138,7 @@ class _Script:
         if shell_script.UNKNOWN in folder:
             self._left(command, "the folder is computed where the script runs: --workdir PATH")
         elif folder not in (".", "./"):
-            self._folder = posixpath.join(self._folder, folder)
+            self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
 
     def _job(self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str]) -> None:
         launcher = inner(words)
@@ -150,12 +150,10 @@ class _Script:
         except UnclearError as error:
             self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}")
             return
-        rows = [*done.rows, *_unknown(done.program)]
         if command.is_conditional:
-            rows.append(_row(command, shell(tuple(map(shown, words[:2]))), _INSIDE))
-        rows = [Row(shown(row.original), shown(row.here), row.why) for row in rows]
-        program = tuple(map(shown, done.program))
-        self._jobs.append((command.line, Translation(done.options, program, done.hostfile, tuple(rows))))
+            row = _row(command, shell(tuple(map(shown, words[:2]))), _INSIDE)
+            done = replace(done, rows=(*done.rows, row))
+        self._jobs.append((command.line, done))
 
     def _left(self, command: ScriptCommand, why: str) -> None:
         self._rows.append(_row(command, shell(tuple(map(shown, command.words))), why))
@@ -173,12 +171,6 @@ def _variables(env: Mapping[str, str]) -> Iterator[Part]:
         yield Part(
             0, (f"{name}={value}",), use, name, value, "its value is computed where the script runs" if unknown else ""
         )
-
-
-def _unknown(program: Sequence[str]) -> Iterator[Row]:
-    for word in program:
-        if shell_script.UNKNOWN in word:
-            yield Row(word, "", "the shell of the script would put in a value: write it")
 
 
 def _set_by_scheduler(directives: Sequence[Part]) -> dict[str, str]:

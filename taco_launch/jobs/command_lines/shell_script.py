@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.launch.command_line.nested_launcher import inner
 
 # In the place of a dollar sign whose value is not known, and of one that the shell would leave alone.
 UNKNOWN, LITERAL = "\ue000", "\ue001"
@@ -57,9 +58,13 @@ def of_line(words: Sequence[str]) -> str:
 
 
 def started(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of the only command that `bash -c SCRIPT` has; any others as they are."""
-    commands = [*_commands(of_line(words))]
-    return commands[0].words if len(commands) == 1 else tuple(words)
+    """Return the words of the launcher that is all that `bash -c SCRIPT` starts, with marks; any others as they are."""
+    tokens = _Tokens(shown(of_line(words)))
+    commands = [*_commands(tokens)]
+    if len(commands) != 1 or len(words) != 3 or commands[0].is_conditional or tokens.does_more:
+        return tuple(words)
+    only = tuple(expanded(word, {}) for word in commands[0].words)
+    return tuple(words) if inner(only) is None else only
 
 
 def read(text: str) -> ShellScript:
@@ -71,7 +76,7 @@ def read(text: str) -> ShellScript:
         if match is not None and line.startswith("#"):
             scheduler = scheduler or _SCHEDULERS[match[1]]
             directives.append((number, re.sub(r"\s+#.*$", "", match[2])))
-    return ShellScript(scheduler, tuple(directives), tuple(_commands(text)))
+    return ShellScript(scheduler, tuple(directives), tuple(_commands(_Tokens(text))))
 
 
 def expanded(word: str, variables: Mapping[str, str]) -> str:
@@ -100,15 +105,15 @@ def assigned(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     return values, tuple(words[at:])
 
 
-def _commands(text: str) -> Iterator[ScriptCommand]:
+def _commands(tokens: "_Tokens") -> Iterator[ScriptCommand]:
     depth = 0
-    for line, words in _Tokens(text).commands():
+    for line, words in tokens.commands():
         at = 0
         while at < len(words) and words[at] in _BEFORE | _OPENING | _CLOSING:
             depth += (words[at] in _OPENING) - (words[at] in _CLOSING)
             at += len(words) if words[at] in ("for", "case") else 1
         if at < len(words):
-            yield ScriptCommand(line, tuple(words[at:]), depth > 0)
+            yield ScriptCommand(line, tuple(words[at:]), depth > 0 or "!" in words[:at])
 
 
 class _Tokens:
@@ -122,6 +127,8 @@ class _Tokens:
         self._words: list[str] = []
         self._is_target = False
         self._heredocs: list[str] = []
+        # Whether a shell redirects something, or makes other words of those that stand there: names of files for *.
+        self.does_more = False
 
     def commands(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of the line that a command starts in, and its words."""
@@ -185,6 +192,7 @@ class _Tokens:
 
     def _redirect(self) -> None:
         """Leave out a redirection: its number, its sign and its target."""
+        self.does_more = True
         if self._word is not None and self._word.isdecimal():
             self._word = None
         self._end_word()
@@ -212,21 +220,22 @@ class _Tokens:
         elif char == "'":
             end = self._text.find("'", self._at + 1)
             end = len(self._text) if end < 0 else end
-            inner = self._text[self._at + 1 : end]
-            self._line += inner.count("\n")
-            word += inner.replace("$", LITERAL)
+            quoted = self._text[self._at + 1 : end]
+            self._line += quoted.count("\n")
+            word += quoted.replace("$", LITERAL)
             self._at = end + 1
         elif char == '"':
             word += self._double_quoted()
         elif char == "`" or self._text.startswith("$(", self._at):
             word += self._computed()
         else:
+            self.does_more |= char in "*?[~" or (char == "{" and not word.endswith("$"))
             word += char
             self._at += 1
         self._word = word
 
     def _double_quoted(self) -> str:
-        inner = ""
+        quoted = ""
         self._at += 1
         while self._at < len(self._text) and self._text[self._at] != '"':
             char = self._text[self._at]
@@ -234,16 +243,16 @@ class _Tokens:
                 following = self._text[self._at + 1]
                 self._line += following == "\n"
                 inside = "" if following == "\n" else following if following in '"\\`' else f"\\{following}"
-                inner += LITERAL if following == "$" else inside
+                quoted += LITERAL if following == "$" else inside
                 self._at += 2
             elif char == "`" or self._text.startswith("$(", self._at):
-                inner += self._computed()
+                quoted += self._computed()
             else:
                 self._line += char == "\n"
-                inner += char
+                quoted += char
                 self._at += 1
         self._at += 1
-        return inner
+        return quoted
 
     def _computed(self) -> str:
         """Pass over what the shell would compute, and return a mark for it."""

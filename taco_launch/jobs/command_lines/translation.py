@@ -1,6 +1,7 @@
 """A launcher's line -> the same job as options of `taco-launch run`, and what became of each part of the line: pure."""
 
 import itertools
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -85,10 +86,14 @@ def translate(
     hostfile = line.last(table.HOSTFILE)
     program = shell_script.started((*line.before, *line.program))
     _check_program(line, program)
-    rows += _remarks(line, nested.name)
+    rows += remarks(line, nested.name)
     inside = inner(program)
-    outcome = Translation((*own, *more), program, hostfile.value if hostfile else "", tuple(rows))
-    return outcome if inside is None else _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+    outcome = Translation(tuple(map(shown, (*own, *more))), program, hostfile.value if hostfile else "", tuple(rows))
+    if inside is not None:
+        return _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
+    why = "a shell would insert a value here: write it"
+    unknown = [Row(shown(word), "", why) for word in program if shell_script.UNKNOWN in word]
+    return replace(outcome, program=tuple(map(shown, program)), rows=(*rows, *unknown))
 
 
 def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
@@ -120,7 +125,7 @@ def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
         if later.words == part.words or joins:
             yield part
         else:
-            yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} goes before it")
+            yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} overrides it")
 
 
 def _inside(
@@ -158,7 +163,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
         why = part.why if here or part.why else _why_not(part, launcher)
-        rows.append(Row(shell(tuple(map(shown, part.words))), shell(here) if here else "", why))
+        rows.append(Row(shell(tuple(map(shown, part.words))), shell(tuple(map(shown, here))) if here else "", why))
     return options, rows
 
 
@@ -226,7 +231,7 @@ def _size(line: LauncherLine) -> Iterator[str]:
         yield from ("--np", each)
 
 
-def _remarks(line: LauncherLine, name: str) -> Iterator[Row]:
+def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
     """Yield what a launcher does that no option says."""
     options = table.OPTIONS[line.kind]
     if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):
@@ -237,6 +242,16 @@ def _remarks(line: LauncherLine, name: str) -> Iterator[Row]:
     argument, switch = _GIVES_LOCAL_RANK.get(name, ("", ""))
     if switch and not any(switch in part.words[0].replace("_", "-") for part in line.parts):
         yield Row(argument, "", f"{name} gives each program this argument; here it reads the variable LOCAL_RANK")
+
+
+def from_here(options: Sequence[str]) -> tuple[str, ...]:
+    """Return a job's options with its folder as it counts from here, as it would for the launcher; with code, from there."""
+    if "--sync" in options:
+        return tuple(options)
+    return tuple(
+        os.path.abspath(os.path.expanduser(word)) if before == "--workdir" else word  # noqa: PTH100, PTH111 - links stay
+        for before, word in zip(("", *options), options, strict=False)
+    )
 
 
 def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:

@@ -28,8 +28,8 @@ _SILENT = (
 # RFC 1035's label, which a Service's name has to be.
 _LABEL = re.compile(r"[a-z](?:[a-z0-9-]*[a-z0-9])?")
 _LABEL_CHARACTERS = 63
-# What Kubernetes puts a variable's value in for, unless the dollar sign is doubled.
-_EXPANDED = re.compile(r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
+# What Kubernetes puts a variable's value in for, where it has one, and a doubled dollar sign, of which it leaves one.
+_EXPANDED = re.compile(r"\$\$|\$\(([^)]*)\)")
 # Options here that a launcher's line sets in a manifest: their keys in a job file.
 _KEYS: dict[str, Loc] = {
     "--workdir": ("workingDir",),
@@ -48,7 +48,7 @@ PREPARE = "prepare the hosts, or the image, and leave them out"
 
 
 def _put_in(text: str, variables: Mapping[str, str]) -> str:
-    return _EXPANDED.sub(lambda found: variables.get(found[1], found[0]), text)
+    return _EXPANDED.sub(lambda found: variables.get(found[1], found[0]) if found[0] != "$$" else "$", text)
 
 
 @dataclass(frozen=True)
@@ -172,11 +172,19 @@ class Manifest:
 
     def is_expanded(self, places: list[tuple[Loc, str]]) -> bool:
         """Refuse a command that has the value of a variable which only Kubernetes knows."""
-        expanded = next((place for place, word in places if _EXPANDED.search(word)), None)
+        expanded = next((place for place, _word in places if self._lacks(place[:-2], self.at(place))), None)
         if expanded is not None:
             problem = "Kubernetes would insert the value of a variable here, but taco-launch does not"
             self.faults.add(expanded, problem, "write the value")
         return expanded is not None
+
+    def _lacks(self, container: Loc, text: Any, values: Mapping[str, str] | None = None) -> bool:
+        """Return whether Kubernetes, or an operator, would put the value of a variable into a text that is not among `values`."""
+        values = self.variables(container) if values is None else values
+        given = {*_PLACE, *(entry.get("name") for entry in self.entries(container))}
+        has_more = self.at((*container, "envFrom")) is not None
+        names = {match[1] for match in _EXPANDED.finditer(str(text)) if match[1]} - {*values}
+        return any(name in given or name.startswith("PET_") or (has_more and name.isidentifier()) for name in names)
 
     def use_part(self, part: Part, place: Loc, shown: str) -> None:
         """Take a part of a launcher's line that does not count ranks."""
@@ -205,17 +213,17 @@ class Manifest:
         """Return the container's variables whose values stand there, also by way of another one."""
         found: dict[str, str] = {}
         for index, entry in enumerate(self.entries(container)):
-            name, value = entry.get("name"), entry.get("value")
-            value = _put_in(value, found) if isinstance(value, str) else None
-            if isinstance(name, str) and value is not None and not _EXPANDED.search(value):
-                found[name] = value
+            value = entry.get("value")
+            if isinstance(value, str) and not self._lacks(container, value, found):
+                found[entry["name"]] = _put_in(value, found)
                 self.taken.add((*container, "env", index))
         return found
 
     def entries(self, container: Loc) -> list[dict[str, Any]]:
         """Return the container's variables as they stand there, an empty one for what is none."""
         entries = self.at((*container, "env"))
-        return [entry if isinstance(entry, dict) else {} for entry in (entries if isinstance(entries, tuple) else ())]
+        entries = entries if isinstance(entries, tuple) else ()
+        return [entry if isinstance(entry, dict) and isinstance(entry.get("name"), str) else {} for entry in entries]
 
     def words(self, loc: Loc) -> Iterator[str]:
         """Yield the words of a list."""

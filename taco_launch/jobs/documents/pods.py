@@ -14,6 +14,7 @@ _QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
 _SHM = "/dev/shm"  # noqa: S108 - where POSIX has it
 _ONE_IMAGE = "taco-launch runs all of a job in one image, and the workers have"
 _GPUS = "nvidia.com/gpu"
+NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 def take(manifest: Manifest, containers: Sequence[Loc], starting: Sequence[Loc]) -> None:
@@ -45,12 +46,21 @@ def _image(manifest: Manifest, places: Sequence[Loc]) -> None:
 
 def gpus(manifest: Manifest, resources: Loc, slots: Any = None) -> int:
     """Return how many GPUs a pod asks for, 0 for none; a pod of another number of ranks, its `slots`, is named."""
-    counts = [manifest.take((*resources, kind, _GPUS)) for kind in ("limits", "requests")]
-    count = next((int(count) for count in counts if str(count).isdecimal()), 0)
+    limits, requests = (number(manifest, (*resources, kind, _GPUS)) for kind in ("limits", "requests"))
+    count = limits or requests
     if count and isinstance(slots, int) and count != slots:
         place = path_of((*resources, "limits", _GPUS))
         manifest.notes.append(f"{place}: {count} for a worker of {slots} ranks: here each rank has a GPU of its own")
     return count
+
+
+def number(manifest: Manifest, place: Loc, least: int = 0) -> int:
+    """Take a number of a manifest that may be written as text; 0 where there is none."""
+    value = manifest.take(place)
+    count = int(str(value)) if NUMBER.fullmatch(str(value)) else -1
+    if value is not None and count < least:
+        manifest.faults.add(place, f"must be a number, at least {least}")
+    return max(count, 0)
 
 
 def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:

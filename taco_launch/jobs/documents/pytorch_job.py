@@ -16,6 +16,7 @@ from taco_launch.jobs.command_lines import launcher_line, shell_line, shell_scri
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError
 from taco_launch.jobs.command_lines.launcher_options import ELASTIC
+from taco_launch.jobs.command_lines.translation import remarks
 from taco_launch.jobs.documents import pods
 from taco_launch.jobs.documents.manifest import BEFORE, PREPARE, SPEC, Manifest
 
@@ -26,9 +27,11 @@ _VERSIONS = ("kubeflow.org/v1", "kubeflow.org/v1beta2", "kubeflow.org/v1beta1")
 _TRAINER: Loc = ("spec", "trainer")
 _TRAINERS = ("trainer.kubeflow.org/v1alpha1", "trainer.kubeflow.org/v2alpha1", "kubeflow.org/v2alpha1")
 # Runtimes that start a program by something else than torchrun's variables (kubeflow/trainer, manifests/base/runtimes).
-_OTHER_RUNTIMES = re.compile(r"mpi|deepspeed|mlx|flux|jax|xgboost|tune")
+_OTHER_RUNTIMES = re.compile(r"(?:^|-)(?:mpi|deepspeed|mlx|flux|jax|xgboost|torchtune)(?=-|$)")
 _PATCHES = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
 _OF_PODS = ("volumes", "initContainers", "containers")
+# What leaves the number of ranks in a pod to torchrun.
+_AUTOMATIC = ("auto", "gpu", "cpu")
 _PET = re.compile(r"PET_[A-Z_]+")
 # Options of torchrun that the operators' variables stand for.
 _MEETS = {"nnodes": "$WORLD_SIZE", "node-rank": "$RANK", "master-addr": "$MASTER_ADDR", "master-port": "$MASTER_PORT"}
@@ -39,6 +42,9 @@ class _Pods(Manifest):
 
     # Whether a line of mpirun starts ranks in all pods, as it does where the runtime has a hostfile for it.
     has_hostfile = False
+    # Where a container has its resources, and the manifest how many ranks a pod has.
+    resources = "resources"
+    own: Loc = ("spec", "nprocPerNode")
 
     def is_version(self, *versions: str) -> bool:
         """Return whether the manifest is of a known version."""
@@ -47,8 +53,8 @@ class _Pods(Manifest):
             self.faults.add(("apiVersion",), "is not known", f"write it in the form of {versions[0]}")
         return version in (None, *versions)
 
-    def start(self, containers: Sequence[Loc], count: int, own: Loc, resources: str) -> None:
-        """Take the program, and how many ranks of it each of the `count` pods has; `own` is where the manifest has that."""
+    def start(self, containers: Sequence[Loc], count: int) -> None:
+        """Take the program, and how many ranks of it each of the `count` pods has."""
         first, *others = containers
         env = self.variables(first)
         places = self.command(first, env)
@@ -59,8 +65,8 @@ class _Pods(Manifest):
             return
         for other in others:
             self._same(first, other, env)
-        gpus = max(pods.gpus(self, (*container, resources)) for container in containers)
-        each = self._count(own) or gpus
+        gpus = pods.gpus(self, (*first, self.resources))
+        each = 0 if self.take(self.own) in _AUTOMATIC else pods.number(self, self.own, 1)
         words = [word for _place, word in places]
         try:
             places, assigned = shell_line.without_a_shell(places)
@@ -70,7 +76,7 @@ class _Pods(Manifest):
         if launcher is None:
             self._plain(places, words, max(each, gpus), count)
         else:
-            each = self._line(places, launcher, each or self.default(containers), count)
+            each = self._line(places, launcher, each, count)
         at = {str(entry.get("name")): (*first, "env", index) for index, entry in enumerate(self.entries(first))}
         for name, value in {**env, **assigned}.items():
             if name not in self.document.get("env", {}):  # the launcher's line goes before
@@ -82,20 +88,35 @@ class _Pods(Manifest):
         self.document["workers"] = count
         self.document["gpus" if gpus else "slotsPerWorker"] = max(each, 1 if launcher else gpus, 1)
         if launcher is not None:
-            pods.gpus(self, (*first, resources), each)
+            pods.gpus(self, (*first, self.resources), each)
         pods.take(self, containers, containers)
 
-    def default(self, _containers: Sequence[Loc]) -> int:
-        """Return how many ranks a pod has that says nothing of it, and has no GPU."""
+    def _default(self, container: Loc, kind: str) -> int:
+        """Return how many ranks a pod has where neither its manifest nor its launcher's line has a number of them."""
+        resources = (*container, self.resources)
+        if not (self.has_hostfile and kind in table.OF_MPI):  # for which its runtime has a number
+            gpus = 0 if self.at(self.own) == "cpu" else pods.gpus(self, resources)
+            if each := gpus or self.cpus(resources):
+                return each
+        self.notes.append(
+            f"{path_of(self.own)}: each pod runs 1 rank: write the number if the operator would start more"
+        )
         return 1
 
+    def cpus(self, _resources: Loc) -> int:
+        """Return for how many CPUs a pod has a rank each, 0 where that is not known."""
+        return 0
+
     def _same(self, first: Loc, other: Loc, env: dict[str, str]) -> None:
-        """Refuse pods of another program, or with other variables."""
-        for key in ("command", "args"):
+        """Refuse pods of another program, or with other variables or GPUs."""
+        for key in ("command", "args", "workingDir"):
             if self.take((*other, key)) != self.at((*first, key)):
                 self.faults.add(
-                    (*other, key), f"all ranks run one program, and {path_of((*first, key))} is another one"
+                    (*other, key), f"all ranks run one program in one folder, and {path_of((*first, key))} differs"
                 )
+        resources, others = (*first, self.resources), (*other, self.resources)
+        if pods.gpus(self, resources) != pods.gpus(self, others):
+            self.faults.add(others, f"all pods have as many GPUs, and {path_of(resources)} differs")
         if self.variables(other) != env:
             self.faults.add(
                 (*other, "env"), f"all ranks have the same variables, and {path_of((*first, 'env'))} differs"
@@ -138,6 +159,7 @@ class _Pods(Manifest):
                 self.faults.add(place, f"{shell(part.words)}: {part.why}")
             elif (part.name, part.value) != ("--backoff-limit", "0"):
                 self.use_part(part, place, shown)
+        self.notes += [f"{row.original}: {row.why}" for row in remarks(line, launcher.name)]
         unread = {at for part in line.of(table.OMITTED) for at in range(part.index, part.index + len(part.words))}
         if self.is_expanded([word for at, word in enumerate(places) if at not in unread]):
             return each
@@ -159,18 +181,15 @@ class _Pods(Manifest):
             self.faults.add(
                 places[nodes.index if nodes else 0][0], problem, f"omit the number of hosts, or make it {count}"
             )
-        each = int(own.value) if own else each
-        if ranks is not None:
+        if ranks is None:
+            each = int(own.value) if own else each or self._default(places[0][0][:-2], line.kind)
+        else:
             each, rest = divmod(int(ranks.value), count)
             if rest or not each:
                 self.faults.add(
                     places[ranks.index][0], f"{ranks.value} ranks cannot be divided evenly among {count} pods"
                 )
         return max(each, 1)
-
-    def _count(self, loc: Loc) -> int:
-        value = self.take(loc)
-        return int(value) if str(value).isdecimal() else 0
 
 
 class PyTorchJob(_Pods):
@@ -193,11 +212,10 @@ class PyTorchJob(_Pods):
         containers = [self.container(role) for role in roles]
         counts = [self._replicas(role) for role in roles]
         found = [place for place in containers if place is not None]
-        own: Loc = ("spec", "nprocPerNode")
+        if self.at(self.own) is None and self.at((*_ELASTIC, "nProcPerNode")) is not None:
+            self.own = (*_ELASTIC, "nProcPerNode")
         if len(found) == len(roles):
-            self.start(
-                found, sum(counts), own if self.at(own) is not None else (*_ELASTIC, "nProcPerNode"), "resources"
-            )
+            self.start(found, sum(counts))
         self.name()
         return True
 
@@ -227,6 +245,8 @@ class TrainJob(_Pods):
     """Reads a manifest of Kubeflow Trainer."""
 
     managers = ("trainer.kubeflow.org/trainjob-controller",)
+    resources = "resourcesPerNode"
+    own = (*_TRAINER, "numProcPerNode")
 
     def read(self) -> bool:
         """Read all of it."""
@@ -246,8 +266,7 @@ class TrainJob(_Pods):
             self.take((*SPEC, "runtimeRef", key))
         other = _OTHER_RUNTIMES.search(str(runtime))
         self.has_hostfile = other is not None
-        count = self._count((*_TRAINER, "numNodes")) or 1
-        self.start([_TRAINER], count, (*_TRAINER, "numProcPerNode"), "resourcesPerNode")
+        self.start([_TRAINER], pods.number(self, (*_TRAINER, "numNodes"), 1) or 1)
         if other and self.document.get("launcher") == "env":
             self.faults.add(
                 (*SPEC, "runtimeRef", "name"),
@@ -258,13 +277,15 @@ class TrainJob(_Pods):
             self.notes.append(
                 f"spec.runtimeRef.name: {runtime}: read as torch-distributed; what else is in it is not known here"
             )
+        if runtime is not None and self.at((*_TRAINER, "image")) is None:
+            self.notes.append(f"spec.runtimeRef.name: {runtime}: its image is not known here: add --image NAME")
         self.name()
         return True
 
-    def default(self, containers: Sequence[Loc]) -> int:
+    def cpus(self, resources: Loc) -> int:
         """Return the number of the pod's CPUs."""
-        resources = [(*containers[0], "resourcesPerNode", kind, "cpu") for kind in ("requests", "limits")]
-        return next((count for place in resources if (count := self._count(place))), 1)
+        places = [(*resources, kind, "cpu") for kind in ("requests", "limits")]
+        return next((int(count) for place in places if pods.NUMBER.fullmatch(count := str(self.take(place)))), 0)
 
 
 def _keys(value: Any) -> Iterator[str]:

@@ -46,9 +46,15 @@ def test_no_stack(tmp_path: Path, script: str, why: str) -> None:
     assert found.why.startswith(why) or script == "yes"
 
 
-def test_one_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(py_spy, "_SECONDS", 0.2)
-    assert spy(tmp_path, "exec sleep 100").read(5).why == "py-spy gave no stack within 0.2 s"
+def test_one_that_hangs(tmp_path: Path) -> None:
+    """It is waited for once, and with others that hang no longer than there is time."""
+    spy(tmp_path, "exec sleep 100")
+    program = installed(str(tmp_path / "agent.pyz"))
+    reader = PySpy(program, seconds=0.2)
+    assert [reader.read(5).why for _ in range(2)] == ["py-spy gave no stack within 0.2 s"] * 2
+    assert reader.read(6).late
+    late = PySpy(program, until=0.0).read(5)
+    assert (late.why, late.late) == ("not read: the stacks of other ranks took too long", False)
 
 
 def test_it_is_on_no_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

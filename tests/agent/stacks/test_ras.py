@@ -23,7 +23,22 @@ def test_the_answer_of_ras() -> None:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert ras.status(address) == "NCCL version 2.28\nverbose status\n"
+        assert ras.status([address]) == "NCCL version 2.28\nverbose status\n"
         thread.join()
-    assert ras.status(address) == ""
-    assert ras.status("gpu1:port") == ""
+    assert ras.status([address]) == ""
+
+
+def test_only_this_host_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any process may have the variable: another host, and what is no port, is answered by the default port's answer."""
+    asked: list[int] = []
+
+    def ask(port: int) -> str:
+        asked.append(port)
+        return ""
+
+    monkeypatch.setattr(ras, "_ask", ask)
+    addresses = ["", "10.0.0.9:80", "127.0.0.1:99999999999999999999", "gpu1:port", "[::1]:4000", "127.0.0.1:99999"]
+    assert ras.status(addresses) == ""
+    assert asked == [4000, 28028]
+    assert ras.status(f"localhost:{port}" for port in range(1, 100)) == ""
+    assert asked[2:] == [1, 2, 3, 4]

@@ -23,11 +23,13 @@ def hydra(rank: int) -> dict[str, str]:
 
 def seen(*rows: tuple[int, int, Mapping[str, str]]) -> dict[int, ProcessSeen]:
     """Return processes of (pid, parent, variables), each with a command line of its number."""
-    return {pid: ProcessSeen(parent, pid, variables, f"program {pid}") for pid, parent, variables in rows}
+    return {
+        pid: ProcessSeen(parent, pid, variables, f"program {pid}", "gpu1 net:[1]") for pid, parent, variables in rows
+    }
 
 
 def roots(*rows: tuple[int, int, Mapping[str, str]]) -> list[RankRoot]:
-    return rank_roots(seen(*rows), "gpu1")
+    return rank_roots(seen(*rows))
 
 
 def test_the_uppermost_process_with_the_variables_is_the_rank() -> None:
@@ -61,12 +63,46 @@ def test_what_a_rank_left_behind_is_no_second_rank() -> None:
     assert found.pid == 11
 
 
+def test_what_an_earlier_run_left_behind_does_not_hide_the_rank() -> None:
+    (found,) = roots((5, 1, torch(0)), (10, 1, {}), (11, 10, torch(0)))
+    assert found.pid == 11
+
+
+def test_a_rank_that_tells_its_children_its_number_is_the_rank() -> None:
+    """Of Slurm, of a program that sets the variables of torch itself: what it executes has them, it has not."""
+    found = roots((11, 10, slurm(0)), (12, 11, slurm(0) | torch(0)), (21, 10, slurm(1)))
+    assert [(root.pid, root.launcher) for root in found] == [(11, "Slurm"), (21, "Slurm")]
+
+
+def test_the_helper_of_a_program_without_a_launcher_tells_its_rank() -> None:
+    """Workers of torch.multiprocessing set their variables where only their children show them."""
+    spawned = "python -c from multiprocessing.spawn import spawn_main"
+    tracker = "python -c from multiprocessing.resource_tracker import main"
+    rows = seen((10, 1, {}), (11, 10, {}), (12, 11, torch(0)), (21, 10, {}), (22, 21, torch(1)))
+    commands = {11: spawned, 21: spawned, 12: tracker, 22: tracker}
+    rows = {pid: one._replace(command=commands.get(pid, one.command)) for pid, one in rows.items()}
+    assert [(root.pid, root.rank) for root in rank_roots(rows)] == [(11, 0), (21, 1)]
+
+
+def test_a_rank_that_runs_a_job_of_its_own_is_a_rank_all_the_same() -> None:
+    """Rank 0 evaluates with torchrun, which has not launched rank 1."""
+    own = torch(0, 2)
+    below = torch(0, 1, "localhost", "4000")
+    found = roots((11, 10, own), (12, 11, own), (13, 12, below), (21, 10, torch(1, 2)))
+    assert [(root.pid, root.size) for root in found] == [(11, 2), (21, 2), (13, 1)]
+
+
 def test_jobs_are_told_apart() -> None:
     """By their namespace; by their rendezvous, which on this host is this host's alone; Hydra's by their proxy."""
     jobs = roots((11, 10, ompi(0)), (21, 20, ompi(0, job="prterun-gpu1-7463@1")))
     assert {root.job for root in jobs} == {"1910439937", "prterun-gpu1-7463@1"}
-    (local,) = roots((11, 10, torch(0, master="localhost")))
-    assert local.job == "gpu1:localhost:29500"
+    local = torch(0, master="localhost")
+    containers = seen((11, 10, local), (21, 20, local))
+    containers[21] = containers[21]._replace(network="gpu1 net:[2]")
+    assert [root.job for root in rank_roots(containers)] == [
+        f"localhost:29500:gpu1 net:[{number}]" for number in (1, 2)
+    ]
+    assert len(roots((11, 10, torch(0, 4)), (21, 20, torch(0, 8)))) == 2
     runs = roots((10, 1, {}), (11, 10, hydra(0)), (20, 1, {}), (21, 20, hydra(0)))
     assert [(root.pid, root.parent) for root in runs] == [(11, 10), (21, 20)]
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.translation import Translation, translate
 from tests.support.command_line import VERBS
 
@@ -34,6 +35,22 @@ def test_a_program_that_may_be_an_options_value_is_named() -> None:
     remarks = [row for row in translated("accelerate launch --same_network true --tee 3 main.py").rows if row.is_remark]
     assert [row.original for row in remarks] == ["true"]
     assert "although --tee follows it" in remarks[0].why
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "'torchrun t.py > log'",
+        "'torchrun *.py'",
+        "'! torchrun t.py'",
+        "'while :; do torchrun t.py; done'",
+        "'torchrun ~/t.py {1,2}'",
+        "'torchrun t.py $1' _ a",
+    ],
+)
+def test_a_shell_that_does_more_than_start_a_launcher_is_not_removed(script: str) -> None:
+    with pytest.raises(UnclearError, match="is a script that starts torchrun, and does more"):
+        translated(f"srun bash -c {script}")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["typed"])

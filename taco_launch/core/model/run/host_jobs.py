@@ -7,6 +7,8 @@ from taco_launch.core.model.run.rank_samples import RankStack
 
 # What launched processes that have no rank in their environment: found by their command alone.
 NO_LAUNCHER = ""
+# Of a job on all hosts.
+MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,10 @@ def test_stacks_of_all_hosts_and_a_hang_in_words(cluster: Cluster, tmp_path: Pat
         odd, others = cluster("stacks", "hangs").stdout.split("\n\n")
         assert odd.startswith("rank 1 on gpu1 is in load_batch at train.py:")
         assert others.startswith("ranks 0 on gpu1, 2 on gpu2, 3 on gpu2 are in barrier at train.py:")
-        # As a job that somebody else has started: from outside the containers, by SSH to the hosts.
-        shown = cluster("stacks", "--match", "train.py").stdout
-        title, verdict = shown.splitlines()[:2]
-        assert title.endswith(", 4 ranks on gpu[1-2]: python3 train.py"), title
-        assert verdict.startswith("HANGS: no rank has made progress for ")
-        assert "rank 1 on gpu1 is in load_batch at train.py:" in verdict
+        # The hosts of the lab have no Python outside the container, which other launchers' jobs are read with.
+        unread = cluster("stacks", "--match", "train.py")
+        assert unread.returncode == 5
+        assert "gpu[1-2]: the ranks there cannot be read: python3 is required there, and was not found" in unread.stderr
         ended = cluster("wait", "hangs")
         assert ended.returncode == 124
         assert "no rank has made progress for" in ended.stderr

@@ -3,6 +3,7 @@
 The agent's code and py-spy go to each host as the input of a Python there, which keeps both in memory.
 """
 
+import itertools
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -47,6 +48,8 @@ set -- "$(command -v python3)" -I -S -c "$1" "$2"
 [ "$(id -u)" = 0 ] || ! sudo -n true >/dev/null 2>&1 || exec sudo -n "$@"
 exec "$@"
 """
+# Of the ranks that were not seen.
+_MOST_ABSENT = 1024
 # How a sign of work begins (core/stalls/quiet.py).
 _NUMBERED = re.compile(r"^rank \d+")
 # Beside the time that hosts watch: to send 4 MB, and to read the stacks of many ranks.
@@ -62,7 +65,8 @@ class AnyJob:
     command: str
     verdict: LifeVerdict
     ranks: tuple[RankStack, ...]
-    # The ranks that were not seen: they have ended, or are on hosts that were not asked.
+    # How many ranks were not seen, and the first of them: they have ended, or are on hosts that were not asked.
+    absent_count: int
     absent: tuple[int, ...]
 
 
@@ -74,14 +78,11 @@ def hosts_to_watch(
     Raises:
         SpecError: the text or the inventory is wrong.
     """
-    if text is None:
-        inventory = load()
-        return inventory, inventory.hosts
-    if source is not None:
-        inventory = load()
-        return inventory, select.choose(inventory, text)
-    hosts = select.hosts_of(text, local_names())
-    return Inventory(cluster="hosts", head=hosts[0].name, hosts=hosts), hosts
+    if text is not None and source is None:
+        hosts = select.hosts_of(text, local_names())
+        return Inventory(cluster="hosts", head=hosts[0].name, hosts=hosts), hosts
+    inventory = load()
+    return inventory, inventory.hosts if text is None else select.choose(inventory, text)
 
 
 def payload(match: str) -> bytes:
@@ -112,16 +113,17 @@ def watch(host: Transport, sent: bytes, seconds: float, *, sudo: bool) -> HostJo
 
 def jobs_of(answers: Sequence[Answer[HostJobs]]) -> tuple[AnyJob, ...]:
     """Put together what hosts have told of the same jobs."""
-    parts: list[list[HostJob]] = []
+    jobs: dict[tuple[str, str, int], list[list[HostJob]]] = {}
     for answer in answers:
         for job in () if answer.value is None else answer.value.jobs:
             here = replace(job, ranks=tuple(_on(answer.host, told) for told in job.ranks))
-            same = next((other for other in parts if _is_same(other, here)), None)
+            alike = jobs.setdefault((job.launcher, job.name, job.size), [])
+            same = next((parts for parts in alike if _is_same(parts, here)), None)
             if same is None:
-                parts.append([here])
+                alike.append([here])
             else:
                 same.append(here)
-    return tuple(map(_job, parts))
+    return tuple(_job(parts) for alike in jobs.values() for parts in alike)
 
 
 def _on(host: str, told: RankStack) -> RankStack:
@@ -129,14 +131,11 @@ def _on(host: str, told: RankStack) -> RankStack:
 
 
 def _is_same(parts: Sequence[HostJob], other: HostJob) -> bool:
-    """Return whether a host's part belongs to a job; where no launcher names its jobs, the command line tells."""
-    first = parts[0]
-    if (first.launcher, first.name, first.size) != (other.launcher, other.name, other.size):
-        return False
+    """Return whether a part of a job of this name belongs to these; without a name the command line tells."""
     if other.launcher == NO_LAUNCHER:
         return True
     numbers = {rank.look.rank for part in parts for rank in part.ranks}
-    return (bool(other.name) or first.command == other.command) and numbers.isdisjoint(
+    return (bool(other.name) or parts[0].command == other.command) and numbers.isdisjoint(
         rank.look.rank for rank in other.ranks
     )
 
@@ -148,9 +147,11 @@ def _job(parts: Sequence[HostJob]) -> AnyJob:
         ranks = [replace(rank, look=replace(rank.look, rank=number)) for number, rank in enumerate(ranks)]
     ranks.sort(key=lambda rank: rank.look.rank)
     numbers = {rank.look.rank for rank in ranks}
-    absent = tuple(number for number in range(first.size) if number not in numbers)
-    verdict = _verdict(parts, ranks, len(absent))
-    return AnyJob(first.launcher, first.size, first.command, verdict, tuple(ranks), absent)
+    # Any user of a host decides how large a job is: its numbers are not made all.
+    count = max(0, first.size - len(numbers))
+    absent = itertools.islice((number for number in range(first.size) if number not in numbers), _MOST_ABSENT)
+    verdict = _verdict(parts, ranks, count)
+    return AnyJob(first.launcher, first.size, first.command, verdict, tuple(ranks), count, tuple(absent))
 
 
 def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack], absent: int) -> LifeVerdict:

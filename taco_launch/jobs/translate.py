@@ -15,7 +15,7 @@ from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_scri
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
-from taco_launch.jobs.command_lines.translation import Row, Translation, from_here, translate
+from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
@@ -113,6 +113,16 @@ def _of_script(text: str, source: str) -> Translated:
 
 def _job(done: Translation, place: str = "") -> TranslatedJob:
     return TranslatedJob(from_here(done.options), done.program, done.rows, done.hostfile, place)
+
+
+def from_here(options: Sequence[str]) -> tuple[str, ...]:
+    """Return a job's options with its folder as it counts from here, as it would for the launcher; with code, from there."""
+    if "--sync" in options:
+        return tuple(options)
+    return tuple(
+        os.path.abspath(os.path.expanduser(word)) if before == "--workdir" else word  # noqa: PTH100, PTH111 - links stay
+        for before, word in zip(("", *options), options, strict=False)
+    )
 
 
 def _document(text: str) -> Any:

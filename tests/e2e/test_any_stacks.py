@@ -84,7 +84,7 @@ BUSY = (
     Row("Open MPI", "horovod_trains"),
     Row("Open MPI", "horovod_one_computes"),
     Row("Open MPI", "horovod_one_reads_slowly"),
-    Row("Open MPI", "mpi_network_is_stuck"),  # which it is where somebody stops its network
+    Row("Open MPI", "mpi_network_is_stuck"),  # it trains as long as its network works
     Row("Open MPI 5", "gloo_one_saves"),
     Row("MPICH", "gloo_trains"),
     Row("Intel MPI", "gloo_one_evaluates"),

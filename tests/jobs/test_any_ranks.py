@@ -1,4 +1,4 @@
-"""What hosts have told of the same jobs, put together; and a host that cannot tell."""
+"""Jobs put together from the answers of several hosts, and hosts that cannot answer."""
 
 import json
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.core.command import Command, Result
 from taco_launch.core.errors import HostError
-from taco_launch.core.model.run.host_jobs import HostJob
+from taco_launch.core.model.run.host_jobs import MOST_RANKS, HostJob
 from taco_launch.core.model.run.rank_samples import Life, RankStack
 from taco_launch.core.model.stalls import RankLook
 from taco_launch.core.protocol.stack_messages import HostJobs
@@ -49,6 +49,12 @@ def test_where_ranks_were_not_seen_it_is_not_known_whether_the_job_hangs() -> No
     stopped = part(0, 1)
     stopped = replace(stopped, ranks=tuple(replace(one, look=replace(one.look, state="T")) for one in stopped.ranks))
     assert merged(gpu1=stopped)[0].verdict.life is Life.HUNG
+
+
+def test_the_size_of_a_job_decides_no_amount_of_memory() -> None:
+    """Any user of a host sets it: of a million ranks that were not seen, the first are listed."""
+    (job,) = merged(gpu1=part(0, size=MOST_RANKS))
+    assert (job.absent_count, len(job.absent), job.absent[0]) == (MOST_RANKS - 1, 1024, 1)
 
 
 def test_progress_on_one_host_is_progress() -> None:

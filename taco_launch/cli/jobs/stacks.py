@@ -202,7 +202,7 @@ def _job(job: AnyJob, rank: int | None) -> Iterator[str]:
     title = f"{job.launcher or 'No launcher'}, {count} on {hosts}: {job.command}"
     lines = [title, f"{_VERDICTS[job.verdict.life]}: {job.verdict.why}"]
     if job.absent:
-        lines.append(f"not seen on these hosts: {_numbers(job.absent)} of {job.size}")
+        lines.append(f"not seen on these hosts: {_numbers(job.absent, job.absent_count)} of {job.size}")
     yield "\n".join(map(render.printable, lines))
     yield from _text(job.ranks, most=_MOST_FRAMES if rank is None else None)
 
@@ -213,12 +213,12 @@ def _document(job: AnyJob) -> dict[str, Any]:
         "size": job.size,
         "command": job.command,
         "verdict": to_json(job.verdict),
+        "absent_count": job.absent_count,
         "absent": list(job.absent),
         "ranks": to_json(job.ranks),
     }
 
 
-def _numbers(ranks: Sequence[int]) -> str:
+def _numbers(ranks: Sequence[int], count: int) -> str:
     shown = ", ".join(map(str, ranks[:_MOST_NAMED]))
-    more = len(ranks) - _MOST_NAMED
-    return f"rank{'s' if ranks[1:] else ''} {shown}" + (f" and {more} more" if more > 0 else "")
+    return f"rank{'s' * (count > 1)} {shown}" + (f" and {count - _MOST_NAMED} more" if count > _MOST_NAMED else "")

@@ -6,7 +6,8 @@ from taco_launch.core.command import BARE, shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
-from taco_launch.jobs.command_lines.translation import Row, from_here, translate
+from taco_launch.jobs.command_lines.translation import Row, translate
+from taco_launch.jobs.translate import from_here
 
 _HAS_HOSTS = "the command has an inventory, or hosts, already"
 

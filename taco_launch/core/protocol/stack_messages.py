@@ -1,4 +1,4 @@
-"""What is told of the stacks of ranks on a host: of one job of ours, or of all jobs that run there."""
+"""The messages about the stacks of a host's ranks: of one job of ours, or of every job on that host."""
 
 import math
 from typing import Sequence

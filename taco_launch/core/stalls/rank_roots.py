@@ -1,11 +1,11 @@
-"""Which processes of a host are the ranks of a job, of any launcher: read from their environments. Pure.
+"""Find the ranks of any launcher among the processes of a host, by the variables of their environments. Pure.
 
 A process inherits the variables of all launchers above it. The one whose variables begin nearest to it has given it its
 number: under torchrun in a step of Slurm that is torchrun, under mpirun in the pod of a PyTorchJob that is Open MPI.
 """
 
 import re
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.core.model.run.host_jobs import MOST_RANKS, NO_LAUNCHER
 
@@ -40,7 +40,7 @@ _LAUNCHERS = (
 )
 # Where NCCL's RAS listens (agent/stacks/ras.py).
 RAS_ADDRESS = "NCCL_RAS_ADDR"
-# What a look at a process has to keep of its environment.
+# The variables of a process that are kept.
 VARIABLES = frozenset((RAS_ADDRESS, *(name for each in _LAUNCHERS for name in (each.rank, each.size, *each.job))))
 
 
@@ -49,7 +49,10 @@ _Job = Tuple[str, str, int, int]
 
 
 class ProcessSeen(NamedTuple):
-    """A process: its parent, when it started, those of VARIABLES that it has, its command line and its network, named by its host."""
+    """A process: its parent, when it started, those of VARIABLES that it has, and its command line.
+
+    `network` is its network namespace with the name of the host, which tell two loopback addresses apart.
+    """
 
     parent: int
     start: int
@@ -98,12 +101,12 @@ def _number(root: RankRoot) -> Tuple[int, int]:
     return root.rank, root.size
 
 
-def _one_for_each_number(processes: Mapping[int, ProcessSeen], members: Sequence[RankRoot]) -> Iterator[RankRoot]:
-    """Yield the roots of a job without what a rank, of this run or of one before, has left behind."""
+def _one_for_each_number(processes: Mapping[int, ProcessSeen], members: Sequence[RankRoot]) -> Iterable[RankRoot]:
+    """Return the roots of a job without processes that a rank of this run, or of an earlier one, has left behind."""
     first: Dict[int, RankRoot] = {}
     for root in sorted(members, key=lambda one: (processes[one.pid].parent == _INIT, processes[one.pid].start)):
         first.setdefault(root.rank, root)
-    yield from first.values()
+    return first.values()
 
 
 def matching_roots(processes: Mapping[int, ProcessSeen], text: str) -> List[RankRoot]:

@@ -1,7 +1,6 @@
 """A launcher's line -> the same job as options of `taco-launch run`, and what became of each part of the line: pure."""
 
 import itertools
-import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -242,16 +241,6 @@ def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
     argument, switch = _GIVES_LOCAL_RANK.get(name, ("", ""))
     if switch and not any(switch in part.words[0].replace("_", "-") for part in line.parts):
         yield Row(argument, "", f"{name} gives each program this argument; here it reads the variable LOCAL_RANK")
-
-
-def from_here(options: Sequence[str]) -> tuple[str, ...]:
-    """Return a job's options with its folder as it counts from here, as it would for the launcher; with code, from there."""
-    if "--sync" in options:
-        return tuple(options)
-    return tuple(
-        os.path.abspath(os.path.expanduser(word)) if before == "--workdir" else word  # noqa: PTH100, PTH111 - links stay
-        for before, word in zip(("", *options), options, strict=False)
-    )
 
 
 def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:

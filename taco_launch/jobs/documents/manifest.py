@@ -1,4 +1,4 @@
-"""What the readers of Kubeflow's manifests share: values that are taken out of one, and what becomes of each."""
+"""Take values out of a manifest of Kubeflow, and record what becomes of each: shared by the readers of all kinds."""
 
 import functools
 import re

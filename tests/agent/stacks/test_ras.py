@@ -1,4 +1,4 @@
-"""What NCCL's RAS answers: a server of this test stands in for it, since no NCCL runs without GPUs (simulated)."""
+"""The answers of NCCL's RAS: a server of this test replaces it, since NCCL does not run without GPUs (simulated)."""
 
 import socket
 import threading

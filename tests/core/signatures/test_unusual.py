@@ -1,4 +1,4 @@
-"""Which lines stand out in a log without a known failure: words of trouble, once, with who said them."""
+"""Lines that stand out in a log without a known failure: those with words of trouble, once each, with their host or rank."""
 
 from taco_launch.core.signatures.log_scan import LogScan
 

@@ -69,7 +69,7 @@ def test_what_an_earlier_run_left_behind_does_not_hide_the_rank() -> None:
 
 
 def test_a_rank_that_tells_its_children_its_number_is_the_rank() -> None:
-    """Of Slurm, of a program that sets the variables of torch itself: what it executes has them, it has not."""
+    """A rank of Slurm sets the variables of torch itself: they appear only in the environment of its children."""
     found = roots((11, 10, slurm(0)), (12, 11, slurm(0) | torch(0)), (21, 10, slurm(1)))
     assert [(root.pid, root.launcher) for root in found] == [(11, "Slurm"), (21, "Slurm")]
 

@@ -15,7 +15,7 @@ _KNOWN = (
     *("cuda-memory-not-pinned", "option-deprecated", "prefix-twice", "mpi-cuda-ipc-off", "oob-interface-unusable"),
 )
 
-# A topic that is no cause stands in the first two lines of its frame.
+# The frame of a topic that is no cause is recognised by its first two lines.
 _TOPICS = "|".join(re.escape(key) for entry in HELP_TOPICS if entry.kind is not FailureText.CAUSE for key in entry.keys)
 
 UNKNOWN = (

@@ -106,7 +106,7 @@ def test_a_job_that_has_ended(head: HeadOfOneJob, tmp_path: Path) -> None:
     assert json.loads(found["events.jsonl"])["reason"] == "with ***"
     assert json.loads(found["versions.json"])["python"]
     assert json.loads(found["facts.json"])["openmpi"] == "4.1.4"
-    assert "NAMESPACE" in found["get.txt"]
+    assert "STATUS" in found["get.txt"]
     lines = result.stdout.splitlines()
     assert [line.split()[0] for line in lines[1:-2]] == ALL
     assert lines[-1].startswith("vgg16-support.tar.gz: ")

@@ -178,7 +178,7 @@ def test_list_get_delete(taco: Taco) -> None:
     gone = taco("delete", "a", "b", "nosuch")
     assert gone.returncode == 1
     assert "job 'nosuch' not found" in gone.stderr
-    assert taco("list").stdout.splitlines() == ["NAME  STATUS  TRAINER  RANKS  AGE  DURATION  NODE"]
+    assert taco("list").stdout.splitlines() == ["NAME  STATUS  LAUNCHER  RANKS  HOSTS  AGE"]
     assert not list((taco.state / "jobs").glob("[!.]*"))
 
 

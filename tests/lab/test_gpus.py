@@ -129,7 +129,7 @@ def placed(hosts: Hosts, name: str, command: Sequence[str], *options: str) -> tu
         rf"^chosen +{','.join(map(str, choice['gpus']))} +{ring} +{choice['bottleneck_gbps']:g} ", wide, re.MULTILINE
     )
     instances = [f"{name}-launcher", *(f"{name}-worker-{number}" for number in range(4))]
-    assert re.findall(rf"^{name} +SUCCEEDED +MPIJOB +\S+ +(\S+) +gpu1$", wide, re.MULTILINE) == instances
+    assert re.findall(r"^(\S+) +Succeeded .* gpu1$", hosts.ok("arena", "get", name), re.MULTILINE) == instances
     seen = hosts.uuids("gpu1", choice["gpus"])
     assert sorted(line for line in output.splitlines() if "| sees " in line) == [
         f"gpu1/{rank} | sees PCI_BUS_ID {seen} as {rank}" for rank in range(4)

@@ -70,8 +70,8 @@ def list_(
 ) -> None:
     """List jobs, newest first; ended ones come last. A job whose record is damaged is a warning, with --json in `warnings`.
 
-    -o wide adds the exit code, whether it runs as planned (VERIFIED), queue, priority, owner, reason, command, progress and
-    the last line of the ranks.
+    -o wide adds the duration, exit code, whether it runs as planned (VERIFIED), queue, priority, owner, reason, command,
+    progress and the last line of the ranks.
 
     \b
     Examples:
@@ -98,13 +98,14 @@ def list_(
 @_watch_option
 @click.argument("name", shell_complete=complete_job)
 def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None:
-    """Show one job: state, reason, instances and hosts.
+    """Show one job: state, reason, hosts, progress, where the time went.
 
-    -o wide adds the slots, the conditions and the events. -o yaml and --json print everything, with the fields of an
+    -o wide adds the slots, the conditions and the events. `taco-launch arena get` has Arena's table of instances. -o yaml and --json print everything, with the fields of an
     MPIJob of the MPI Operator: kind, metadata, spec.runPolicy, status.
 
-    TRAINING DURATION is the time from the first start of the job to its end, or until now. It includes waiting time
-    between attempts, but neither before the first start nor while the job is suspended. `run` and `wait` print the same time at the end ("after 5m").
+    DURATION is the time from the first start of the job to its end, or until now. It includes waiting time between
+    attempts, but neither before the first start nor while the job is suspended. `run` and `wait` print the same time at the
+    end ("after 5m").
 
     \b
     Examples:

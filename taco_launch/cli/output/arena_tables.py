@@ -20,7 +20,7 @@ def job_list(rows: Sequence[JobRow], now: float) -> str:
             row.state.value,
             LAUNCHERS[row.launcher].trainer,
             job_tables.age_of(row, now),
-            job_tables.nodes(row.nodes),
+            job_tables.nodes(row.nodes, _NONE),
         ]
         for row in rows
     ]

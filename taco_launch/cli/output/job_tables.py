@@ -1,4 +1,4 @@
-"""How jobs and their slots look as tables, in the words of Arena: pure, given the time."""
+"""How jobs and their slots look as tables: pure, given the time."""
 
 import time
 from collections.abc import Sequence
@@ -23,15 +23,14 @@ from taco_launch.core.lifecycle.state import FOR_SLOTS, PLACED, RESTARTING, SUSP
 from taco_launch.core.manifest import size_text
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.instances import instances
 from taco_launch.core.model.job_rows import JobRow, row_of
 from taco_launch.core.model.job_view import JobView, LastRun
 from taco_launch.core.model.jobs import JobState, Restart
-from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.core.model.stalls import HANGS, doing
 from taco_launch.hosts.inventory.ranges import fold
 
-_NONE = "N/A"
+# A job on more hosts is shown without the ranks of each.
+_MOST_WITH_RANKS = 8
 # Of a reason, a cell of a table shows so many letters; `get` has all.
 _MOST_IN_CELL = 120
 # Below so many seconds, and where it has trained for nearly all of its time, `get` does not tell how a job spent that.
@@ -40,22 +39,20 @@ _SHORT_JOB, _MOSTLY = 60, 0.95
 
 def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """Return the table of `list`, jobs that ended behind all others; `now` is in seconds since the epoch."""
-    header = ["NAME", "STATUS", "TRAINER", "RANKS", "AGE", "DURATION", "NODE"]
-    more = (
-        ["EXIT", "VERIFIED", "QUEUE", "PRIORITY", "OWNER", "REASON", "COMMAND", "PROGRESS", "LAST LINE"] if wide else []
-    )
+    header = ["NAME", "STATUS", "LAUNCHER", "RANKS", "HOSTS", "AGE"]
+    more = ["DURATION", "EXIT", "VERIFIED", "QUEUE", "PRIORITY", "OWNER", "REASON", "COMMAND", "PROGRESS", "LAST LINE"]
     cells = []
     for row in sorted(rows, key=lambda row: row.state.is_terminal):
-        training = row.training(now)
-        line = [row.name, row.state.value, LAUNCHERS[row.launcher].trainer, str(row.np or row.requested or "")]
-        line += [age_of(row, now), "" if training is None else age(training)]
-        line.append(nodes(() if row.state.waits else row.hosts))
+        hosts = () if row.state.waits else row.hosts
+        line = [row.name, row.state.value, row.launcher, str(row.np or row.requested or "-"), nodes(hosts)]
+        line.append(age_of(row, now))
         if wide:
-            code = "" if row.exit_code is None else str(row.exit_code)
-            line += [code, row.verified, row.queue, str(row.priority), row.owner, _in_short(row)]
+            training = row.training(now)
+            line += ["" if training is None else age(training), "" if row.exit_code is None else str(row.exit_code)]
+            line += [row.verified, row.queue, str(row.priority), row.owner, _in_short(row)]
             line += [_cut(row.command), row.progress, _cut(row.last_line)]
         cells.append(line)
-    return columns(header + more, cells, numbers=("RANKS", "EXIT", "PRIORITY"))
+    return columns(header + (more if wide else []), cells, numbers=("RANKS", "EXIT", "PRIORITY"))
 
 
 def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
@@ -63,10 +60,10 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 
     Jobs that ended come behind all others.
 
-    The slots are called GPUs if any of these jobs has or had one. Totals leave out jobs that ended.
+    The slots are called GPUs if any of these jobs has or had one. The last line leaves out jobs that ended.
     """
-    unit = "GPU" if any(row.gpus for row in rows) else "SLOT"
-    header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
+    words = "GPUs" if any(row.gpus for row in rows) else "slots"
+    header = ["NAME", "STATUS", "REQUESTED", "HELD", "LAUNCHER", "HOSTS", "AGE"]
     more = ["QUEUE", "PRIORITY", "OWNER", "VERIFIED", "PROGRESS"] if wide else []
     cells = []
 
@@ -74,22 +71,20 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
         return row.state.is_terminal, -row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name
 
     for row in sorted(rows, key=place):
-        requested = _NONE if row.requested is None else str(row.requested)
-        trainer = LAUNCHERS[row.launcher].trainer
-        line = [row.name, requested, str(row.allocated), row.state.value, trainer, age_of(row, now), nodes(row.nodes)]
+        requested = "-" if row.requested is None else str(row.requested)
+        line = [
+            row.name,
+            row.state.value,
+            requested,
+            str(row.allocated),
+            row.launcher,
+            nodes(row.nodes),
+            age_of(row, now),
+        ]
         cells.append(line + ([row.queue, str(row.priority), row.owner, row.verified, row.progress] if wide else []))
-    words = "GPUs" if unit == "GPU" else "Slots"
-    return "\n".join(
-        (
-            columns(header + more, cells),
-            "",
-            f"Total Allocated {words} of Training Job:",
-            str(sum(row.allocated for row in rows)),
-            "",
-            f"Total Requested {words} of Training Job:",
-            str(total_requested(rows)),
-        )
-    )
+    held = sum(row.allocated for row in rows)
+    table = columns(header + more, cells, numbers=("REQUESTED", "HELD", "PRIORITY"))
+    return f"{table}\n\n{words} of jobs that have not ended: {total_requested(rows)} requested, {held} held"
 
 
 def total_requested(rows: Sequence[JobRow]) -> int:
@@ -98,42 +93,42 @@ def total_requested(rows: Sequence[JobRow]) -> int:
 
 
 def one_job(job: JobView, now: float, *, wide: bool) -> str:
-    """Return what `get` shows: Arena's header and table, then why the job is where it is, and the last line of its ranks."""
-    spec, record = job.spec, job.record
-    row = row_of(spec, record)
-    training = record.training(now)
-    duration = _NONE if training is None else age(training)
-    header = (
-        ("STATUS", row.state.value),
-        ("NAMESPACE", spec.cluster),
-        ("PRIORITY", str(row.priority) if row.priority else _NONE),
-        ("TRAINING DURATION", duration),
-    )
-    state, more = row.state.value, [LAUNCHERS[spec.launcher].trainer, age_of(row, now)]
-    placed = () if record.state.waits else instances(spec, record)  # where an earlier attempt was is over
-    blamed = record.first_failure.rank if record.state is JobState.FAILED and record.first_failure else None
-    parts = [
-        [spec.name, f"{state} (first)" if blamed in part.ranks else state, *more, part.name, part.host or _NONE]
-        for part in placed
-    ] or [[spec.name, state, *more, _NONE, _NONE]]
+    """Return what `get` shows: how the job is and why, where it runs and how far it is, then what it is, then its ranks' lines."""
+    row = row_of(job.spec, job.record)
+    training = row.training(now)
     blocks = [
-        headed(header),
-        columns(["NAME", "STATUS", "TRAINER", "AGE", "INSTANCE", "NODE"], parts),
         headed(
             (
-                *_what(job, row),
-                ("GOODPUT", _goodput(job, now, wide=wide)),
+                ("STATUS", row.state.value),
                 *why(job),
                 *_verified(job),
+                ("HOSTS", _hosts(job)),
                 *_said(job),
-                *(_more(job) if wide else ()),
+                ("DURATION", "" if training is None else age(training)),
+                ("GOODPUT", _goodput(job, now, wide=wide)),
             )
         ),
+        headed((*_what(job, row), *(_more(job) if wide else ()))),
         *below(job, now),
     ]
     if wide:
         blocks += [_choices(job), _conditions(job), _events(job)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _hosts(job: JobView) -> str:
+    """Return the hosts of a job that has a place, a few with their ranks; "" while it waits."""
+    record = job.record
+    if record.state.waits:
+        return ""  # where an earlier attempt was is over
+    if not record.shares or len(record.shares) > _MOST_WITH_RANKS:
+        return nodes(record.hosts, "")
+    first, told = 0, []
+    for share in record.shares:
+        last = first + share.ranks - 1
+        told.append(f"{share.host} ({f'rank {first}' if first == last else f'ranks {first}-{last}'})")
+        first = last + 1
+    return ", ".join(told)
 
 
 def _verified(job: JobView) -> list[tuple[str, str]]:
@@ -187,7 +182,9 @@ def _what(job: JobView, row: JobRow) -> list[tuple[str, str]]:
     begun, ended = job.record.first_start, job.record.ended
     return [
         ("COMMAND", shell(job.spec.command)),
+        ("LAUNCHER", job.spec.launcher),
         ("RANKS", str(row.np or row.requested or "")),
+        ("PRIORITY", str(row.priority) if row.priority else ""),
         ("STARTED", "" if begun is None else _time(begun)),
         ("ENDED", "" if ended is None else _time(ended)),
     ]
@@ -385,11 +382,9 @@ def _cut(text: str) -> str:
 
 def age_of(row: JobRow, now: float) -> str:
     """Return how long ago a job was submitted."""
-    return _NONE if row.submitted is None else age(now - row.submitted)
+    return "-" if row.submitted is None else age(now - row.submitted)
 
 
-def nodes(hosts: Sequence[str]) -> str:
-    """Name the hosts of a job, many in short."""
-    if len(hosts) > 1:
-        return fold(hosts)
-    return hosts[0] if hosts else _NONE
+def nodes(hosts: Sequence[str], none: str = "-") -> str:
+    """Name the hosts of a job, many in short; `none` where it has none."""
+    return fold(hosts) if hosts else none

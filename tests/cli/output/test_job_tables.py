@@ -1,4 +1,4 @@
-"""The tables of list, get and top: the very text, as Arena's guide has it."""
+"""The tables of list, get and top: the very text."""
 
 from dataclasses import replace
 
@@ -17,11 +17,11 @@ def test_list() -> None:
     assert (
         text(job_tables.job_list(ROWS, NOW, wide=False))
         == """\
-NAME   STATUS     TRAINER  RANKS  AGE  DURATION  NODE
-dist   RUNNING    MPIJOB       3  29s  20s       gpu[1-2]
-next   QUEUED     MPIJOB       1  3s             N/A
-small  SUCCEEDED  MPIJOB       1  46m            gpu1
-night  FAILED     MPIJOB       2  14h            gpu2"""
+NAME   STATUS     LAUNCHER  RANKS  HOSTS     AGE
+dist   RUNNING    mpirun        3  gpu[1-2]  29s
+next   QUEUED     mpirun        1  -         3s
+small  SUCCEEDED  mpirun        1  gpu1      46m
+night  FAILED     mpirun        2  gpu2      14h"""
     )
 
 
@@ -33,23 +33,29 @@ def test_wide_list() -> None:
     assert (
         text(job_tables.job_list(rows, NOW, wide=True))
         == f"""\
-NAME   STATUS  TRAINER  RANKS  AGE  DURATION  NODE  EXIT  VERIFIED  QUEUE    PRIORITY  OWNER  REASON  COMMAND           PROGRESS   LAST LINE
-next   QUEUED  MPIJOB       1  3s             N/A                   night          -5  alice          python3 train.py
-night  FAILED  MPIJOB       2  14h            gpu2     3  False     default         0  alice  a; b    python3 train.py  step 5/10  {"z" * 120}..."""
+NAME   STATUS  LAUNCHER  RANKS  HOSTS  AGE  DURATION  EXIT  VERIFIED  QUEUE    PRIORITY  OWNER  REASON  COMMAND           PROGRESS   LAST LINE
+next   QUEUED  mpirun        1  -      3s                             night          -5  alice          python3 train.py
+night  FAILED  mpirun        2  gpu2   14h               3  False     default         0  alice  a; b    python3 train.py  step 5/10  {"z" * 120}..."""
     )
 
 
 def test_nothing_to_list() -> None:
-    assert text(job_tables.job_list((), NOW, wide=False)) == "NAME  STATUS  TRAINER  RANKS  AGE  DURATION  NODE"
+    assert text(job_tables.job_list((), NOW, wide=False)) == "NAME  STATUS  LAUNCHER  RANKS  HOSTS  AGE"
 
 
 def test_a_wide_character_takes_two_columns() -> None:
     rows = (replace(ROWS[0], name="数据"), replace(ROWS[0], name="abcde"))
     lines = text(job_tables.job_list(rows, NOW, wide=False)).splitlines()
     assert lines[1:] == [
-        "数据   RUNNING  MPIJOB       3  29s  20s       gpu[1-2]",
-        "abcde  RUNNING  MPIJOB       3  29s  20s       gpu[1-2]",
+        "数据   RUNNING  mpirun        3  gpu[1-2]  29s",
+        "abcde  RUNNING  mpirun        3  gpu[1-2]  29s",
     ]
+
+
+def test_get_of_many_hosts_names_them_in_short() -> None:
+    shares = tuple(HostRanks(f"gpu{number}", 2) for number in range(1, 10))
+    shown = text(job_tables.one_job(job("a", 18, JobState.RUNNING, 60, shares=shares), NOW, wide=False))
+    assert "\nHOSTS: gpu[1-9]\n" in shown
 
 
 def test_no_data_moves_the_cursor() -> None:
@@ -60,17 +66,13 @@ def test_top_job() -> None:
     assert (
         text(job_tables.top_jobs(ROWS, NOW, wide=False))
         == """\
-NAME   GPU(Requests)  GPU(Allocated)  STATUS     TRAINER  AGE  NODE
-dist   3              3               RUNNING    MPIJOB   29s  gpu[1-2]
-next   1              0               QUEUED     MPIJOB   3s   N/A
-night  2              0               FAILED     MPIJOB   14h  N/A
-small  1              0               SUCCEEDED  MPIJOB   46m  N/A
+NAME   STATUS     REQUESTED  HELD  LAUNCHER  HOSTS     AGE
+dist   RUNNING            3     3  mpirun    gpu[1-2]  29s
+next   QUEUED             1     0  mpirun    -         3s
+night  FAILED             2     0  mpirun    -         14h
+small  SUCCEEDED          1     0  mpirun    -         46m
 
-Total Allocated GPUs of Training Job:
-3
-
-Total Requested GPUs of Training Job:
-4"""
+GPUs of jobs that have not ended: 4 requested, 3 held"""
     )
 
 
@@ -80,29 +82,25 @@ def test_top_job_without_gpus() -> None:
     assert (
         text(job_tables.top_jobs(rows, NOW, wide=False))
         == """\
-NAME  SLOT(Requests)  SLOT(Allocated)  STATUS   TRAINER  AGE  NODE
-a     2               2                RUNNING  MPIJOB   5s   gpu1
-b     4               0                QUEUED   MPIJOB   1s   N/A
+NAME  STATUS   REQUESTED  HELD  LAUNCHER  HOSTS  AGE
+a     RUNNING          2     2  mpirun    gpu1   5s
+b     QUEUED           4     0  mpirun    -      1s
 
-Total Allocated Slots of Training Job:
-2
-
-Total Requested Slots of Training Job:
-6"""
+slots of jobs that have not ended: 6 requested, 2 held"""
     )
 
 
 def test_wide_top_job() -> None:
     rows = (replace(ROWS[0], verified="False", progress="step 5/10"),)
     header, line = text(job_tables.top_jobs(rows, NOW, wide=True)).splitlines()[:2]
-    assert header.endswith("NODE      QUEUE    PRIORITY  OWNER  VERIFIED  PROGRESS")
-    assert line.endswith("gpu[1-2]  default  0         alice  False     step 5/10")
+    assert header.endswith("AGE  QUEUE    PRIORITY  OWNER  VERIFIED  PROGRESS")
+    assert line.endswith("29s  default         0  alice  False     step 5/10")
 
 
 def test_top_job_that_asks_for_what_nobody_knows_yet() -> None:
     shown = text(job_tables.top_jobs((replace(ROWS[3], requested=None),), NOW, wide=False)).splitlines()
-    assert shown[1].split() == ["next", "N/A", "0", "QUEUED", "MPIJOB", "3s", "N/A"]
-    assert shown[-1] == "0"
+    assert shown[1].split() == ["next", "QUEUED", "-", "0", "mpirun", "-", "3s"]
+    assert shown[-1].endswith(": 0 requested, 0 held")
 
 
 HELD = SlotHolder("vgg16", "id", 0.0, "hcc", "alice")
@@ -127,22 +125,21 @@ def test_top_node() -> None:
     assert (
         text(node_tables.top_nodes(NODES, wide=False))
         == """\
-NAME  IPADDRESS     ROLE    STATUS  GPU(Total)  GPU(Allocated)
-gpu1  192.168.0.31  head    ready   2           2
-gpu2  192.168.0.32  <none>  ready   1           0
-gpu3  192.168.0.33  <none>  ready   1           0
------------------------------------------------------------------------------------------
-Allocated/Total GPUs In Cluster:
-2/4 (50%)
+NAME  ADDRESS       ROLE  STATUS  GPUS  HELD
+gpu1  192.168.0.31  head  ready      2     2
+gpu2  192.168.0.32        ready      1     0
+gpu3  192.168.0.33        ready      1     0
 
-GPUs In Use Outside of Jobs:
+jobs hold 2 of 4 GPUs (50 %)
+
+GPUs in use outside of jobs:
 gpu3: 1 used by process 4711 (python3 of bob): GPU 0"""
     )
 
 
 def test_top_node_says_who_holds_what() -> None:
     lines = text(node_tables.top_nodes(NODES, wide=True)).splitlines()
-    assert lines[0].endswith("GPU(Allocated)  HELD BY")
+    assert lines[0].endswith("HELD  HELD BY")
     assert [line.split("  ")[-1].strip() for line in lines[1:4]] == [
         "2 job vgg16 (alice): GPU 0,1",
         "1 job vgg16 (alice)",
@@ -165,12 +162,11 @@ def test_top_node_without_gpus() -> None:
     assert (
         text(node_tables.top_nodes(nodes, wide=False))
         == """\
-NAME  IPADDRESS     ROLE    STATUS    SLOT(Total)  SLOT(Allocated)
-gpu1  192.168.0.31  head    ready     3            1
-gpu2  192.168.0.32  <none>  notready  0            0
------------------------------------------------------------------------------------------
-Allocated/Total Slots In Cluster:
-1/3 (33%)"""
+NAME  ADDRESS       ROLE  STATUS    SLOTS  HELD
+gpu1  192.168.0.31  head  ready         3     1
+gpu2  192.168.0.32        notready      0     0
+
+jobs hold 1 of 3 slots (33 %)"""
     )
     data = [node_tables.node_data(node) for node in nodes]
     assert (data[0]["status"], data[0]["total"], data[0]["allocated"], data[0]["free"]) == ("ready", 3, 1, 2)
@@ -178,7 +174,7 @@ Allocated/Total Slots In Cluster:
 
 
 def test_top_node_of_nothing() -> None:
-    assert text(node_tables.top_nodes((), wide=False)).splitlines()[-1] == "0/0 (0%)"
+    assert text(node_tables.top_nodes((), wide=False)).splitlines()[-1] == "jobs hold 0 of 0 slots (0 %)"
 
 
 @pytest.mark.parametrize("state", list(JobState), ids=lambda state: state.value)
@@ -189,11 +185,10 @@ def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
     top = text(job_tables.top_jobs(rows, NOW, wide=False)).splitlines()
     (topped,) = [line for line in top if line.startswith("a ")]
     shown = text(job_tables.one_job(found, NOW, wide=False)).splitlines()
-    assert (shown[0], shown[6].split()[:4]) == (
-        f"STATUS: {listed.split()[1]}",
-        [*listed.split()[:3], listed.split()[4]],
-    )
-    assert topped.split()[3] == listed.split()[1]
+    assert shown[0] == f"STATUS: {listed.split()[1]}"
+    assert topped.split()[1] == listed.split()[1]
+    placed = not state.waits
+    assert ("HOSTS: gpu2 (ranks 0-1)" in shown, listed.split()[4]) == (placed, "gpu2" if placed else "-")
 
 
 def test_a_long_reason_is_cut_in_a_table() -> None:

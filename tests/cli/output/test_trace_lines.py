@@ -27,7 +27,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_much_is_said(words: tuple[str, ...], decisions: int, messages: int) -> None:
     done = call(*words, "list")
     said = TIME.split(done.stderr)[1:]
-    assert (done.exit_code, done.stdout) == (0, "NAME  STATUS  TRAINER  RANKS  AGE  DURATION  NODE\n")
+    assert (done.exit_code, done.stdout) == (0, "NAME  STATUS  LAUNCHER  RANKS  HOSTS  AGE\n")
     assert len([line for line in said if line.startswith(("sent ", "received "))]) == messages, said
     assert len([line for line in said if not line.startswith(("sent ", "received "))]) == decisions, said
     if decisions:

@@ -10,7 +10,7 @@ _VERBS = {
     "run": ("Jobs", "jobs.run", "Run a job, follow its output and exit with its code."),
     "submit": ("Jobs", "jobs.run", "Start a job in the background and print its name."),
     "list": ("Jobs", "jobs.job_queries", "List jobs, newest first; ended ones come last."),
-    "get": ("Jobs", "jobs.job_queries", "Show one job: state, reason, instances and hosts."),
+    "get": ("Jobs", "jobs.job_queries", "Show one job: state, reason, hosts, progress, where the time went."),
     "logs": ("Jobs", "jobs.logs", "Print the output of a job."),
     "wait": ("Jobs", "jobs.job_actions", "Wait for a job to end and exit with its code."),
     "stacks": ("Jobs", "jobs.stacks", "Show where each rank of a running job is."),

@@ -10,7 +10,7 @@ from taco_launch.agent.logs.merge import beginning
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery, scheduler_wakeup
-from taco_launch.core.lifecycle import queue
+from taco_launch.core.lifecycle import waits
 from taco_launch.core.lifecycle.state import suspension
 from taco_launch.core.model.jobs import JobRecord
 from taco_launch.core.protocol.calls import Reply, Request
@@ -95,7 +95,7 @@ class _Told:
 
     def news(self, folder: JobFolder, record: JobRecord) -> Iterator[Reply]:
         """Yield what is new since the last time."""
-        waiting = queue.pending_reasons(record, folder.name)
+        waiting = waits.pending_reasons(record, folder.name)
         if record.state.waits and waiting != self._waiting:
             self._waiting = waiting
             yield JobWaiting(why=waiting)

@@ -248,7 +248,7 @@ def _held(holder: SlotHolder, jobs: Path, owner: str) -> str:
     whose = f" of {holder.owner}" if holder.owner not in ("", owner) else ""
     head = f" of cluster {holder.cluster}" if holder.cluster else ""
     queue = "" if _is_in(jobs, holder.job, holder.id) else f"{head} (another queue)"
-    return f"held by job {holder.job}{whose}{queue} since {_clock(holder.since)}"
+    return f"held by job {holder.job}{whose}{queue} since {clock(holder.since)}"
 
 
 @lru_cache(maxsize=1024)  # for as long as a job has slots it is where it is
@@ -264,9 +264,10 @@ def _is_in(jobs: Path, name: str, mark: str) -> bool:
         return True
 
 
-def _clock(since: float) -> str:
+def clock(moment: float) -> str:
+    """Return a time in seconds since the epoch as this machine's clock shows it, with the date of another day."""
     try:
-        then = time.localtime(since)
+        then = time.localtime(moment)
     except (ValueError, OverflowError, OSError):  # another host has told it
         return "an unknown time"
     same_day = then[:3] == time.localtime()[:3]

@@ -32,6 +32,8 @@ class JobStarter:
         self.pending = PendingJobs(jobs)
         # Ready jobs in the order of the queue, as of the last `begin`.
         self.order: Tuple[PendingJob, ...] = ()
+        self._waiting: Tuple[queue.WaitingJob, ...] = ()
+        self._limits = queue.TimeLimits()
         self._children: List[supervisor_start.Process] = []
         self._blind_at = 0.0
 
@@ -62,14 +64,25 @@ class JobStarter:
         sizes = {query: len(occupancy.slots) for query, occupancy in occupancies.items()}
         waiting = queue.order(entry.waiting(sizes, again=blind and entry.needs(down)) for entry in ready.values())
         self.order = tuple(ready[job.name] for job in waiting)
+        ends = tuple((entry.id, entry.ends_at) for entry in self.entries() if entry.ends_at is not None)
+        self._waiting, self._limits = tuple(waiting), queue.TimeLimits(now, ends)
         begun = queue.begin(
             waiting,
             by_host,
             trying=frozenset(name for name, entry in ready.items() if entry.is_starting),
             resting=frozenset(name for name, entry in ready.items() if entry.rests_until > now),
             down=down,
+            limits=self._limits,
         )
         return {name for name in begun if self._start(ready[name], by_host)}
+
+    def latest_starts(self, most: int, occupancies: Mapping[SlotQuery, Occupancy]) -> Mapping[str, float]:
+        """Return when each of the first `most` jobs of the queue starts at the latest, where the time limits tell that."""
+        if not self._limits.ends:
+            return {}
+        first = self._waiting[:most]
+        found = queue.latest_starts(first, capacities(occupancies), self._limits)
+        return {job.name: time for job, time in zip(first, found) if time is not None}
 
     def _start(self, entry: PendingJob, by_host: queue.Capacities) -> bool:
         """Start a job's supervisor, which takes over the job's lock; False where the job is not as it was."""

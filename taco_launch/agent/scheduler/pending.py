@@ -23,8 +23,9 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery, scheduler_wakeup
 from taco_launch.core.errors import DamagedRecordError, TacoLaunchError
-from taco_launch.core.lifecycle import queue
-from taco_launch.core.lifecycle.queue import WaitingJob, WaitLimit
+from taco_launch.core.lifecycle import waits
+from taco_launch.core.lifecycle.queue import WaitingJob
+from taco_launch.core.lifecycle.waits import WaitLimit
 from taco_launch.core.model.host.hosts import GpuConstraints
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, Policy
 from taco_launch.core.model.plans import SlotRequest, wanted_of
@@ -60,8 +61,10 @@ class PendingJob:
         "asked",
         "begins_at",
         "begun",
+        "ends_at",
         "failures",
         "foreign",
+        "id",
         "is_asked",
         "left_out",
         "limit",
@@ -85,7 +88,9 @@ class PendingJob:
         self.stamp: Optional[Stamp] = None
         self.state: Optional[JobState] = None  # None where it cannot be read
         self.asked: Optional[ResourceRequest] = None
+        self.id = ""
         self.queued_at = 0.0
+        self.ends_at: Optional[float] = None  # until when it holds its slots at the most, while it runs
         self.begins_at = 0.0
         self.limit: Optional[WaitLimit] = None
         self.removes_at: Optional[float] = None
@@ -138,7 +143,15 @@ class PendingJob:
         )
         priority, tried = self.asked.policy.priority, self.tried and not again
         return WaitingJob(
-            self.name, priority, self.queued_at, wanted, hosts, tried, self.asked.constraints, self.asked.leaves
+            self.name,
+            priority,
+            self.queued_at,
+            wanted,
+            hosts,
+            tried,
+            self.asked.constraints,
+            self.asked.leaves,
+            waits.lasts(self.asked.policy),
         )
 
 
@@ -202,7 +215,7 @@ class PendingJobs:
         before = entry.state
         try:
             record = records.record(folder)
-            if entry.asked is None and (record.state.waits or record.state.is_terminal):
+            if entry.asked is None:
                 entry.asked = self._asked(records.read_spec(folder))
             self._take(entry, record, folder)
         except (TacoLaunchError, OSError, ValueError):
@@ -214,17 +227,17 @@ class PendingJobs:
 
     def _take(self, entry: PendingJob, record: JobRecord, folder: JobFolder) -> None:
         entry.state = record.state
-        if entry.asked is None:  # it runs, and its supervisor looks after it
-            return
+        assert entry.asked is not None
         policy = entry.asked.policy
-        entry.queued_at = queue.queued_at(record)
+        entry.id, entry.ends_at = record.id, waits.must_end(policy, record)
+        entry.queued_at = waits.queued_at(record)
         entry.begins_at = (record.not_before or 0.0) if record.state is JobState.RESTARTING else 0.0
-        entry.limit = queue.limit(policy, record)
+        entry.limit = waits.limit(policy, record)
         entry.left_out = record.left_out
         entry.recorded = record.waiting
         entry.tried = bool(record.waiting)
         entry.is_asked = record.state.waits and recovery.is_asked(folder)
-        entry.removes_at = queue.removal(policy, record)
+        entry.removes_at = waits.removal(policy, record)
         if record.state.is_terminal and entry.removes_at is None:
             self._jobs.unmark(entry.name)
 

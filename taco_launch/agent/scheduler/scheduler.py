@@ -4,6 +4,7 @@ It runs only while a job waits, or something is due within the hour, and keeps n
 whoever starts the next one continues where it was. See scheduler_wakeup.py for who does.
 """
 
+import itertools
 import os
 import select
 import signal
@@ -11,7 +12,7 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.gang.placement_errors import held_up
 from taco_launch.agent.host import occupancy
@@ -190,6 +191,7 @@ class Scheduler:
 
     def _tell(self, now: float, begun: Set[str]) -> None:
         """Write why jobs wait, where the words have changed."""
+        latest: Optional[Mapping[str, float]] = None
         for place, entry in enumerate(self._starter.order):
             pause = min(max((now - entry.queued_at) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
             if entry.is_starting or entry.name in begun or now - entry.told_at < pause:
@@ -198,7 +200,9 @@ class Scheduler:
                 continue  # its supervisor has just said what it found besides slots
             if not entry.recorded and not self._knows(entry) and now - entry.queued_at < _UNTOLD_SECONDS:
                 continue  # it may still turn out that it never fits
-            words = self._words(entry) if place < _MOST_TOLD else _FAR_BEHIND
+            if latest is None:
+                latest = self._starter.latest_starts(_MOST_TOLD, self._watchers.occupancies())
+            words = self._words(entry, latest.get(entry.name)) if place < _MOST_TOLD else _FAR_BEHIND
             if words and words != entry.recorded:
                 entry.told_at = now
 
@@ -215,12 +219,18 @@ class Scheduler:
         told, down = self._watchers.occupancies(), self._watchers.down()
         return all(query in told or query.host in down for _name, query, _most in entry.asked.hosts)
 
-    def _words(self, entry: PendingJob) -> Words:
-        """Return why a job waits: per host, and under "" who is before it; nothing as long as hosts have not told."""
+    def _words(self, entry: PendingJob, latest: Optional[float] = None) -> Words:
+        """Return why a job waits: per host, and under "" who is before it; nothing as long as hosts have not told.
+
+        `latest` is when it starts at the latest, in seconds since the epoch; None where nobody knows.
+        """
         found: List[Tuple[str, str]] = []
         before = self._before(entry)
-        if before is not None:
-            found.append(("", f"job {before.name} is ahead of it in the queue"))
+        if before:
+            others = f" and {len(before) - 3} more" if len(before) > 3 else ""
+            found.append(("", f"number {len(before) + 1} in the queue, behind {', '.join(before[:-4:-1])}{others}"))
+        if latest is not None:
+            found.append(("", f"starts by {occupancy.clock(latest)} by the time limits of the jobs before it"))
         if entry.asked is None or not self._knows(entry):
             return tuple(found)
         told, down = self._watchers.occupancies(), self._watchers.down()
@@ -234,14 +244,9 @@ class Scheduler:
         words = partial(occupancy.describe, jobs=self._jobs.path, owner=entry.asked.owner)
         return (*found, *held_up(entry.asked.wanted, [host for host, _query in asked], seen, silent, words))
 
-    def _before(self, entry: PendingJob) -> Optional[PendingJob]:
-        """Return the job next before another on any of its hosts."""
+    def _before(self, entry: PendingJob) -> List[str]:
+        """Return the names of the jobs before another on any of its hosts, the next one last."""
         assert entry.asked is not None
         hosts = {query.host for _name, query, _most in entry.asked.hosts}
-        found = None
-        for other in self._starter.order:
-            if other is entry:
-                return found
-            if other.needs(hosts):
-                found = other
-        return found
+        before = itertools.takewhile(lambda other: other is not entry, self._starter.order)
+        return [other.name for other in before if other.needs(hosts)]

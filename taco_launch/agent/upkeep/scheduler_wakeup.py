@@ -13,7 +13,7 @@ from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import VARIANT_VARIABLE, JobFolder, Jobs, at_short_path, make_private, state_folder
 from taco_launch.core.errors import OK, TacoLaunchError
 from taco_launch.core.launch.command_line.env import JOB_ID, JOB_NAME, SERVICE
-from taco_launch.core.lifecycle import queue
+from taco_launch.core.lifecycle import waits
 from taco_launch.core.model.jobs import JobRecord, JobState
 
 # What is due later is not waited for: that is the next call's business, or main.sh's.
@@ -111,7 +111,7 @@ def needs_one(folder: JobFolder) -> bool:
     try:
         record = records.record(folder)
         if record.state.is_terminal:
-            due = queue.removal(records.read_spec(folder).policy, record)
+            due = waits.removal(records.read_spec(folder).policy, record)
             return due is not None and due < time.time() + AHEAD_SECONDS
     except (TacoLaunchError, OSError):
         return False

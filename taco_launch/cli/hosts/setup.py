@@ -9,7 +9,8 @@ import click
 from taco_launch.api.setup import SetupOptions, open_setup
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_host_list, complete_list
-from taco_launch.cli.output import job_wait, render, setup_output
+from taco_launch.cli.options.wait_option import wait_option
+from taco_launch.cli.output import render, setup_output
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.core.model.host.hosts import Inventory
@@ -63,7 +64,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     help="Allow disruption where containers run. docker: the engine may restart, which stops all containers of the host. "
     "host: a peer memory module may be replaced as well, where no job runs.",
 )
-@job_wait.wait_option
+@wait_option
 def setup(
     ctx: click.Context,
     /,

@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
-from taco_launch.cli.output import job_wait, render, setup_output
+from taco_launch.cli.options.wait_option import wait_option
+from taco_launch.cli.output import render, setup_output
 from taco_launch.core.errors import FAILED, HOST_FAILED, OK
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.inventory.select import named
@@ -23,7 +24,7 @@ _ORDER = tuple(name for name in reversed(STAGES) if RULES[name].take_back is not
 @add_option("--images", is_flag=True, help="Remove the training image from the hosts too.")
 @add_option("--dry-run", is_flag=True, help="Show the plan, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
-@job_wait.wait_option
+@wait_option
 def teardown(
     ctx: click.Context, /, *, hosts: str | None, images: bool, dry_run: bool, yes: bool, patience: float, **access: Any
 ) -> None:

@@ -13,7 +13,7 @@ from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.cli.output.banners import BannerFilter
 from taco_launch.core.errors import FAILED, OK, UsageError
-from taco_launch.core.lifecycle.queue import pending_reasons
+from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.model.job_view import WaitReasons
 from taco_launch.hosts.inventory.durations import parse_duration
 from taco_launch.jobs.backend import FollowListener, LogQuery

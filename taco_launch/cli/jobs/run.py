@@ -139,7 +139,7 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
 
         render.data(json_schema(), "json")
         return 0
-    from taco_launch.core.lifecycle.queue import pending_reasons
+    from taco_launch.core.lifecycle.waits import pending_reasons
 
     request = request_of(settings, command, options)
     cluster = settings.cluster(access_of(options))
@@ -215,7 +215,7 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> "JobView":
 
     The ranks' output goes to stdout, or to stderr where stdout is for data.
     """
-    from taco_launch.cli.output.banners import BannerFilter
+    from taco_launch.cli.output import banners, silence
 
     signals = _Signals(backend, spec.name, spec.policy.grace)
 
@@ -234,27 +234,38 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> "JobView":
         if settings.verbose:
             settings.talk(f"job {spec.name}: {job.record.line}")
 
+    def silent(printed: bool, seconds: float) -> None:
+        since = f"no output for {seconds:g} s" if printed else f"every rank has started; no output for {seconds:g} s"
+        settings.talk(f"job {spec.name}: {since}; to see what the ranks do: {settings.typed} stacks {spec.name}")
+
+    notes = silence.SilenceNotes(silent)
     with render.waiting(settings.quiet, spec.name) as wait:
         as_data = settings.output in ("json", "yaml")
-        banners = None if settings.verbose else BannerFilter()
+        filtered = None if settings.verbose else banners.BannerFilter()
         out = render.LogOutput(sys.stderr.buffer if as_data else sys.stdout.buffer, wait.hide)
+
+        def changed(state: str) -> None:
+            wait.state(state)
+            notes.state(state)
+
         watch = FollowListener(
             accepted=signals.job_started,
             job=placed,
-            state=wait.state,
+            state=changed,
             waits=lambda words: render.waits(settings, spec.name, words),
             say=settings.talk,
         )
         tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
         def output(chunk: bytes) -> None:
+            notes.output()
             tail.extend(chunk.decode("utf-8", "replace").splitlines())
             out.write(chunk)
 
         write = _until_closed(output)
-        show = write if banners is None else (lambda chunk: write(banners.feed(chunk)))
+        show = write if filtered is None else (lambda chunk: write(filtered.feed(chunk)))
         job = backend.run(spec, os.environ, show, watch)
-        if banners is not None and (rest := banners.end()):
+        if filtered is not None and (rest := filtered.end()):
             write(rest)
     require_started(job)
     render.ending(settings, _without_repetition(job, tail))

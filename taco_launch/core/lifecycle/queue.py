@@ -1,16 +1,18 @@
-"""Which of the jobs that wait may begin, and what is due when: pure.
+"""Which of the jobs that wait may begin: pure.
 
 First in first out by priority and the time at which a job came into the queue. A later job passes one that waits only
-where it cannot delay it, in whatever order the jobs that run may end.
+where it cannot delay it, in whatever order the jobs that run may end, or where its own time is over before the first job
+of the queue starts at the latest.
 """
 
+from bisect import insort
 from dataclasses import replace
-from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from functools import lru_cache
+from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
-from taco_launch.core.errors import JobEnd, PlacementError
+from taco_launch.core.errors import PlacementError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import GpuConstraints
-from taco_launch.core.model.jobs import JobRecord, JobState, Policy
 from taco_launch.core.model.plans import FreeSlots, Placement, SlotRequest
 from taco_launch.core.placement.gpu_constraints import numbers, place_of_one
 
@@ -42,7 +44,8 @@ class WaitingJob:
 
     `constraints` are those of hosts of which it may not have every GPU, or GPUs of several models; `leaves` the leaves of hosts
     as far as they are known.
-    `came` is when it came into the queue. `tried` says that its hosts have been asked already, and had no place, or that
+    `queued_at` is when it came into the queue, `lasts` the most seconds that it holds its slots, None where it has no time
+    limit. `tried` says that its hosts have been asked already, and had no place, or that
     it was told to wait for others.
     """
 
@@ -54,6 +57,18 @@ class WaitingJob:
     tried: bool = False
     constraints: Tuple[Tuple[str, GpuConstraints], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
+    lasts: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class TimeLimits:
+    """Until when holders of slots keep them at the most: those that have a time limit. Seconds since the epoch."""
+
+    now: float = 0.0
+    ends: Tuple[Tuple[str, float], ...] = ()
+
+
+_NO_LIMITS = TimeLimits()
 
 
 def order(jobs: Iterable[WaitingJob]) -> List[WaitingJob]:
@@ -68,6 +83,7 @@ def begin(
     trying: AbstractSet[str] = frozenset(),
     resting: AbstractSet[str] = frozenset(),
     down: AbstractSet[str] = frozenset(),
+    limits: TimeLimits = _NO_LIMITS,
 ) -> Tuple[str, ...]:
     """Name the jobs that may start now; `jobs` are in their order, `capacities` the hosts whose slots are known.
 
@@ -77,6 +93,12 @@ def begin(
     can never fit, wherever it stands: it will be refused.
     """
     capacities = dict(capacities)
+
+    @lru_cache(maxsize=None)  # whoever passes by it leaves it as it is
+    def patience(first: WaitingJob) -> float:
+        (latest,) = latest_starts((first,), capacities, limits)
+        return 0.0 if latest is None else latest - limits.now
+
     before: List[WaitingJob] = []
     claimed: Set[str] = set()  # by those before
     asked: Set[str] = set()  # by those that are being tried
@@ -93,7 +115,7 @@ def begin(
             continue
         elif asked.isdisjoint(names):
             taken = _fit(job, capacities)
-            if taken is not None and (first or may_pass(taken, job, before, capacities)):
+            if taken is not None and (first or may_pass(taken, job, before, capacities, patience)):
                 found.append(job.name)
                 _hold(capacities, taken, job.name)
                 continue
@@ -106,8 +128,17 @@ def begin(
     return tuple(found)
 
 
-def may_pass(taken: Taken, job: WaitingJob, before: Sequence[WaitingJob], capacities: Capacities) -> bool:
+def may_pass(
+    taken: Taken,
+    job: WaitingJob,
+    before: Sequence[WaitingJob],
+    capacities: Capacities,
+    patience: Callable[[WaitingJob], float] = lambda _job: 0.0,
+) -> bool:
     """Return whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
+
+    The first of those it may also delay as long as it ends before that one starts at the latest, `patience` seconds from
+    now (EASY backfill, D. Lifka, "The ANL/IBM SP Scheduling System", 1995).
 
     Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
     holders that have ended meanwhile, and t slots of those before it that have started, it starts when f + s - t >= n. Only
@@ -118,7 +149,51 @@ def may_pass(taken: Taken, job: WaitingJob, before: Sequence[WaitingJob], capaci
     sharing = [other for other in before if not names.isdisjoint(host for host, _most in other.hosts)]
     if len(sharing) > _MOST_PASSED:
         return False
-    return not any(_delays(taken, other, sharing[:index], capacities) for index, other in enumerate(sharing))
+    return not any(
+        _delays(taken, other, sharing[:index], capacities)
+        and not (index == 0 and job.lasts is not None and job.lasts <= patience(other))
+        for index, other in enumerate(sharing)
+    )
+
+
+def latest_starts(
+    jobs: Sequence[WaitingJob], capacities: Capacities, limits: TimeLimits
+) -> Tuple[Optional[float], ...]:
+    """Return when each of these jobs starts at the latest if they start in their order, by the time limits of all.
+
+    None of one that waits for a job without a time limit, and of all behind it. Seconds since the epoch.
+    """
+    capacities, ends, time = dict(capacities), sorted((end, name) for name, end in limits.ends), limits.now
+    found: List[Optional[float]] = []
+    for job in jobs:
+        if any(host not in capacities for host, _most in job.hosts):
+            break
+        low, high = 0, len(ends) + 1  # after how many ends it fits
+        while low < high:
+            middle = (low + high) // 2
+            if middle > len(ends) or _fit(job, _after(capacities, ends[:middle])) is not None:
+                high = middle
+            else:
+                low = middle + 1
+        if low > len(ends):
+            break
+        time = max([time, *(end for end, _name in ends[:low])])
+        capacities = _after(capacities, ends[:low])
+        del ends[:low]
+        _hold(capacities, _fit(job, capacities) or {}, job.name)
+        if job.lasts is not None:
+            insort(ends, (time + job.lasts, job.name))
+        found.append(time)
+    return tuple(found) + (None,) * (len(jobs) - len(found))
+
+
+def _after(capacities: Capacities, ends: Sequence[Tuple[float, str]]) -> Dict[str, HostCapacity]:
+    """Return the slots of hosts once these holders have ended."""
+    gone = {name for _end, name in ends}
+    return {
+        host: replace(capacity, holders=tuple("" if holder in gone else holder for holder in capacity.holders))
+        for host, capacity in capacities.items()
+    }
 
 
 def _delays(taken: Taken, other: WaitingJob, earlier: Sequence[WaitingJob], capacities: Capacities) -> bool:
@@ -304,72 +379,3 @@ def _hold(capacities: Dict[str, HostCapacity], slots: Taken, name: str) -> None:
     for host, taken in slots.items():
         held = tuple(name if number in taken else holder for number, holder in enumerate(capacities[host].holders))
         capacities[host] = replace(capacities[host], holders=held)
-
-
-class WaitLimit(NamedTuple):
-    """When a job that waits is over, and how."""
-
-    time: float
-    exit_code: int
-    reason: str
-
-
-def limit(policy: Policy, record: JobRecord) -> Optional[WaitLimit]:
-    """Return the end of a waiting job's time: of that for waiting, or of that for all its attempts; None: there is none.
-
-    The time for waiting starts with the submission, the last resumption, or when the next attempt may begin. Times are
-    seconds since the epoch.
-    """
-    found = []
-    since = waits_since(record)
-    if record.state is JobState.SUSPENDED or since is None:
-        return None
-    if policy.queue_timeout is not None:
-        given = f"got no slots within its --queue-timeout of {policy.queue_timeout:g} s"
-        if not policy.queue_timeout:
-            given = "got no slots at once (--no-wait)"
-        found.append(WaitLimit(since + policy.queue_timeout, JobEnd.NO_SLOTS_IN_TIME, given))
-    if policy.timeout is not None and record.started is not None:
-        given = f"reached its --timeout of {policy.timeout:g} s for all attempts"
-        found.append(WaitLimit(record.started + policy.timeout, JobEnd.OUT_OF_TIME, given))
-    return min(found, default=None)
-
-
-def waits_since(record: JobRecord) -> Optional[float]:
-    """Return since when a job has waited for its slots; None where it does not, or waits for something else."""
-    if record.state not in (JobState.QUEUED, JobState.RESTARTING):
-        return None
-    if record.state is JobState.RESTARTING:
-        return record.not_before
-    return record.transitions[-1].time if record.transitions else record.submitted
-
-
-def queued_at(record: JobRecord) -> float:
-    """Return when a job came into the queue: when it was submitted, or resumed for the last time; seconds since the epoch."""
-    changes = record.transitions
-    resumed = [
-        after.time
-        for before, after in zip(changes, changes[1:])
-        if (before.state, after.state) == (JobState.SUSPENDED, JobState.QUEUED)
-    ]
-    return resumed[-1] if resumed else record.submitted or 0.0
-
-
-def pending_reasons(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]:
-    """Return what a job waits for: (host, why), what concerns no single host under "".
-
-    Nothing where it does not wait, or its hosts have not been looked at yet.
-    """
-    if record.state is JobState.SUSPENDED:
-        return (("", f"{record.reason}; taco-launch resume {name} lets it continue"),)
-    if record.state is JobState.RESTARTING:
-        delay, last = (record.not_before or 0.0) - record.transitions[-1].time, record.attempt
-        return (("", f"attempt {last + 1} starts {delay:.0f} s after attempt {last} failed: {record.reason}"),)
-    return record.waiting if record.state.waits else ()
-
-
-def removal(policy: Policy, record: JobRecord) -> Optional[float]:
-    """Return when the record of a job that has ended is to be removed; None: it stays."""
-    if policy.ttl is None or record.ended is None:
-        return None
-    return record.ended + policy.ttl

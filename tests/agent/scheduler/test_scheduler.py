@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.host import occupancy
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.scheduler.pending import PendingJobs
 from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery
@@ -50,13 +51,32 @@ def test_who_waits_is_told_why(queue: Queue) -> None:
     assert queue.runs("a") <= 1
     clock = time.strftime("%Y-%m-%d %H:%M", time.localtime(0))
     words = f"1 of 2 free, 1 held by job holder of bob (another queue) since {clock}"
-    assert queue.record("b").waiting == (("", "job a is ahead of it in the queue"), ("me", words))
+    assert queue.record("b").waiting == (("", "number 2 in the queue, behind a"), ("me", words))
     queue.hosts.tell("holder", "other")
     queue.until(lambda: "other" in dict(queue.record("b").waiting)["me"], 2)
     count = len(records.read_events(queue.jobs.get("b")))
     queue.step(5)
     queue.step(5)
     assert len(records.read_events(queue.jobs.get("b"))) == count  # nothing new to say
+
+
+def test_who_waits_is_told_when_it_starts_by_the_time_limits(queue: Queue) -> None:
+    holder = queue.job("holder", timeout=3600)
+    lock = locked(holder)
+    queue.now = time.time()
+    records.Events(holder).add(state.PLACED, "why", np=2, hosts=["me"], line="mpirun", attempt=1)
+    records.Events(holder).add(state.RUNNING, "runs")
+    started = queue.record("holder").started
+    assert started is not None
+    queue.job("a", np=2, says=REFUSED, timeout=600)
+    queue.job("b", np=2)
+    queue.hosts.tell("holder", "holder")
+    queue.until(lambda: queue.record("a").waiting and len(queue.record("b").waiting) == 3, 1)
+    by = [occupancy.clock(started + 3600 + 40 + later) for later in (0, 640)]
+    words = "starts by {} by the time limits of the jobs before it"
+    assert ("", words.format(by[0])) in queue.record("a").waiting
+    assert queue.record("b").waiting[:2] == (("", "number 2 in the queue, behind a"), ("", words.format(by[1])))
+    os.close(lock)
 
 
 def test_who_waits_for_long_is_told_of_changes_less_often(queue: Queue) -> None:
@@ -140,7 +160,7 @@ def test_who_is_resumed_waits_behind_those_that_came_meanwhile(queue: Queue) -> 
     queue.job("b", np=2, says=REFUSED)
     queue.hosts.tell("x", "x")
     records.Events(folder).add(state.RESUMED, "resumed by me")
-    queue.until(lambda: ("", "job b is ahead of it in the queue") in queue.record("a").waiting, 0.1)
+    queue.until(lambda: ("", "number 2 in the queue, behind b") in queue.record("a").waiting, 0.1)
     assert "" not in dict(queue.record("b").waiting)
 
 

@@ -3,16 +3,15 @@
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.core.errors import CANNOT_PLACE, DEADLINE
-from taco_launch.core.lifecycle import queue, state
+from taco_launch.core.lifecycle import queue
 from taco_launch.core.lifecycle.queue import WaitingJob
 from taco_launch.core.model.host.hosts import GpuConstraints
-from taco_launch.core.model.jobs import Event, JobRecord, JobState, Policy, Transition
 from taco_launch.core.model.plans import SlotRequest
 
 
@@ -34,37 +33,8 @@ def rooms(**held: str) -> Mapping[str, queue.HostCapacity]:
 
 
 def begin(jobs: Iterable[WaitingJob], here: Mapping[str, queue.HostCapacity], **more: Iterable[str]) -> list[str]:
-    return list(queue.begin(queue.order(jobs), here, **{name: frozenset(value) for name, value in more.items()}))
-
-
-def test_who_is_resumed_comes_in_behind_who_waits() -> None:
-    events = [Event(1, state.SUBMITTED, data={"id": "x"}), Event(2, state.WAITING, data={"hosts": ()})]
-    assert queue.queued_at(state.reduce(events)) == 1
-    events += [Event(3, state.SUSPENDED), Event(4, state.RESUMED)]
-    assert queue.queued_at(state.reduce(events)) == 4
-    # neither words nor another attempt is a new start
-    events += [Event(5, state.WAITING, data={"hosts": ()}), Event(6, state.RESTARTING, data={"delay": 1})]
-    events += [Event(8, state.WAITING, data={"hosts": ()})]
-    assert queue.queued_at(state.reduce(events)) == 4
-    events += [Event(9, state.SUSPENDED), Event(10, state.RESUMED)]
-    assert queue.queued_at(state.reduce(events)) == 10
-
-
-def test_what_a_job_waits_for() -> None:
-    events = [Event(1, state.SUBMITTED, "", {"id": "x"})]
-    assert queue.pending_reasons(state.reduce(events), "x") == ()
-    events += [Event(2, state.WAITING, state.FOR_SLOTS, {"hosts": [["a", "0 of 2 free"]]})]
-    assert queue.pending_reasons(state.reduce(events), "x") == (("a", "0 of 2 free"),)
-    placed = Event(3, state.PLACED, "", {"np": 1, "hosts": ["a"], "line": "mpirun", "attempt": 1})
-    assert queue.pending_reasons(state.reduce([*events, placed]), "x") == ()
-    failed = Event(4, state.RESTARTING, "rank 0 on a exited with code 3", {"delay": 20.0})
-    assert queue.pending_reasons(state.reduce([*events, placed, failed]), "x") == (
-        ("", "attempt 2 starts 20 s after attempt 1 failed: rank 0 on a exited with code 3"),
-    )
-    events += [Event(5, state.SUSPENDED, "suspended by bob")]
-    assert queue.pending_reasons(state.reduce(events), "x") == (
-        ("", "suspended by bob; taco-launch resume x lets it continue"),
-    )
+    sets: dict[str, Any] = {name: frozenset(value) for name, value in more.items()}
+    return list(queue.begin(queue.order(jobs), here, **sets))
 
 
 def test_the_order_is_by_priority_then_submission() -> None:
@@ -214,38 +184,70 @@ def test_a_thousand_that_wait_are_looked_at_fast() -> None:
     assert begin([*jobs, small], rooms(a=".xxxxxxxx", b="xxxxxxxx")) == []  # too many are before it
 
 
-# --- what is due when
+# --- time limits
 
 
-def record(state: JobState, *, since: float = 100.0, **more: float) -> JobRecord:
-    return JobRecord("id", state, submitted=1.0, transitions=(Transition(since, state),), **more)  # type: ignore[arg-type]
+def test_a_job_passes_that_ends_before_the_first_one_starts_at_the_latest() -> None:
+    here = rooms(a=".xxyy")
+    limits = queue.TimeLimits(1000.0, (("x", 1600.0), ("y", 1300.0)))
+    first = job("A", 3)
+    short = replace(job("B", 1), lasts=300.0)
+    assert queue.latest_starts((first,), here, limits) == (1300.0,)  # with one that is free and those of y
+
+    def begun(*waiting: WaitingJob, limits: queue.TimeLimits = limits) -> tuple[str, ...]:
+        return queue.begin(queue.order(waiting), here, limits=limits)
+
+    assert begun(first, short) == ("B",)
+    assert begun(first, replace(short, lasts=301.0)) == ()
+    assert begun(first, replace(short, lasts=None)) == ()
+    assert begun(first, short, limits=queue.TimeLimits(1000.0, (("x", 1600.0),))) == ("B",)
+    assert begun(first, short, limits=queue.TimeLimits(1000.0)) == ()
+    # C would delay B, which is not the first: nobody has promised B a time
+    assert begun(first, job("B", 2), replace(short, name="C", queued_at=99.0)) == ()
 
 
-@pytest.mark.parametrize(
-    ("policy", "found", "end"),
-    [
-        (Policy(), record(JobState.QUEUED), None),
-        (Policy(queue_timeout=5), record(JobState.QUEUED), (105.0, CANNOT_PLACE)),
-        (Policy(queue_timeout=0), record(JobState.QUEUED), (100.0, CANNOT_PLACE)),
-        (Policy(queue_timeout=5), record(JobState.RESTARTING, not_before=130.0), (135.0, CANNOT_PLACE)),
-        (Policy(queue_timeout=5, timeout=9), record(JobState.SUSPENDED), None),
-        (Policy(queue_timeout=5), record(JobState.RUNNING), None),
-        (Policy(timeout=50), record(JobState.RESTARTING, started=70.0, not_before=130.0), (120.0, DEADLINE)),
-        (Policy(timeout=50), record(JobState.QUEUED), None),  # its time starts with its start
-        (Policy(timeout=50, queue_timeout=1), record(JobState.QUEUED, started=70.0), (101.0, CANNOT_PLACE)),
-    ],
-)
-def test_when_the_time_of_a_waiting_job_is_over(
-    policy: Policy, found: JobRecord, end: tuple[float, int] | None
+def test_when_jobs_start_at_the_latest() -> None:
+    limits = queue.TimeLimits(0.0, (("x", 100.0), ("y", 50.0)))
+    timed = [replace(job(name, np), lasts=500.0) for name, np in (("A", 3), ("B", 2), ("C", 4))]
+    assert queue.latest_starts(timed, rooms(a="xxyy"), limits) == (100.0, 600.0, 1100.0)
+    assert queue.latest_starts([timed[0], timed[1]], rooms(a="xxyy."), limits) == (50.0, 100.0)
+    endless = replace(timed[1], lasts=None)
+    assert queue.latest_starts([timed[0], endless, timed[2]], rooms(a="xxyy"), limits) == (100.0, 600.0, None)
+    assert queue.latest_starts(timed, rooms(a="xxyyz"), queue.TimeLimits(0.0, (("x", 9.0),))) == (None,) * 3
+    assert queue.latest_starts([job("A", 3, "ab")], rooms(a="xxyy"), limits) == (None,)  # nobody has told of b
+
+
+@given(st.lists(st.tuples(counts, counts), max_size=3), st.lists(st.tuples(counts, counts), max_size=4), st.data())
+def test_who_passes_by_its_time_limit_keeps_the_promise(
+    held: list[tuple[int, int]], later: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    limit = queue.limit(policy, found)
-    assert (limit and (limit.time, limit.exit_code)) == end
-
-
-def test_when_a_record_is_removed() -> None:
-    assert queue.removal(Policy(ttl=30), record(JobState.FAILED, ended=100.0)) == 130.0
-    assert queue.removal(Policy(), record(JobState.FAILED, ended=100.0)) is None
-    assert queue.removal(Policy(ttl=30), record(JobState.RUNNING)) is None
+    """The first job starts no later than it was promised, however early anybody ends."""
+    total = sum(count for count, _end in held) + data.draw(st.integers(0, 2))
+    if not total:
+        return
+    names = [chr(ord("k") + index) for index in range(len(held))]
+    slots = [name for name, (count, _end) in zip(names, held, strict=True) for _slot in range(count)]
+    slots += [""] * (total - len(slots))
+    ends = dict(zip(names, (float(end) for _count, end in held), strict=True))
+    first = job("A", data.draw(st.integers(1, total)))
+    waiting = [first, *(replace(job("B", np), name=f"B{n}", lasts=float(t)) for n, (np, t) in enumerate(later))]
+    (promised,) = queue.latest_starts(
+        [first], {"a": queue.HostCapacity(tuple(slots))}, queue.TimeLimits(0.0, tuple(ends.items()))
+    )
+    assert promised is not None
+    early = {name: data.draw(st.integers(0, int(end))) for name, end in ends.items()}
+    for now in range(int(promised) + 1):
+        slots = ["" if holder in early and early[holder] <= now else holder for holder in slots]
+        limits = queue.TimeLimits(float(now), tuple((name, end) for name, end in ends.items() if name in slots))
+        for name in queue.begin(waiting, {"a": queue.HostCapacity(tuple(slots))}, limits=limits):
+            entry = next(entry for entry in waiting if entry.name == name)
+            waiting.remove(entry)
+            for _rank in range(entry.wanted.np or 0):
+                slots[slots.index("")] = name
+            if entry.lasts is not None:
+                ends[name] = now + entry.lasts
+                early[name] = now + data.draw(st.integers(1, int(entry.lasts)))
+    assert first not in waiting
 
 
 def test_what_a_job_may_not_have_is_not_counted() -> None:

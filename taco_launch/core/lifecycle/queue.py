@@ -137,8 +137,8 @@ def may_pass(
 ) -> bool:
     """Return whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
 
-    The first of those it may also delay as long as it ends before that one starts at the latest, `patience` seconds from
-    now (EASY backfill, D. Lifka, "The ANL/IBM SP Scheduling System", 1995).
+    It passes as well if it ends before the first of those starts at the latest, `patience` seconds from now (EASY backfill,
+    D. Lifka, "The ANL/IBM SP Scheduling System", 1995).
 
     Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
     holders that have ended meanwhile, and t slots of those before it that have started, it starts when f + s - t >= n. Only
@@ -149,11 +149,9 @@ def may_pass(
     sharing = [other for other in before if not names.isdisjoint(host for host, _most in other.hosts)]
     if len(sharing) > _MOST_PASSED:
         return False
-    return not any(
-        _delays(taken, other, sharing[:index], capacities)
-        and not (index == 0 and job.lasts is not None and job.lasts <= patience(other))
-        for index, other in enumerate(sharing)
-    )
+    if sharing and job.lasts is not None and job.lasts <= patience(sharing[0]):
+        return True  # those behind it start no earlier
+    return not any(_delays(taken, other, sharing[:index], capacities) for index, other in enumerate(sharing))
 
 
 def latest_starts(

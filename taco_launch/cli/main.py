@@ -2,8 +2,10 @@
 
 import contextlib
 import gc
+import itertools
 import os
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -24,10 +26,12 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.core.command import GIT_SECRETS, as_typed
-from taco_launch.core.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
+from taco_launch.core.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageError
 
 # click reads it: how a shell asks for completions.
 _COMPLETE = "_TACO_LAUNCH_COMPLETE"
+# In the context's `meta`: the words of the command.
+_WORDS = "taco_launch.words"
 _EPILOG = """\b
 Examples:
   taco-launch run --np 2 -- python3 train.py
@@ -55,10 +59,8 @@ class _Verbs(SuggestingGroup):
         Raises:
             UsageError: one of them is another tool's.
         """
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise _explained(error) from None
+        ctx.meta[_WORDS] = tuple(args)
+        return list(_with_usage_errors(lambda: super(_Verbs, self).parse_args(ctx, args)))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -109,17 +111,17 @@ class _Verbs(SuggestingGroup):
             TacoLaunchError: it failed; what it says to type has the inventory in it.
         """
         try:
-            return super().invoke(ctx)
-        except click.NoSuchOption as error:
-            raise _explained(error) from None
-        except TacoLaunchError as error:
-            settings = settings_of(ctx)
-            error.hint = error.hint and as_typed(error.hint, settings.typed)
-            if settings.output in ("json", "yaml"):
-                from taco_launch.cli.output import host_errors
+            with render.one_document(ctx):
+                try:
+                    return _with_usage_errors(lambda: super(_Verbs, self).invoke(ctx))
+                except TacoLaunchError as error:
+                    settings = settings_of(ctx)
+                    error.hint = error.hint and as_typed(error.hint, settings.typed)
+                    if form := _data_form(settings, ctx.meta[_WORDS]):
+                        from taco_launch.cli.output import host_errors
 
-                host_errors.error_data(error, settings)
-            raise
+                        host_errors.error_data(error, replace(settings, output=form))
+                    raise
         except BrokenPipeError:
             if not _nobody_reads():
                 raise
@@ -189,6 +191,42 @@ def _use_config(ctx: click.Context) -> None:
     ctx.obj = settings
 
 
+def _data_form(settings: Settings, words: Sequence[str]) -> str:
+    """Return json or yaml if the words of a command ask for it, also where they could not be read; "" if they do not."""
+    own = list(itertools.takewhile(lambda word: word != "--", words))
+    named = [form for name, form in itertools.pairwise(own) if name in ("-o", "--output")]
+    forms = (settings.output, "json" if "--json" in own else "", *named)
+    return next((form for form in forms if form in ("json", "yaml")), "")
+
+
+def _with_usage_errors(act: Callable[[], Any]) -> Any:
+    """Do something with click, whose errors become ours.
+
+    Raises:
+        UsageError: click has raised an error; one of an option that another tool has says what is typed here.
+    """
+    try:
+        return act()
+    except click.exceptions.NoArgsIsHelpError:
+        raise
+    except click.ClickException as error:
+        raise _usage_error(_explained(error) if isinstance(error, click.NoSuchOption) else error) from None
+
+
+def _usage_error(error: click.ClickException) -> UsageError:
+    context = getattr(error, "ctx", None)
+    message, hint = error.format_message().removesuffix("."), context and f"{context.command_path} --help"
+    if isinstance(error, click.NoSuchOption) and error.possibilities:
+        from difflib import get_close_matches
+
+        message = error.message.removesuffix(".")
+        params = context.command.params if context else ()
+        old = {name for param in params if getattr(param, "hidden", False) for name in param.opts}
+        near = get_close_matches(error.option_name, set(error.possibilities) - old, n=1)
+        hint = f"did you mean: {near[0]}" if near else hint
+    return UsageError(message, hint)
+
+
 def _explained(error: click.NoSuchOption) -> click.UsageError:
     from taco_launch.cli.options import foreign_options
 
@@ -210,8 +248,9 @@ def script() -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit with the code that design and --help promise."""
-    if sys.stdout is None:  # closed by the caller (`>&-`)
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller (`>&-`)
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for as long as the process lives
     sys.exit(_guarded())
 
 
@@ -227,7 +266,7 @@ def _guarded() -> int:
 
         shell_scripts.register()
     try:
-        code = cli.main(prog_name="taco-launch", standalone_mode=False, obj=settings)
+        code = _with_usage_errors(lambda: cli.main(prog_name="taco-launch", standalone_mode=False, obj=settings))
         sys.stdout.flush()
     except TacoLaunchError as error:
         return _say(error.message, error.hint, error.exit_code)
@@ -238,21 +277,6 @@ def _guarded() -> int:
     except click.exceptions.NoArgsIsHelpError as error:  # a group without a verb
         click.echo(error.message)
         code = 0
-    except click.ClickException as error:
-        context = getattr(error, "ctx", None)
-        message, hint = error.format_message().removesuffix("."), context and f"{context.command_path} --help"
-        if isinstance(error, click.NoSuchOption) and error.possibilities:
-            from difflib import get_close_matches
-
-            message = error.message.removesuffix(".")
-            old = (
-                {name for param in context.command.params if getattr(param, "hidden", False) for name in param.opts}
-                if context
-                else set()
-            )
-            near = get_close_matches(error.option_name, set(error.possibilities) - old, n=1)
-            hint = f"did you mean: {near[0]}" if near else hint
-        return _say(message, hint, USAGE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as error:

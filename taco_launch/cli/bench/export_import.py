@@ -71,7 +71,12 @@ def export(
       taco-launch bench export last -o csv | head
     """
     ending = target.suffix.removeprefix(".") if target is not None else ""
-    form = form or (ending if ending in _FORMATS else "json")
+    if form is None and ending and ending not in _FORMATS:
+        raise UsageError(
+            f"--to {target}: .{ending} is not a format of this command",
+            hint=f"use .json or .csv, or add -o json for the file {target}",
+        )
+    form = form or ending or "json"
     if target is not None and target.exists() and not force:
         raise UsageError(f"{target} exists", hint="choose another name, or replace it: --force")
     with opened(db) as history:

@@ -14,7 +14,6 @@ from taco_launch.cli.options.common import Seconds, access_of, add_option, setti
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
-from taco_launch.core.model.job_view import JobView
 from taco_launch.jobs.backend import FollowListener, LogQuery, Outcomes
 from taco_launch.jobs.request.caller import person
 
@@ -53,7 +52,7 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
     return code_of(job)
 
 
-@verb(access=True)
+@verb(access=True, output=True)
 @add_option(
     "--grace", type=Seconds(), metavar="TIME", help="Time between TERM and KILL, if shorter than the job's own --grace."
 )
@@ -75,19 +74,19 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
     def ask(some: Sequence[str], owner: str | None) -> Outcomes:
         return backend.stop(some, by, signal.SIGTERM, grace, owner)
 
-    def report(name: str, job: JobView) -> None:
+    def report(name: str) -> tuple[str, str]:
+        job = outcomes.job(name)
         if not job.record.state.is_terminal:
             job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
         elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
-            settings.talk(f"{name}: it had already ended: {job.record.state.value}")
-            return
-        settings.talk(f"{name}: {job.record.state.value}: {job.record.reason}")
+            return job.record.state.value, "it had already ended"
+        return job.record.state.value, job.record.reason
 
     outcomes = named_jobs.change(names, ask, "stop", "stopped", yes=yes)
-    return named_jobs.for_each_job(names, lambda name: report(name, outcomes.job(name)))
+    return named_jobs.for_each_job(settings, names, report)
 
 
-@verb(access=True)
+@verb(access=True, output=True)
 @named_jobs.yes_option
 @named_jobs.names_argument
 def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
@@ -103,11 +102,11 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     backend = settings.backend(access_of(access))
     by = f"taco-launch delete of {person()}"
 
-    def report(name: str) -> None:
+    def report(name: str) -> tuple[str, str]:
         if outcomes.existing(name) is not None:
             backend.follow(LogQuery(name, tail=0), lambda _data: None)
             show(backend.delete([name])).existing(name)
-        settings.talk(f"{name}: deleted")
+        return "deleted", ""
 
     def show(deleted: Outcomes) -> Outcomes:
         for warning in deleted.warnings:
@@ -117,7 +116,7 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     outcomes = named_jobs.change(
         names, lambda some, owner: show(backend.delete(some, by, owner)), "delete", "deleted", yes=yes
     )
-    return named_jobs.for_each_job(names, report)
+    return named_jobs.for_each_job(settings, names, report)
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import click
 
-from taco_launch.cli.options.common import add_option
+from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.cli.output import render
+from taco_launch.cli.output import host_errors, render
 from taco_launch.core.errors import OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.instances import instances
 from taco_launch.core.model.jobs import JobState
@@ -54,15 +54,25 @@ def rank_of(backend: Backend, name: str, options: Mapping[str, Any]) -> int:
     return found.ranks[0]
 
 
-def for_each_job(names: tuple[str, ...], act: Callable[[str], None]) -> int:
-    """Do something with every job; one that fails does not keep the others from it. Gives the first failure's code."""
+def for_each_job(settings: Settings, names: tuple[str, ...], act: Callable[[str], tuple[str, str]]) -> int:
+    """Do something with every job; one that fails does not keep the others from it. Gives the first failure's code.
+
+    `act` returns what has become of the job and why, "" where nobody asks.
+    """
     code = 0
+    rows: list[dict[str, Any]] = []
     for name in dict.fromkeys(names):
         try:
-            act(name)
+            state, reason = act(name)
+            rows.append({"name": name, "state": state, "reason": reason})
         except TacoLaunchError as error:
             render.error(error.message, error.hint)
+            rows.append({"name": name, "error": {**host_errors.of_error(error), "host": None}})
             code = code or error.exit_code
+            continue
+        settings.talk(f"{name}: {state}{f': {render.printable(render.one_line(reason))}' if reason else ''}")
+    if settings.output in ("json", "yaml"):
+        render.data({"jobs": rows}, settings.output)
     return code
 
 

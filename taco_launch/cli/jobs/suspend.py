@@ -6,12 +6,11 @@ import click
 
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import access_of, settings_of, verb
-from taco_launch.cli.output.render import one_line, printable
 from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.request.caller import person
 
 
-@verb(access=True)
+@verb(access=True, output=True)
 @named_jobs.yes_option
 @named_jobs.names_argument
 def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
@@ -28,17 +27,17 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def report(name: str) -> None:
+    def report(name: str) -> tuple[str, str]:
         record = outcomes.job(name).record
-        settings.talk(f"{name}: {record.state.value}: {printable(one_line(record.reason))}")
+        return record.state.value, record.reason
 
     outcomes = named_jobs.change(
         names, lambda some, owner: backend.suspend(some, person(), owner), "suspend", "suspended", yes=yes
     )
-    return named_jobs.for_each_job(names, report)
+    return named_jobs.for_each_job(settings, names, report)
 
 
-@verb(access=True)
+@verb(access=True, output=True)
 @named_jobs.yes_option
 @named_jobs.names_argument
 def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
@@ -53,12 +52,11 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def report(name: str) -> None:
+    def report(name: str) -> tuple[str, str]:
         record = outcomes.job(name).record
-        waits = f": {printable(one_line(record.reason))}" if record.state is JobState.QUEUED and record.reason else ""
-        settings.talk(f"{name}: {record.state.value}{waits}")
+        return record.state.value, record.reason if record.state is JobState.QUEUED else ""
 
     outcomes = named_jobs.change(
         names, lambda some, owner: backend.resume(some, person(), owner), "resume", "resumed", yes=yes
     )
-    return named_jobs.for_each_job(names, report)
+    return named_jobs.for_each_job(settings, names, report)

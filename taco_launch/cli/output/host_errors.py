@@ -65,6 +65,11 @@ def failed_host(error: TacoLaunchError, settings: Settings) -> str | None:
 
 def error_data(error: TacoLaunchError, settings: Settings) -> None:
     """Print an error for programs: its kind, message, hint and host, and (host, reason) where hosts are its reason."""
+    render.data({"error": {**of_error(error), "host": failed_host(error, settings)}}, settings.output)
+
+
+def of_error(error: TacoLaunchError) -> dict[str, Any]:
+    """Return an error as JSON values, without the host that failed."""
     reasons = [{"host": host, "reason": why} for host, why in getattr(error, "reasons", ())]
-    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "host": failed_host(error, settings)}
-    render.data({"error": {**about, "exit_code": error.exit_code, "reasons": reasons}}, settings.output)
+    about = {"kind": error.kind, "message": error.message, "hint": error.hint, "exit_code": error.exit_code}
+    return {**about, "reasons": reasons}

@@ -32,7 +32,31 @@ _MOST_HOSTS_TOLD = 4
 
 
 def data(value: Any, output: str) -> None:
-    """Print a value as JSON or YAML."""
+    """Print a value as JSON or YAML: at the command's end, so that an error can be part of it."""
+    context = click.get_current_context(silent=True)
+    if context is None or _DOCUMENT not in context.meta:
+        _print(value, output)
+        return
+    documents: list[tuple[Any, str]] = context.meta[_DOCUMENT]
+    if documents and isinstance(documents[-1][0], dict) and isinstance(value, dict) and set(value) == {"error"}:
+        documents[-1][0].update(value)
+    else:
+        documents.append((value, output))
+
+
+@contextmanager
+def one_document(context: click.Context) -> Iterator[None]:
+    """Print what commands gave to `data` in the block, at its end."""
+    documents: list[tuple[Any, str]] = context.meta.setdefault(_DOCUMENT, [])
+    try:
+        yield
+    finally:
+        for value, output in documents:
+            _print(value, output)
+        documents.clear()
+
+
+def _print(value: Any, output: str) -> None:
     if output == "yaml":
         import yaml
 
@@ -137,6 +161,8 @@ def file_line(line: str) -> str:
     return "\t".join(map(printable, line.split("\t")))
 
 
+# In a context's `meta`: the values that are printed at the end.
+_DOCUMENT = "taco_launch.document"
 # In a context's `meta`: the lines of why a job waits that were printed.
 _WAITS = "taco_launch.waits"
 # A span of fewer units than these is short: half a unit of it is much.

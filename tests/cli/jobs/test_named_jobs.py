@@ -138,7 +138,7 @@ def test_several_jobs_are_one_call(what: str, verb: Verb) -> None:
 def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:
     stopped = f"stopped by taco-launch stop of {person()}"
     for name, reason, told in (
-        ("mine", "because", "it had already ended: CANCELLED"),
+        ("mine", "because", "CANCELLED: it had already ended"),
         ("old", stopped, f"CANCELLED: {stopped}"),
     ):
         result, _done = verb("stop", name, reason=reason)

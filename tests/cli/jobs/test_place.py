@@ -214,4 +214,4 @@ def test_what_cannot_be_placed(args: tuple[str, ...], code: int, message: str) -
 
 @pytest.mark.parametrize("args", [("--gpus", "0"), ("--free", "1")])
 def test_usage(args: tuple[str, ...]) -> None:
-    assert place("--topology", DGX1V, *args).exit_code == 2
+    assert isinstance(refused("--topology", DGX1V, *args), UsageError)

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_730,
+    "cli": 10_800,
     "api": 860,
     "bench": 7_570,
     "jobs": 10_330,

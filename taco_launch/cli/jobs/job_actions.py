@@ -13,6 +13,7 @@ from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_d
 from taco_launch.cli.options.common import Seconds, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
+from taco_launch.cli.output.waiting import waiting
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
 from taco_launch.jobs.backend import FollowListener, LogQuery, Outcomes
 from taco_launch.jobs.request.caller import person
@@ -41,7 +42,7 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
       taco-launch wait vgg16 --json
     """
     settings = settings_of(ctx)
-    with launcher_errors(), _at_most(timeout, name), render.waiting(settings.quiet, name) as status:
+    with launcher_errors(), _at_most(timeout, name), waiting(settings.quiet, name) as status:
         watch = FollowListener(
             state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
         )

@@ -215,7 +215,7 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> "JobView":
 
     The ranks' output goes to stdout, or to stderr where stdout is for data.
     """
-    from taco_launch.cli.output import banners, silence
+    from taco_launch.cli.output import banners, waiting
 
     signals = _Signals(backend, spec.name, spec.policy.grace)
 
@@ -238,8 +238,8 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> "JobView":
         since = f"no output for {seconds:g} s" if printed else f"every rank has started; no output for {seconds:g} s"
         settings.talk(f"job {spec.name}: {since}; to see what the ranks do: {settings.typed} stacks {spec.name}")
 
-    notes = silence.SilenceNotes(silent)
-    with render.waiting(settings.quiet, spec.name) as wait:
+    notes = waiting.SilenceNotes(silent)
+    with waiting.waiting(settings.quiet, spec.name) as wait:
         as_data = settings.output in ("json", "yaml")
         filtered = None if settings.verbose else banners.BannerFilter()
         out = render.LogOutput(sys.stderr.buffer if as_data else sys.stdout.buffer, wait.hide)

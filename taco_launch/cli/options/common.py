@@ -55,7 +55,7 @@ class Seconds(click.types.FloatParamType):
 
 F = TypeVar("F", bound=Callable[..., Any])
 _THIS_MACHINE = "taco_launch.this_machine"
-# Takes a status line away while a message is written to the terminal; render.waiting sets it.
+# Takes a status line away while a message is written to the terminal; waiting.waiting sets it.
 aside: Callable[[], AbstractContextManager[None]] = nullcontext
 FORMATS = ("table", "wide", "json", "yaml")
 # Line ends, and the styles of our own messages: bold, colours, the end of both.

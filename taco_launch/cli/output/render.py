@@ -1,4 +1,4 @@
-"""How results look: tables, JSON, YAML, logs, a status line. The only file that imports rich."""
+"""How results look: tables, JSON, YAML, logs, a status line. Only this file and waiting.py import rich."""
 
 import functools
 import itertools
@@ -8,13 +8,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import click
 
-from taco_launch.cli.options import common
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
 from taco_launch.core.command import as_typed
 from taco_launch.core.model.codec import to_json
@@ -363,53 +362,3 @@ def _coloured(match: re.Match[bytes]) -> bytes:
     rank = match.group(2)
     colour = _RANK_COLOURS[int(rank) % len(_RANK_COLOURS)] if rank.isdigit() else 2
     return b"\x1b[%dm%s |\x1b[0m " % (colour, match.group(1))
-
-
-class WaitingLine:
-    """A line on a terminal that says what is waited for, until there is output."""
-
-    def __init__(self, name: str, status: Any) -> None:
-        """`status` is rich's, None where nothing is shown."""
-        self._name = name
-        self._status = status
-
-    def state(self, state: str) -> None:
-        """Show a job's state."""
-        if self._status is not None:
-            self._status.update(f"job {self._name}: {state}")
-
-    @contextmanager
-    def aside(self) -> Iterator[None]:
-        """Take the line away while the block writes to the terminal."""
-        if self._status is not None:
-            self._status.stop()
-        try:
-            yield
-        finally:
-            if self._status is not None:
-                self._status.start()
-
-    def hide(self) -> None:
-        """Take the line away for good."""
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
-
-
-@contextmanager
-def waiting(quiet: bool, name: str) -> Iterator[WaitingLine]:
-    """Show a status line on stderr while a job is waited for; nothing where stderr is not a terminal."""
-    if quiet or not sys.stderr.isatty():
-        yield WaitingLine(name, None)
-        return
-    from rich.console import Console
-
-    status = Console(stderr=True).status(f"job {name}")
-    status.start()
-    shown = WaitingLine(name, status)
-    common.aside = shown.aside
-    try:
-        yield shown
-    finally:
-        common.aside = nullcontext
-        shown.hide()

@@ -2,7 +2,7 @@
 
 import time
 
-from taco_launch.cli.output.silence import SilenceNotes
+from taco_launch.cli.output.waiting import SilenceNotes
 from tests.conftest import eventually
 
 

@@ -1,13 +1,67 @@
-"""What `run` prints while the ranks of a job print nothing: that they run, and which command shows what they do."""
+"""What `run` and `wait` show while a job is waited for, and while its ranks print nothing."""
 
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
+from taco_launch.cli.options import common
 from taco_launch.core.model.jobs import JobState
 
 # Seconds without output before the first note. A job that was silent for so long may be so for twice as long before the next.
 _FIRST_SECONDS = 30.0
+
+
+class WaitingLine:
+    """A line on a terminal that says what is waited for, until there is output."""
+
+    def __init__(self, name: str, status: Any) -> None:
+        """`status` is rich's, None where nothing is shown."""
+        self._name = name
+        self._status = status
+
+    def state(self, state: str) -> None:
+        """Show a job's state."""
+        if self._status is not None:
+            self._status.update(f"job {self._name}: {state}")
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Take the line away while the block writes to the terminal."""
+        if self._status is not None:
+            self._status.stop()
+        try:
+            yield
+        finally:
+            if self._status is not None:
+                self._status.start()
+
+    def hide(self) -> None:
+        """Take the line away for good."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+
+@contextmanager
+def waiting(quiet: bool, name: str) -> Iterator[WaitingLine]:
+    """Show a status line on stderr while a job is waited for; nothing where stderr is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield WaitingLine(name, None)
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(f"job {name}")
+    status.start()
+    shown = WaitingLine(name, status)
+    common.aside = shown.aside
+    try:
+        yield shown
+    finally:
+        common.aside = nullcontext
+        shown.hide()
 
 
 class SilenceNotes:

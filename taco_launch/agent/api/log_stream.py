@@ -4,7 +4,7 @@ import math
 import time
 from typing import Callable, Dict, Iterator, Optional, Tuple, Type
 
-from taco_launch.agent.api.view import current_view
+from taco_launch.agent.api.view import current_view, final_view
 from taco_launch.agent.logs.log_query import Excerpt
 from taco_launch.agent.logs.merge import beginning
 from taco_launch.agent.store import records
@@ -67,7 +67,7 @@ def logs(jobs: Jobs, agent: str, request: Logs, wait: Optional[Callable[[float],
             yield LogPosition(offset=excerpt.offset, log=excerpt.attempt, since=request.since, data=line)
             continue
         if final:
-            yield JobReply(job=current_view(folder))
+            yield JobReply(job=final_view(folder))
             return
         if time.monotonic() > until:
             return

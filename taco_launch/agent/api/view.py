@@ -1,12 +1,18 @@
 """A job as callers see it."""
 
+import contextlib
+import re
 from dataclasses import replace
 from typing import Optional
 
+from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.upkeep import recovery
+from taco_launch.core.errors import HostError
 from taco_launch.core.model.job_view import BoardView, JobView, check_spec
+
+_NO_NUMBER = re.compile(r"(?i)\b(?:nan|inf|infinity)\b")
 
 
 def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
@@ -27,6 +33,19 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
     said = output_end.read(folder.merged, spec.policy.progress)
     found = tuple(records.read_events(folder))
     return replace(view, events=found, last_line=said.labelled, progress=said.progress)
+
+
+def final_view(folder: JobFolder) -> JobView:
+    """Return a job at its end; with its progress where its last output has a number that is none, such as a loss of nan."""
+    view = current_view(folder)
+    words = ""
+    with contextlib.suppress(OSError, HostError):  # its ranks may have put anything in the log's place
+        words = segments.last_words(folder.merged)
+    if not _NO_NUMBER.search(words):
+        return view
+    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - see above
+
+    return replace(view, progress=output_end.read(folder.merged, view.spec.policy.progress).progress)
 
 
 def _board(folder: JobFolder) -> Optional[BoardView]:

@@ -69,6 +69,20 @@ def supervised(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Made]:
     os.close(lock)
 
 
+@pytest.mark.parametrize(("loss", "diverged"), [("0.5", None), ("nan", True), ("inf", True)])
+def test_the_end_of_a_job_shows_a_loss_that_is_no_number(
+    jobs: Jobs, supervised: Made, loss: str, diverged: bool | None
+) -> None:
+    for step in range(5):
+        supervised.write(0, f"step {step}/9 loss: {loss}\n".encode())
+    supervised.end()
+    followed = Following(jobs, {})
+    followed.join()
+    last = followed.replies[-1]
+    assert isinstance(last, JobReply)
+    assert (last.job.progress and last.job.progress.diverged) == diverged
+
+
 @pytest.mark.parametrize("whose", [{"rank": 1}, {"instance": "j-worker-0"}, {"host": "n2"}, {}])
 def test_following_over_attempts(jobs: Jobs, supervised: Made, whose: dict[str, Any]) -> None:
     followed = Following(jobs, whose)

@@ -65,13 +65,14 @@ def end_attempt(attempt: SupervisedAttempt) -> None:
 
 def _end_processes(attempt: SupervisedAttempt) -> str:
     """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""
+    here = GUARD_SECONDS if attempt.cut_short is None else teardown.DECIDED_SECONDS
     stuck = teardown.end_all(
         attempt.gang,
         attempt.note,
         attempt.orphans.found(),
         whole=attempt.ranks.whole,
         meanwhile=partial(_meanwhile, attempt),
-        begun=attempt.launcher is not None,
+        here=None if attempt.launcher is None else here,
         timeout=attempt.spec.policy.host_loss_timeout,
         how={
             "leave": _leaves(attempt),

@@ -84,8 +84,8 @@ def test_where_no_link_can_be_cut_that_is_told(
 @pytest.mark.parametrize(("jobs", "links", "seconds"), [(24, 0, 120), (200, 12, 1200)], ids=["24", "200"])
 @pytest.mark.timeout(4000)
 def test_nothing_is_lost_left_or_told_wrong(chaos_links: ModuleType, jobs: int, links: int, seconds: int) -> None:
-    words = ("--jobs", str(jobs), "--links", str(links), "--json")
-    words += ("--seconds", str(patience(seconds)), "--patience", str(patience(1)))
+    limits = ("--seconds", str(patience(seconds)), "--patience", str(patience(1)))
+    words = ("--jobs", str(jobs), "--links", str(links), *limits, "--json")
     done = subprocess.run(
         (sys.executable, str(SCRIPT), *words),
         capture_output=True,

@@ -36,7 +36,6 @@ def end_attempt(attempt: SupervisedAttempt) -> None:
     notes = (
         f"{lost} bytes of its logs were lost on a full disk" if lost else "",
         left,
-        attempt.forced,
         attempt.early.remark,
         # Open MPI 5.0 does not now and then: openpmix/prrte#1839
         f"{attempt.spec.launcher} did not end by itself" if attempt.launcher_hung else "",
@@ -83,10 +82,14 @@ def _end_processes(attempt: SupervisedAttempt) -> str:
     told = [(link, link.answers.ended) for link in attempt.gang.remote]
     ends = [(link.name, ended) for link, ended in told if ended is not None]
     left += [recovery.describe_leftovers(ended.left, ended.unknown, host) for host, ended in ends]
-    left += _clear(attempt, [link for link, ended in told if ended is None])
+    silent = [link for link, ended in told if ended is None]
+    left += _clear(attempt, silent)
     left += [f"the logs of {name} did not arrive in full" for name in stuck]
     if attempt.cut_short is None and not attempt.ranks.all_well:
         left += [teardown.listener(link, attempt.gang.port) for link in attempt.gang.links]
+    # Of ranks on a host that does not answer nobody knows how they have ended.
+    known = [host for host in attempt.forced if host not in [link.name for link in silent]]
+    left.append(teardown.forced(len(known), attempt.grace))
     clear = attempt.ranks.np == 0 or attempt.spec.policy.clean_up is CleanUp.ALL
     unsaved = [link for link in attempt.gang.remote if not attempt.ranks.whole(link.name)]
     attempt.gang.dismiss(unsaved, attempt.note, remove=False)

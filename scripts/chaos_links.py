@@ -89,7 +89,6 @@ class Links:
         self._folder, self._patience, self._result = folder, patience, result
         self.loss = _LOSS_SECONDS * patience
         self._truth = folder / "truth"
-        self.jobs = 0
 
     def run(self, planned: list[Round], until: float) -> None:
         """Make the hosts, and do one round after the other, none later than a monotonic time."""
@@ -120,7 +119,6 @@ class Links:
             self._cluster.link(round_.on, "up")
         self._result.faults[f"link down, {round_.kind}"] += 1
         for plan, followed in zip(round_.jobs, following, strict=True):
-            self.jobs += 1
             where = f"{plan.name}: {NAMES[round_.on]} cut off {begin:.1f} to {end:.1f}, {round_.kind}"
             try:
                 record = followed.result()
@@ -128,7 +126,6 @@ class Links:
                 self._result.wrong.append(f"{where}: {type(error).__name__}: {error}"[:500])
                 continue
             told = f"{where}: {record['state']} from {record['submitted']} to {record['ended']}: {record['reason']}"
-            print(told, flush=True)
             if record["ended"] is None:
                 self._result.hung.append(told)
             elif why := self._is_wrong(plan, record, NAMES[round_.on], begin, end):

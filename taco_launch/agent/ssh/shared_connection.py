@@ -42,18 +42,14 @@ def for_guard(folder: JobFolder, host: str, loss_seconds: float) -> Tuple[str, .
 
     A process in the background has the connection, until a second after the last use: a guard's ssh may be ended, and
     mpirun's continues. It ends as well when the host is silent for longer than `loss_seconds`, when that counts as lost:
-    TCP alone tries for a quarter of an hour, or for ever.
+    TCP alone tries for a quarter of an hour or longer.
     """
     path = _socket(folder, host)
     if path is None or _users_own():
         return ()
     # It gives up one interval after the last of so many questions, ssh_config(5).
-    silence = (
-        "-o",
-        f"ServerAliveInterval={math.ceil(loss_seconds / _QUESTIONS)}",
-        "-o",
-        f"ServerAliveCountMax={_QUESTIONS}",
-    )
+    interval = math.ceil(loss_seconds / _QUESTIONS)
+    silence = ("-o", f"ServerAliveInterval={interval}", "-o", f"ServerAliveCountMax={_QUESTIONS}")
     return ("-o", "ControlMaster=yes", "-o", "ControlPersist=1", *silence, "-S", str(path))
 
 

@@ -87,7 +87,7 @@ def _end_processes(attempt: SupervisedAttempt) -> str:
     left += [f"the logs of {name} did not arrive in full" for name in stuck]
     if attempt.cut_short is None and not attempt.ranks.all_well:
         left += [teardown.listener(link, attempt.gang.port) for link in attempt.gang.links]
-    # Of ranks on a host that does not answer nobody knows how they have ended.
+    # How ranks on a host that does not answer have ended is not known.
     known = [host for host in attempt.forced if host not in [link.name for link in silent]]
     left.append(teardown.forced(len(known), attempt.grace))
     clear = attempt.ranks.np == 0 or attempt.spec.policy.clean_up is CleanUp.ALL

@@ -74,8 +74,8 @@ def _post(url: str, body: bytes) -> str:
         finally:
             os._exit(1)
     os.close(writer)
-    with open(reader, encoding="utf-8") as said:
-        problem = said.read()
+    with open(reader, encoding="utf-8") as answer:
+        problem = answer.read()
     _pid, status = os.waitpid(child, 0)
     return f"TimeoutError: no whole answer within {_SECONDS:g} s" if status else problem
 

@@ -3,7 +3,8 @@
 
 It submits small jobs to this machine, from two controllers, in a state folder of its own, and sends SIGKILL or SIGSTOP to
 processes of every kind: the controller, the supervisor, the guard, a rank's wrapper, mpirun, a program, the scheduler and
-its keeper. As root it also fills the disk for a moment. Each rank notes its start and its end outside of the state folder,
+its keeper. As root it also fills the disk for a moment, and beside all that cuts hosts of network namespaces off from the
+others (chaos_links.py). Each rank notes its start and its end outside of the state folder,
 so the result of a job is known without taco-launch.
 
 The table at the end counts jobs whose result was wrong, jobs without a record, jobs that do not end, processes that were
@@ -26,7 +27,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from chaos_jobs import Chaos, Plan, Result, plans
+from chaos_jobs import ROOT, Chaos, Plan, Result, plans
 
 
 def main(arguments: list[str]) -> int:
@@ -43,24 +44,42 @@ def main(arguments: list[str]) -> int:
         )
     chaos = Chaos(folder, asked.patience)
     jobs = plans(seed, asked.jobs, disk=disk)
-    threading.Thread(target=chaos.watch, daemon=True).start()
     until, done = time.monotonic() + asked.seconds, []
+    links = ThreadPoolExecutor(1).submit(_cut_links, chaos.result, folder, asked, seed, until)
+    threading.Thread(target=chaos.watch, daemon=True).start()
     try:
         with ThreadPoolExecutor(asked.controllers) as pool:
             for plan, _none in zip(jobs, pool.map(lambda plan: _timely(chaos, plan, until), jobs), strict=True):
                 done.append(plan)
                 if len(done) % 20 == 0:
                     print(f"{len(done)} jobs, {sum(chaos.result.faults.values())} faults", flush=True)
+        links.result()
         result = chaos.finish([plan for plan in done if plan.name in chaos.begun])
         show(result, asked.json)
         if result.is_bad:
-            print(f"kept: {folder}; again: scripts/chaos.py --seed {seed} --jobs {asked.jobs}", file=sys.stderr)
+            again = f"--seed {seed} --jobs {asked.jobs} --links {asked.links} --patience {asked.patience:g}"
+            print(f"kept: {folder}; again: scripts/chaos.py {again}", file=sys.stderr)
             return 1
     finally:
         if disk and not chaos.result.is_bad:
             subprocess.run(["/bin/umount", "--lazy", str(folder / "state")], check=False)
     shutil.rmtree(folder)
     return 0
+
+
+def _cut_links(result: Result, folder: Path, asked: argparse.Namespace, seed: int, until: float) -> None:
+    """Have hosts lose their connections; where that cannot be done here, say why."""
+    if not asked.links:
+        return
+    sys.path.insert(0, str(ROOT))
+    import chaos_links  # noqa: PLC0415 - the tests' own hosts; without them nothing of the tests is imported
+
+    reason = chaos_links.left_out()
+    if reason:
+        result.left_out["link down"] = reason
+        return
+    links = chaos_links.Links(folder / "hosts", asked.patience, result)
+    links.run(chaos_links.rounds(seed, asked.links, links.loss), until)
 
 
 def _timely(chaos: Chaos, plan: Plan, until: float) -> None:
@@ -73,7 +92,8 @@ def show(result: Result, as_json: bool) -> None:
     """Print the counts and each thing that was not as it must be."""
     lists = {name: getattr(result, name) for name in ("wrong", "lost", "hung", "orphans", "burned")}
     if as_json:
-        print(json.dumps({"right": result.right, "refused": result.refused, "faults": dict(result.faults), **lists}))
+        counts = {name: getattr(result, name) for name in ("right", "refused", "faults", "left_out")}
+        print(json.dumps({**counts, **lists}))
         return
     print(f"{'right':<10}{result.right}")
     print(f"{'refused':<10}{result.refused}")
@@ -81,6 +101,8 @@ def show(result: Result, as_json: bool) -> None:
         print(f"{name:<10}{len(lines)}")
     for fault, count in sorted(result.faults.items()):
         print(f"  {count:>4} x {fault}")
+    for fault, reason in result.left_out.items():
+        print(f"left out: {fault}: {reason}")
     for name, lines in lists.items():
         for line in lines:
             print(f"{name}: {line}")
@@ -95,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--patience", type=float, default=2, metavar="X", help="times of an idle machine's (default: 2)"
     )
+    parser.add_argument("--links", type=int, default=12, metavar="N", help="times that a host is cut off (default: 12)")
     parser.add_argument("--no-disk", action="store_true", help="do not fill a disk (that takes root)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     return parser

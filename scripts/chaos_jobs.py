@@ -15,8 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 _SLOTS = 4
+PROC = Path("/proc")
 # How a process of each kind is recognised: words of its command line, which also has the job's folder or name.
 _KINDS = {
     "controller": (),
@@ -31,8 +32,8 @@ _KINDS = {
 # Kinds whose end changes what becomes of their job. The others must not be noticed.
 _FATAL = frozenset(("supervisor", "guard", "wrapper", "mpirun", "program"))
 # What each rank runs: it notes its start, and its end if it comes that far.
-_RANK = 'touch "$1/$TACO_LAUNCH_JOB.$TACO_LAUNCH_ATTEMPT.$RANK.start"; sleep "$2"; touch "$1/$TACO_LAUNCH_JOB.$TACO_LAUNCH_ATTEMPT.$RANK.end"; exit "$3" # $4'
-_MOST_SECONDS = 150.0  # after its last fault a job ends within this: a lost guard alone takes 20 s to be missed
+RANK = 'touch "$1/$TACO_LAUNCH_JOB.$TACO_LAUNCH_ATTEMPT.$RANK.start"; sleep "$2"; touch "$1/$TACO_LAUNCH_JOB.$TACO_LAUNCH_ATTEMPT.$RANK.end"; exit "$3" # $4'
+MOST_SECONDS = 150.0  # after its last fault a job ends within this: a lost guard alone takes 20 s to be missed
 _SETTLE_SECONDS = 45.0
 # For a process of a kind to be there: a job starts, or waits for its slots.
 _APPEAR_SECONDS = 10.0
@@ -72,6 +73,8 @@ class Result:
     right: int = 0
     refused: int = 0
     faults: Counter[str] = field(default_factory=Counter)
+    # Kinds of faults that cannot be done here, each with the reason.
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_bad(self) -> bool:
@@ -125,9 +128,9 @@ class Chaos:
         self.environ = {
             **os.environ,
             **own,
-            "PYTHONPATH": str(_ROOT),
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "PYTHONPATH": str(ROOT),
+            "OMPI_ALLOW_RUN_ASROOT": "1",
+            "OMPI_ALLOW_RUN_ASROOT_CONFIRM": "1",
         }
         self.result = Result()
         self.begun: set[str] = set()
@@ -154,14 +157,14 @@ class Chaos:
     def execute(self, plan: Plan) -> None:
         """Submit a job, and send its fault at its moment."""
         options = ["--restart", "on-failure", "--backoff-limit", "1", "--backoff", "1s"] if plan.restart else []
-        program = ["sh", "-c", _RANK, "sh", str(self.truth), str(plan.seconds), str(plan.exit_code), f"{plan.name}.end"]
+        program = ["sh", "-c", RANK, "sh", str(self.truth), str(plan.seconds), str(plan.exit_code), f"{plan.name}.end"]
         begun = time.time()
         words = self.taco(plan.verb, "--name", plan.name, "--np", str(plan.ranks), *options, "--", *program)
         with subprocess.Popen(words, env=self.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as controller:
             if plan.fault:
                 self._strike(plan, controller)
             try:
-                _out, errors = controller.communicate(timeout=_MOST_SECONDS * self._patience)
+                _out, errors = controller.communicate(timeout=MOST_SECONDS * self._patience)
             except subprocess.TimeoutExpired:
                 controller.kill()
                 errors = b""
@@ -227,26 +230,11 @@ class Chaos:
 
     def watch(self) -> None:
         """Note processes of taco-launch that use a CPU for long, until `finish`."""
-        seen: dict[int, tuple[float, int]] = {}
-        while not self._over.wait(_BUSY_SECONDS):
-            now: dict[int, tuple[float, int]] = {}
-            for pid, argv in processes():
-                line = " ".join(argv)
-                if str(self.state) not in line or argv[0] in ("mpirun", "sh"):
-                    continue
-                used = cpu_seconds(pid)
-                before, times = seen.get(pid, (used, 0))
-                busy = used - before > 0.6 * _BUSY_SECONDS
-                now[pid] = (used, times + 1 if busy else 0)
-                if busy and times:
-                    self.result.burned.append(
-                        f"{pid} used {used - before:.0f} s of CPU in {_BUSY_SECONDS:.0f} s: {line[-120:]}"
-                    )
-            seen = now
+        watch(self._over, self.result.burned, str(self.state))
 
     def finish(self, jobs: list[Plan]) -> Result:
         """Wait for the ends of all jobs, and compare them with what the ranks noted."""
-        until = time.monotonic() + _MOST_SECONDS * self._patience
+        until = time.monotonic() + MOST_SECONDS * self._patience
         states = self._states()
         while time.monotonic() < until and any(row["state"] not in _TERMINAL for row in states.values()):
             time.sleep(2)
@@ -279,12 +267,8 @@ class Chaos:
 
     def _is_wrong(self, plan: Plan, row: dict[str, object]) -> str:
         """Return what is wrong with the told end of a job, "" if nothing is."""
-        done: Counter[str] = Counter(path.name.split(".")[1] for path in self.truth.glob(f"{plan.name}.*.end"))
-        whole = any(count == plan.ranks for count in done.values())
         if row["state"] == "SUCCEEDED":
-            if plan.exit_code:
-                return f"its ranks ended with {plan.exit_code}"
-            return "" if whole else f"only {max(done.values(), default=0)} of {plan.ranks} ranks came to their end"
+            return untrue_success(self.truth, plan.name, plan.ranks, plan.exit_code)
         touched = self._touched.get(plan.name, "")
         if touched in _FATAL or self._met_a_full_disk(row) or (touched == "controller" and plan.verb == "run"):
             return ""
@@ -327,9 +311,36 @@ def fill(path: Path) -> None:
             pass
 
 
-def processes() -> Iterator[tuple[int, list[str]]]:
+def untrue_success(truth: Path, name: str, ranks: int, exit_code: int) -> str:
+    """Return why a job cannot have succeeded, by what its ranks noted; "" if it can."""
+    if exit_code:
+        return f"its ranks ended with {exit_code}"
+    done = Counter(path.name.split(".")[1] for path in truth.glob(f"{name}.*.end"))
+    most = max(done.values(), default=0)
+    return "" if most == ranks else f"only {most} of {ranks} ranks came to their end"
+
+
+def watch(over: threading.Event, burned: list[str], word: str, proc: Path = PROC) -> None:
+    """Note processes with a word in their command lines that use a CPU for long, until it is over."""
+    seen: dict[int, tuple[float, int]] = {}
+    while not over.wait(_BUSY_SECONDS):
+        now: dict[int, tuple[float, int]] = {}
+        for pid, argv in processes(proc):
+            line = " ".join(argv)
+            if word not in line or argv[0] in ("mpirun", "sh"):
+                continue
+            used = cpu_seconds(pid, proc)
+            before, times = seen.get(pid, (used, 0))
+            busy = used - before > 0.6 * _BUSY_SECONDS
+            now[pid] = (used, times + 1 if busy else 0)
+            if busy and times:
+                burned.append(f"{pid} used {used - before:.0f} s of CPU in {_BUSY_SECONDS:.0f} s: {line[-120:]}")
+        seen = now
+
+
+def processes(proc: Path = PROC) -> Iterator[tuple[int, list[str]]]:
     """Yield all processes: number and command line."""
-    for folder in Path("/proc").iterdir():
+    for folder in proc.iterdir():
         if folder.name.isdigit():
             try:
                 line = (folder / "cmdline").read_bytes()
@@ -339,10 +350,10 @@ def processes() -> Iterator[tuple[int, list[str]]]:
                 yield int(folder.name), line.rstrip(b"\0").decode(errors="replace").split("\0")
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int, proc: Path = PROC) -> float:
     """Return what a process has used of the CPU; 0 if it has gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = (proc / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

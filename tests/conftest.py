@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import pytest_timeout
 
-from taco_launch.hosts.remote import agent_bundle, py_spy
+from tests.support.agents import build
 from tests.support.patience import patience
 
 pytest_plugins = ["tests.budget_plugin"]
@@ -139,13 +139,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The agent's zipapp, built once: compiling it takes longer than most tests."""
-    contents = agent_bundle.sources()
-    path = tmp_path_factory.mktemp("agent") / agent_bundle.name(contents)
-    path.write_bytes(agent_bundle.build(contents))
-    program = py_spy.program()
-    assert program is not None
-    (path.parent / program[0]).write_bytes(program[1])
-    return path
+    return build(tmp_path_factory.mktemp("agent"))
 
 
 @pytest.fixture

@@ -153,12 +153,10 @@ class _Site:
     """Hosts with the agent, the first of them the head alone."""
 
     def __init__(self, made: Any, folder: Path) -> None:
-        from taco_launch.hosts.remote import agent_bundle  # noqa: PLC0415 - only where hosts are made
-        from tests.e2e.cluster import SYSTEM_PATH, Cluster  # noqa: PLC0415
+        from tests.e2e.cluster import SYSTEM_PATH, Cluster  # noqa: PLC0415 - only where hosts are made
+        from tests.support.agents import build  # noqa: PLC0415
 
-        contents = agent_bundle.sources()
-        agent = folder / agent_bundle.name(contents)
-        agent.write_bytes(agent_bundle.build(contents))
+        agent = build(folder / "agent")
         self._made, self._folder = made, folder
         self._cluster = Cluster(made, agent, pairing.find("python3", {"PATH": SYSTEM_PATH}) or "python3")
         for on in range(len(made.names)):

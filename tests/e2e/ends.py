@@ -119,3 +119,5 @@ def loss_leaves_nothing(cluster: Cluster, name: str, *shape: str, **more: Any) -
     assert job["reason"].startswith("host n2 lost: no heartbeat"), job
     assert "; its processes on n2 may still be running: " in job["reason"]
     nothing_left(cluster)
+    shared = "^ssh: .*/jobs/"  # how ssh names the process that has a shared connection
+    eventually(lambda: not cluster.alive(shared), policy.host_loss_timeout, "the connection to the lost host to end")

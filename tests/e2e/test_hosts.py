@@ -185,6 +185,17 @@ def test_a_host_that_is_lost_ends_the_job(cluster: Cluster, name: str) -> None:
     loss_leaves_nothing(cluster, name, *WORST)
 
 
+def test_of_ranks_on_a_lost_host_no_kill_is_told(cluster: Cluster, name: str) -> None:
+    running(cluster, name, policy=losing())
+    cluster.link(1, "down")
+    cluster.call("stop", names=[name], by="the test", signal=15, grace=None)
+    job = cluster.ended(name, losing().host_loss_timeout + 60)
+    assert (job["state"], job["exit_code"]) == ("CANCELLED", 143)
+    assert job["reason"].startswith("stopped by the test; its processes on n2 may still be running: "), job
+    assert "had to be killed" not in job["reason"]
+    nothing_left(cluster)
+
+
 def test_a_time_in_which_nobody_could_listen_is_nobodys_silence(cluster: Cluster, name: str) -> None:
     """As when a virtual machine is suspended, or a disk hangs, for longer than a host may be silent."""
     silence = patience(6)

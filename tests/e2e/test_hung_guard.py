@@ -1,4 +1,4 @@
-"""A guard that hangs while the ranks start: nothing burns a CPU meanwhile, and the job ends and says why."""
+"""A guard that hangs: nothing burns a CPU meanwhile, and the job ends and says why, soon where it is stopped."""
 
 import os
 import shutil
@@ -67,3 +67,30 @@ def test_a_guard_that_hangs_as_the_ranks_start(taco: Taco, held_mpirun: Path) ->
     assert job["state"] == "LOST"
     assert job["reason"].startswith("lost the guard of localhost: no heartbeat for 20 s")
     assert not of_agent(taco, "rank")
+
+
+def test_a_stop_while_a_guard_hangs(taco: Taco) -> None:
+    taco.ok(
+        "submit",
+        "--name",
+        "hung",
+        "--np",
+        "1",
+        "--grace",
+        "1s",
+        "--",
+        "sh",
+        "-c",
+        "trap : TERM; sleep 600 & wait; wait",
+    )
+    eventually(lambda: taco.job("hung")["state"] == "RUNNING", what="the rank to run")
+    (guard,) = of_agent(taco, "guard")
+    os.kill(guard, signal.SIGSTOP)
+    begin = time.monotonic()
+    taco.ok("stop", "hung")
+    job = taco.ended("hung", 60)
+    took = time.monotonic() - begin
+    assert (job["state"], job["exit_code"]) == ("CANCELLED", 143)
+    assert 15 <= took < 40, job
+    assert not of_agent(taco, "rank")
+    taco.ok("run", "--name", "next", "--np", "1", "--queue-timeout", "0s", "--", "true")

@@ -175,7 +175,8 @@ class GangAllocation(GuardPool):
         descriptors.provide(len(self.links) + len(hosts), ranks=0)
         new: List[GuardConnection] = []
         for host in hosts:
-            options = shared_connection.for_guard(self._folder, host.name) if shares else ()
+            loss = self._spec.policy.host_loss_timeout
+            options = shared_connection.for_guard(self._folder, host.name, loss) if shares else ()
             new.append(RemoteGuardConnection(host, self._folder, self.agent, start, self._beat, options))
         self.links += new
         names = {host.name for host in self._spec.hosts}

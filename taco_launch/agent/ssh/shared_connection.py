@@ -5,6 +5,7 @@ has a say in how ssh or mpirun connect, each makes its own.
 """
 
 import functools
+import math
 import re
 import shutil
 from pathlib import Path
@@ -15,6 +16,7 @@ from taco_launch.agent.store.folders import JobFolder
 # mpirun splits it at blanks; ssh replaces what follows a per cent sign: %n is the host's name as it is typed (ssh_config(5)).
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+")
 _SOCKET = "ssh-{}"
+_QUESTIONS = 3
 # sockaddr_un, without the 17 characters that ssh adds until the socket is there (OpenSSH, mux.c).
 _PATH_BYTES = 107 - 17
 # Files by folder and pattern. By these words a user shares connections, or has files read that are not looked at here.
@@ -35,16 +37,20 @@ _ARGUMENTS = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args")
 _CONTROL = re.compile(r"-S|control", re.IGNORECASE)
 
 
-def for_guard(folder: JobFolder, host: str) -> Tuple[str, ...]:
+def for_guard(folder: JobFolder, host: str, loss_seconds: float) -> Tuple[str, ...]:
     """Return the options by which a guard's ssh shares its connection; none where it must not.
 
     A process in the background has the connection, until a second after the last use: a guard's ssh may be ended, and
-    mpirun's continues.
+    mpirun's continues. It ends as well when the host is silent for longer than `loss_seconds`, when that counts as lost:
+    TCP alone tries for a quarter of an hour or longer.
     """
     path = _socket(folder, host)
     if path is None or _users_own():
         return ()
-    return ("-o", "ControlMaster=yes", "-o", "ControlPersist=1", "-S", str(path))
+    # It gives up one interval after the last of so many questions, ssh_config(5).
+    interval = math.ceil(loss_seconds / _QUESTIONS)
+    silence = ("-o", f"ServerAliveInterval={interval}", "-o", f"ServerAliveCountMax={_QUESTIONS}")
+    return ("-o", "ControlMaster=yes", "-o", "ControlPersist=1", *silence, "-S", str(path))
 
 
 def for_mpirun(

@@ -36,7 +36,6 @@ def end_attempt(attempt: SupervisedAttempt) -> None:
     notes = (
         f"{lost} bytes of its logs were lost on a full disk" if lost else "",
         left,
-        attempt.forced,
         attempt.early.remark,
         # Open MPI 5.0 does not now and then: openpmix/prrte#1839
         f"{attempt.spec.launcher} did not end by itself" if attempt.launcher_hung else "",
@@ -65,13 +64,14 @@ def end_attempt(attempt: SupervisedAttempt) -> None:
 
 def _end_processes(attempt: SupervisedAttempt) -> str:
     """Have every guard end all that belongs to the job; do it without them where there is none. Say what is left."""
+    here = GUARD_SECONDS if attempt.cut_short is None else teardown.DECIDED_SECONDS
     stuck = teardown.end_all(
         attempt.gang,
         attempt.note,
         attempt.orphans.found(),
         whole=attempt.ranks.whole,
         meanwhile=partial(_meanwhile, attempt),
-        begun=attempt.launcher is not None,
+        here=None if attempt.launcher is None else here,
         timeout=attempt.spec.policy.host_loss_timeout,
         how={
             "leave": _leaves(attempt),
@@ -82,10 +82,14 @@ def _end_processes(attempt: SupervisedAttempt) -> str:
     told = [(link, link.answers.ended) for link in attempt.gang.remote]
     ends = [(link.name, ended) for link, ended in told if ended is not None]
     left += [recovery.describe_leftovers(ended.left, ended.unknown, host) for host, ended in ends]
-    left += _clear(attempt, [link for link, ended in told if ended is None])
+    silent = [link for link, ended in told if ended is None]
+    left += _clear(attempt, silent)
     left += [f"the logs of {name} did not arrive in full" for name in stuck]
     if attempt.cut_short is None and not attempt.ranks.all_well:
         left += [teardown.listener(link, attempt.gang.port) for link in attempt.gang.links]
+    # How ranks on a host that does not answer have ended is not known.
+    known = [host for host in attempt.forced if host not in [link.name for link in silent]]
+    left.append(teardown.forced(len(known), attempt.grace))
     clear = attempt.ranks.np == 0 or attempt.spec.policy.clean_up is CleanUp.ALL
     unsaved = [link for link in attempt.gang.remote if not attempt.ranks.whole(link.name)]
     attempt.gang.dismiss(unsaved, attempt.note, remove=False)

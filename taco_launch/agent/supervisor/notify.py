@@ -1,6 +1,7 @@
 """`agent notify`: posts a job's end, hang or lost host to the URL of its --notify, beside what looks after the job."""
 
 import json
+import os
 import signal
 from http import client
 from typing import Any
@@ -13,7 +14,7 @@ from taco_launch.core.lifecycle import state
 
 NOT_NOTIFIED = "not-notified"
 _ATTEMPTS = 2
-# For all of an attempt: a server may answer a byte at a time, or that it will answer soon, without end.
+# For all of an attempt: a server of names may never answer, another a byte at a time, without end.
 _SECONDS = 10.0
 _MOST_CHARACTERS, _MOST_STATUSES = 200, 5
 
@@ -62,19 +63,29 @@ def main(folder: JobFolder, event_time: str) -> int:
 
 def _post(url: str, body: bytes) -> str:
     """Return why a delivery failed, "" where it did not."""
+    reader, writer = os.pipe()
+    child = os.fork()  # a process can be ended in the middle of a lookup, in which no handler of a signal runs
+    if child == 0:
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+            os.write(writer, _try(url, body).encode("utf-8", "replace"))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as answer:
+        problem = answer.read()
+    _pid, status = os.waitpid(child, 0)
+    return f"TimeoutError: no whole answer within {_SECONDS:g} s" if status else problem
+
+
+def _try(url: str, body: bytes) -> str:
     # Its scheme was checked at the submission.
     asked = request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310
     client.HTTPConnection.response_class = _Answer  # of this process, which does nothing else
-    signal.signal(signal.SIGALRM, _on_alarm)
-    signal.setitimer(signal.ITIMER_REAL, _SECONDS)
     try:
         with request.build_opener(_NoRedirect).open(asked, timeout=_SECONDS):
             return ""
     except Exception as error:  # noqa: BLE001 - whatever the address leads to is no failure of the job
         return f"{type(error).__name__}: {error}"[:_MOST_CHARACTERS]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-
-def _on_alarm(_number: int, _frame: object) -> None:
-    raise TimeoutError(f"no whole answer within {_SECONDS:g} s")

@@ -73,9 +73,9 @@ class Ranks:
         self._keepers[host] = LogReceiver(self._folder, self._max_bytes, self._merge.finish, host)
 
     @property
-    def running(self) -> int:
-        """Count the ranks that have started and not ended."""
-        return len(self.started.keys() - self.ended.keys())
+    def running(self) -> List[str]:
+        """Return the host of each rank that has started and not ended."""
+        return [host for rank, host in self.started.items() if rank not in self.ended]
 
     def missing(self) -> str:
         """Return which ranks have not started, "" where all have."""

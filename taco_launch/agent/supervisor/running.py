@@ -99,7 +99,7 @@ class Running:
             if self._released:
                 attempt.gang.order(AllowExit())
         if killed and attempt.launcher is not None:
-            attempt.forced = attempt.forced or teardown.forced(attempt.ranks.running, attempt.grace)
+            attempt.forced = attempt.forced or attempt.ranks.running
             attempt.launcher.kill()
         self._look_at_folder(now)
 

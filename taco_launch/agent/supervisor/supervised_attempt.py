@@ -2,7 +2,7 @@
 
 import signal
 import time
-from typing import Optional, Union
+from typing import List, Optional, Union
 
 from taco_launch.agent.gang.gang_allocation import GangAllocation
 from taco_launch.agent.gang.guard_connection import GuardConnection
@@ -66,8 +66,8 @@ class SupervisedAttempt:
         self.term = False
         # Whether the launcher was killed since it did not end after its ranks.
         self.launcher_hung = False
-        # What the job's reason says of ranks that only KILL has ended.
-        self.forced = ""
+        # The host of each rank that still ran when the grace time was over.
+        self.forced: List[str] = []
 
     def on_term(self, _number: int, _frame: object) -> None:
         """Note a TERM, which may have come in the middle of anything."""

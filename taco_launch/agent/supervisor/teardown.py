@@ -1,5 +1,6 @@
 """The end of a gang: every guard ends what is the job's, and what it has of the logs comes over; children that are left here."""
 
+import math
 import os
 import time
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -17,6 +18,9 @@ from taco_launch.core.protocol.guard_messages import Ended, EndJob
 
 # So long a guard has to hear that a job is over which has never started; seconds.
 _A_MOMENT = 3.0
+# Once it is known how the job ends, this host's guard only has to end processes, in 10 s. What one that hangs has not
+# ended, we end.
+DECIDED_SECONDS = 15.0
 # A host that was silent before has so long to answer once more: whoever waits for the job has waited for long already.
 _SILENT_SECONDS = 8.0
 # After so many seconds the job's reason names the hosts that its end waits for.
@@ -72,7 +76,7 @@ def end_all(
     *,
     whole: Callable[[str], bool],
     meanwhile: Callable[[str], None],
-    begun: bool,
+    here: Optional[float],
     timeout: float,
     how: Mapping[str, bool],
 ) -> List[str]:
@@ -80,10 +84,10 @@ def end_all(
 
     `orphans` (pid, start) are processes of this host that the job has left to us. `whole(host)` says whether all logs of
     a host are here; a host is given up when it was silent for `timeout` seconds, or its logs came no further for as
-    long. Where no rank was started (`begun` is false) no host gets more than a moment. `meanwhile` is called
-    repeatedly with "", and once, if ranks were started, with what the end of the job waits for. `how` are words of the order:
-    with `leave` what still runs is left alone, with `listener` it is looked up who has the ranks' port. Gives the hosts
-    that have ended the job but whose logs are not all here.
+    long. This host's guard has `here` seconds; where that is None no rank was started, and no host gets more than a
+    moment. `meanwhile` is called repeatedly with "", and once, if ranks were started, with what the end of the job waits
+    for. `how` are words of the order: with `leave` what still runs is left alone, with `listener` it is looked up who has
+    the ranks' port. Gives the hosts that have ended the job but whose logs are not all here.
     """
     for link in gang.links:
         # Where one is gone already, its last output are read all the same.
@@ -91,10 +95,11 @@ def end_all(
     begin = time.monotonic()
     further: Dict[str, Tuple[object, float]] = {}
     stuck: List[str] = []
-    told = not begun
+    told = here is None
 
     def over(link: GuardConnection) -> bool:
-        late = (link is gang.here or not begun) and time.monotonic() - begin > (GUARD_SECONDS if begun else _A_MOMENT)
+        limit = _A_MOMENT if here is None else here if link is gang.here else math.inf
+        late = time.monotonic() - begin > limit
         return bool(link.gone) or late or link.name in stuck or (link.answers.ended is not None and whole(link.name))
 
     while not all(over(link) for link in gang.links):

@@ -32,9 +32,12 @@ def given(job: JobFolder, *argv: str, **environ: str) -> dict[str, str]:
 
 
 def test_both_use_one_socket(job: JobFolder) -> None:
-    *options, flag, path = shared_connection.for_guard(job, "n2")
+    *options, flag, path = shared_connection.for_guard(job, "n2", 8.0)
     assert (options, flag, path) == (
-        ["-o", "ControlMaster=yes", "-o", "ControlPersist=1"],
+        [
+            *("-o", "ControlMaster=yes", "-o", "ControlPersist=1"),
+            *("-o", "ServerAliveInterval=3", "-o", "ServerAliveCountMax=3"),
+        ],
         "-S",
         str(job.path / "ssh-n2"),
     )
@@ -60,13 +63,13 @@ def test_without_a_connection_mpirun_is_left_alone(job: JobFolder) -> None:
 )
 def test_a_user_who_shares_connections_goes_on_with_that(job: JobFolder, text: str) -> None:
     (job.path.parent / "ssh" / "config").write_text(f"# mine\n{text}\n")
-    assert shared_connection.for_guard(job, "n2") == ()
+    assert shared_connection.for_guard(job, "n2", 8.0) == ()
 
 
 @pytest.mark.parametrize("text", ["Host n2\n  Port 22\n", "Include /etc/ssh/ssh_config.d/*.conf\n", "#ControlPath x\n"])
 def test_other_settings_of_ssh_do_not_matter(job: JobFolder, text: str) -> None:
     (job.path.parent / "ssh" / "config").write_text(text)
-    assert shared_connection.for_guard(job, "n2") != ()
+    assert shared_connection.for_guard(job, "n2", 8.0) != ()
 
 
 @pytest.mark.parametrize(
@@ -100,8 +103,8 @@ def test_the_files_of_open_mpi_are_looked_at(job: JobFolder, folder: str, text: 
 
 
 def test_a_path_that_is_too_long_or_not_plain_is_not_used(job: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert shared_connection.for_guard(job, "n 2") == ()
-    assert shared_connection.for_guard(job, "../n2") == ()
+    assert shared_connection.for_guard(job, "n 2", 8.0) == ()
+    assert shared_connection.for_guard(job, "../n2", 8.0) == ()
     monkeypatch.setattr(shared_connection, "_PATH_BYTES", len(str(job.path)) + 6)
-    assert shared_connection.for_guard(job, "n2") == ()
+    assert shared_connection.for_guard(job, "n2", 8.0) == ()
     assert given(job) == {}

@@ -46,7 +46,7 @@ def end(
         [],
         whole=whole,
         meanwhile=([] if told is None else told).append,
-        begun=True,
+        here=10.0,
         timeout=TIMEOUT,
         how={"leave": False},
     )

@@ -164,7 +164,7 @@ DOCKER = (
         "docker-mount-kind",
         keys=("Are you trying to mount a directory onto a file",),
         cause="A mount of the container on {host} joins a file and a folder[[path?: {path}]].",
-        next="ls -ld {path} on {host}: Docker creates an empty folder where the file to mount is missing. Remove that folder, put the file there, and start the container again.",
+        next="ls -ld [[path?{path}||PATH]] on {host}: Docker creates an empty folder where the file to mount is missing. Remove that folder, put the file there, and start the container again.",
         pattern=r"(?:error mounting \\*\"(?P<path>[^\"\\\r\n]{1,200})\\*\"[^\r\n]{0,600})?Are you trying to mount a directory",
     ),
     Signature(
@@ -421,7 +421,7 @@ DOCKER = (
         "docker-option",
         keys=("unknown flag: --", "unknown shorthand flag: ", 'for "--gpus" flag'),
         cause="The docker command does not accept the option {option}.",
-        next="docker run --help lists its options. --gpus requires Docker 19.03 or newer (docker version); options must stand before the image, and two dashes before long ones: --gpus all.",
+        next="docker run --help lists its options. --gpus requires Docker 19.03 or newer (docker version); put options before the image, and write long ones with two dashes: --gpus all.",
         pattern=r"^(?:docker: )?unknown flag: (?P<option>--[\w-]{1,60})\s*$|^(?:docker: )?unknown shorthand flag: '\w' in (?P<option2>-[\w-]{1,60})|invalid argument \S{1,60} for \"(?P<option3>--gpus)\" flag",
     ),
     Signature(

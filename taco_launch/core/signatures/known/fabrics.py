@@ -246,7 +246,7 @@ UCX = (
     Signature(
         "ucx-gpudirect",
         keys=("Couldn't enable GPUDirect RDMA", "dmabuf support requested but not found"),
-        cause="UCX on {host} was told to use GPUDirect RDMA, and {host} has neither a peer-memory module nor DMA-BUF for it.",
+        cause="UCX on {host} must use GPUDirect RDMA (a variable requires it), and {host} has neither a peer-memory module nor DMA-BUF for it.",
         next="modprobe nvidia-peermem on {host} (lsmod | grep peermem shows it). To continue without GPUDirect: -x UCX_IB_GPU_DIRECT_RDMA=try -x UCX_CUDA_COPY_DMABUF=try.",
         pattern=r"UCX +ERROR +(?:\S+: )?Couldn't enable GPUDirect RDMA|UCX +ERROR +dmabuf support requested",
     ),

@@ -769,7 +769,7 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-fp8",
-        keys=("FP8 reduction support begins with sm90",),
+        keys=("FP8 reduction support ",),
         cause="The program adds FP8 tensors in a collective, which NCCL does only on Hopper (H100) or newer GPUs; {host} has older ones.",
         next="Communicate in bf16 on these GPUs: turn the option for FP8 communication off (torchao, Transformer Engine, FSDP).",
     ),

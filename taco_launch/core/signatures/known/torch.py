@@ -882,7 +882,7 @@ TORCH_RANKS = (
     Signature(
         "torch-root-rank",
         keys=("invalid root rank: ", "Invalid root rank: "),
-        cause="A collective was asked for the rank {rank}, which its group does not have.",
+        cause="A collective was called with the rank {rank}, which its group does not have.",
         next="Give src or dst as the rank in the whole job, also within a group: dist.get_global_rank(group, 0).",
         pattern=r"nvalid root rank: (?P<rank>-?\d+)",
     ),
@@ -895,7 +895,7 @@ TORCH_RANKS = (
     Signature(
         "torch-static-graph",
         keys=("Your training graph has changed in this iteration",),
-        cause="DDP was told that its graph is static, and a parameter was used in one step and not in another.",
+        cause="DDP runs with a static graph, and a parameter was used in one step and not in another.",
         next="Remove static_graph=True and _set_static_graph(), and use find_unused_parameters=True if parameters are left out in some steps.",
     ),
     Signature(

@@ -468,7 +468,7 @@ TRAINING = (
     Signature(
         "horovodrun-slots",
         keys=("Not enough slots on the hosts to fulfill the", "Requested more processes ("),
-        cause="horovodrun was asked for more ranks[[asked? ({asked})]] than the hosts have slots[[slots? ({slots})]].",
+        cause="horovodrun must start more ranks[[asked? ({asked})]] than the hosts have slots[[slots? ({slots})]].",
         next="Request fewer (-np), or give the hosts more slots: -H gpu1:8,gpu2:8.",
         pattern=r"to fulfill the (?P<asked>\d+) requested|Requested more processes \((?P<asked2>\d+)\) than there are available slots \((?P<slots>\d+)\)",
     ),
@@ -545,7 +545,7 @@ TRAINING = (
     Signature(
         "horovod-backward-passes",
         keys=("Gradients were computed more than backward_passes_per_step times",),
-        cause="The program calls backward() more often before optimizer.step() than Horovod was told.",
+        cause="The program calls backward() more often before optimizer.step() than backward_passes_per_step allows.",
         next="Set DistributedOptimizer(..., backward_passes_per_step=N), where N is the number of batches whose gradients are added up; or call step() after each backward().",
     ),
     Signature(

@@ -890,7 +890,7 @@ TORCH_RANKS = (
         "torch-libuv",
         keys=("use_libuv was requested but PyTorch was built without libuv support",),
         cause="The torch of {host} was built without libuv, which its store uses by default.",
-        next="-x USE_LIBUV=0 for all ranks (torchrun: --rdzv-conf use_libuv=0), or install a torch that has it.",
+        next="-x USE_LIBUV=0 for all ranks, or install a torch that has it.",
     ),
     Signature(
         "torch-static-graph",

@@ -1,5 +1,8 @@
 """Errors in logs, and what explain finds."""
 
+import re
+from pathlib import Path
+
 from taco_launch.core.signatures.log_scan import explain
 
 REFUSED = "ssh: connect to host gpu2 port 12222: Connection refused"
@@ -10,3 +13,9 @@ def names(text: str) -> list[str]:
 
 
 TRACEBACK = ("Traceback (most recent call last):", "  File 'x'", "ValueError: mine")
+
+
+def samples(path: Path) -> list[tuple[str, str]]:
+    """Return (the row's name, the text) of a file in which `=== NAME` stands above each text."""
+    parts = re.split(r"(?m)^=== (.*)\n", path.read_text("utf-8"))
+    return [(name, text.rstrip("\n")) for name, text in zip(parts[1::2], parts[2::2], strict=True)]

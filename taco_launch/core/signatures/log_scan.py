@@ -2,7 +2,7 @@
 
 import functools
 import re
-from typing import Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.core.model.jobs import Finding
 from taco_launch.core.signatures.filling import MOST_SHOWN, filled, values_of
@@ -25,6 +25,7 @@ from taco_launch.core.signatures.match import (
     is_survived,
     is_warning,
 )
+from taco_launch.core.signatures.phrases import Phrases, vocabulary
 from taco_launch.core.signatures.table import TABLE
 from taco_launch.core.signatures.unusual import Unusual
 
@@ -35,8 +36,6 @@ _AHEAD_LINES = 60
 _AHEAD = 1 << 14
 # A line longer than a block is looked through in pieces that overlap by so many characters: more than any key has.
 _OVERLAP = 4096
-# Of so many characters are the parts of keys that are looked for first there.
-_PART = 4
 # A thousand hosts that fail alike need not be listed one by one.
 _MOST_HOSTS = 16
 _MOST_FINDINGS = 64
@@ -56,24 +55,8 @@ _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[
 
 
 @functools.lru_cache(maxsize=1)
-def _parts_of() -> Dict[str, str]:
-    """Return a part of each key, such that there are few parts in all: greedily, the one that most keys hold first."""
-    left = {key for entry in TABLE for key in entry.keys}
-    held: Dict[str, Set[str]] = {}
-    for key in left:
-        for at in range(max(1, len(key) - _PART + 1)):
-            held.setdefault(key[at : at + _PART], set()).add(key)
-    found: Dict[str, str] = {}
-    while left:
-        part = max(held, key=lambda part: (len(held[part] & left), part))
-        found.update((key, part) for key in held[part] & left)
-        left -= held[part]
-    return found
-
-
-@functools.lru_cache(maxsize=1)
-def _parts() -> FrozenSet[str]:
-    return frozenset(_parts_of().values())
+def _keys() -> Phrases:
+    return Phrases(key for entry in TABLE for key in entry.keys)
 
 
 class LogScan:
@@ -235,7 +218,8 @@ class LogScan:
         block = "".join(self._pending)
         cut = len(block) if last else _cut(block)
         line_at, number = 0, self.lines + (not self._open_line)
-        for start, entry, position in self._hits(block, cut):
+        words = vocabulary(block)
+        for start, entry, position in self._hits(block, cut, words):
             number += block.count("\n", line_at, start)
             line_at = start
             self._match_entry(entry, block, start, position, number)
@@ -245,7 +229,7 @@ class LogScan:
         if self._first_error.watches(self._log) or any(log == self._log for log, _label in self._after):
             self._listen(seen, self.lines + (not self._open_line))
         if all(match.kind is FailureText.NOTE for _log, match in self._found):
-            self.unusual.look(seen, self.lines + (not self._open_line))
+            self.unusual.look(seen, words, self.lines + (not self._open_line))
         if seen:
             # What is cut within a line has counted it already.
             self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
@@ -269,19 +253,18 @@ class LogScan:
             if number > line:
                 self._after[rank] = (line, count + 1)
 
-    def _hits(self, block: str, cut: int) -> List[Tuple[int, Signature, int]]:
-        """Return (where its line starts, the signature, where the key stands) of every key before `cut`, in order."""
+    def _hits(self, block: str, cut: int, words: str) -> List[Tuple[int, Signature, int]]:
+        """Return (where its line starts, the signature, where the key stands) of every key before `cut`, in order.
+
+        `words` is the vocabulary of the block.
+        """
         hits: Dict[Tuple[int, int], int] = {}
-        # Within a line of many megabytes few parts of keys stand, and those are few: elsewhere nearly all of them do.
-        absent: Set[str] = set()
-        if "\n" not in block and len(block) >= _BLOCK:
-            characters = set(block)
-            absent = {part for part in _parts() if not characters.issuperset(part) or part not in block}
+        possible = _keys().possible(words)
         for order, entry in enumerate(TABLE):
             if not entry.handled and len(self._hosts.get(entry.name, ())) >= _MOST_HOSTS:
                 continue
             for key in entry.keys:
-                if absent and _parts_of()[key] in absent:
+                if key not in possible:
                     continue
                 position = block.find(key, 0, cut + _OVERLAP)
                 while 0 <= position < cut:

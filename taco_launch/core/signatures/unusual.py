@@ -5,10 +5,13 @@ from typing import Dict, List, Tuple
 
 from taco_launch.core.signatures.filling import MOST_SHOWN
 from taco_launch.core.signatures.lines import LINE, clean, label
+from taco_launch.core.signatures.phrases import Phrases
 
-_WORDS = (
-    *("error", "fail", "fatal", "abort", "cannot", "can't", "unable", "denied", "refused", "no such", "not found"),
-    *("not supported", "timed out", "killed", "invalid", "exception", "panic", "unexpected", "corrupt"),
+_TROUBLE = Phrases(
+    (
+        *("error", "fail", "fatal", "abort", "cannot", "can't", "unable", "denied", "refused", "no such", "not found"),
+        *("not supported", "timed out", "killed", "invalid", "exception", "panic", "unexpected", "corrupt"),
+    )
 )
 # What differs between two lines of one kind.
 _VALUES = re.compile(r"0x[\da-fA-F]+|\d+(?:[.:,]\d+)*")
@@ -29,12 +32,15 @@ class Unusual:
             Tuple[int, str, str, str]
         ] = []  # the first one: its line, who said it, its kind, what it says
 
-    def look(self, text: str, number: int) -> None:
-        """Note the lines of a text that starts in line `number`."""
+    def look(self, text: str, words: str, number: int) -> None:
+        """Note the lines of a text that starts in line `number`; `words` is its vocabulary."""
+        possible = _TROUBLE.possible(words.lower())
+        if not possible:
+            return
         low = text.lower()
         low = low if len(low) == len(text) else text  # where a letter has more than one small one
         starts = set()
-        for word in _WORDS:
+        for word in possible:
             at = low.find(word)
             for _line in range(_MOST_OF_WORD):
                 if at < 0:

@@ -11,11 +11,10 @@ import pytest
 from taco_launch.core.signatures.known import Signature
 from taco_launch.core.signatures.known.help_topics import HELP_TOPICS
 from taco_launch.core.signatures.log_scan import explain
-from tests.support.findings import names
+from tests.support.findings import names, samples
 
 _FRAME = "-" * 74
-_TEXTS = re.split(r"(?m)^=== (.*)\n", Path(__file__).with_suffix("").with_name("help_topics.txt").read_text("utf-8"))
-SAMPLES = dict(zip(_TEXTS[1::2], _TEXTS[2::2], strict=True))
+SAMPLES = dict(samples(Path(__file__).with_name("help_topics.txt")))
 
 
 @pytest.mark.parametrize("entry", HELP_TOPICS, ids=lambda entry: entry.name)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from taco_launch.core.signatures import log_scan
 from taco_launch.core.signatures.known import Signature
 from taco_launch.core.signatures.log_scan import LogScan, explain, is_consequence
+from taco_launch.core.signatures.phrases import vocabulary
 from taco_launch.core.signatures.table import TABLE
 from tests.support.findings import REFUSED, TRACEBACK, names
 
@@ -87,7 +88,8 @@ def test_a_key_within_a_very_long_line_is_seen_as_in_a_short_one(key: str, ahead
         scan = LogScan()
         text = "." * ahead + key + "." * (1 << 9)
         alone = "." * 100 + key
-        orders = [{entry.name for _start, entry, _at in scan._hits(each, len(each))} for each in (text, alone)]
+        hits = [scan._hits(each, len(each), vocabulary(each)) for each in (text, alone)]
+        orders = [{entry.name for _start, entry, _at in found} for found in hits]
         assert orders[0] == orders[1]
         assert orders[0]
 

@@ -15,6 +15,7 @@ from taco_launch.core.signatures.known import FailureText
 from taco_launch.core.signatures.known.help_topics import HELP_TOPICS
 from taco_launch.core.signatures.log_scan import LogScan, explain
 from taco_launch.core.signatures.table import TABLE
+from tests.support.findings import samples
 
 FOLDER = Path(__file__).parent / "cases"
 LOGS = sorted(FOLDER.glob("*.txt"))
@@ -53,6 +54,7 @@ def test_each_case_has_one_expectation_and_no_expectation_is_left_over() -> None
 
 def test_every_signature_has_a_case() -> None:
     found = {entry["signature"] for log in FOLDER.glob("*.json") for entry in json.loads(log.read_text("utf-8"))}
+    found |= {name for path in sorted((FOLDER.parent / "texts").glob("*.txt")) for name, _text in samples(path)}
     assert found | {entry.name for entry in HELP_TOPICS} == {entry.name for entry in TABLE}  # test_help_topics.py
 
 

@@ -1,6 +1,6 @@
 """Failure messages of UCX, libfabric and the kernel's RDMA drivers about networks and memory.
 
-Sources: UCX's uct/ib/mlx5, uct/tcp, uct/cuda, uct/sm/scopy/cma and ucp/core; libfabric's prov/efa, psm2 and psm3.
+Sources: UCX's uct/ib, uct/tcp, uct/cuda, uct/sm, ucp and ucs; libfabric's prov/efa, psm2 and psm3.
 """
 
 from taco_launch.core.signatures.known import FailureText, Signature
@@ -16,20 +16,20 @@ UCX = (
     ),
     Signature(
         "ucx-unreachable",
-        keys=("no active messages transport to", "Failed to connect to proc:"),
+        keys=(" transport to ", "Failed to connect to proc:"),
         cause="UCX on {host} has no device that reaches another rank: the hosts' devices or subnets differ, or UCX_NET_DEVICES and UCX_TLS "
         "leave none.",
         next="Compare ucx_info -d on both hosts, and select a device that both have: -x UCX_NET_DEVICES=mlx5_0:1. To run without UCX: --mca pml ob1 --mca btl "
         "tcp,self.",
-        pattern=r"UCX +ERROR no active messages transport to|pml_ucx\.c:\d+ +Error: Failed to connect to proc",
+        pattern=r"UCX +ERROR +no (?!copy across)[\w -]{1,60} transport to|pml_ucx\.c:\d+ +Error: Failed to connect to proc",
         unless=("ucx-connect",),
     ),
     Signature(
         "ucx-cuda-context",
-        keys=("invalid device context",),
+        keys=("invalid device context", "no cuda context bound to calling thread"),
         cause="UCX on {host} was given GPU memory by a thread that has no CUDA context for that GPU.",
         next="Use one GPU per rank (CUDA_VISIBLE_DEVICES, torch.cuda.set_device), the nccl backend of torch.distributed, or a newer UCX.",
-        pattern=r"UCX +ERROR [^\r\n]*invalid device context",
+        pattern=r"UCX +ERROR [^\r\n]*(?:invalid device context|no cuda context bound)",
     ),
     Signature(
         "ucx-memory-not-shared",
@@ -38,7 +38,7 @@ UCX = (
         "containers, or the other rank has ended.",
         next="Run all ranks of a host in one container, or each with docker run --ipc=host --pid=host. -x "
         "UCX_POSIX_USE_PROC_LINK=n makes UCX use /dev/shm instead.",
-        pattern=r"mm_posix\.c:\d+ +UCX +ERROR|UCX +ERROR[^\r\n]*open in attach",
+        pattern=r"mm_posix\.c:\d+ +UCX +ERROR (?! *(?:Not enough memory|shared memory allocation))|UCX +ERROR[^\r\n]*open in attach",
     ),
     Signature(
         "ucx-device-missing",
@@ -215,6 +215,196 @@ UCX = (
         cause="PSM2 or PSM3 (Omni-Path) on {host} could not start: its assertion {what} failed.",
         next="Continue without it: --mca mtl ^psm2,psm3 --mca pml ob1 (MPICH, Intel MPI: -x FI_PROVIDER=tcp). opainfo on {host} shows the link; update libpsm2 and Open MPI.",
         pattern=r"Assertion failure at psm\w*\.c:\d+: (?P<what>[^\r\n]*\S)",
+    ),
+    Signature(
+        "ucx-no-transport",
+        keys=(
+            "no usable transports/devices",
+            "No transports selected to",
+            "The device lists are empty",
+            "The TLs list is empty",
+        ),
+        cause="UCX on {host} has no transport left[[asked? of those that are allowed ({asked})]]: UCX_TLS and UCX_NET_DEVICES exclude all that the host has.",
+        next="ucx_info -d lists the transports and devices of {host}. Unset UCX_TLS and UCX_NET_DEVICES, or name ones from that list: -x UCX_TLS=rc,sm,self -x UCX_NET_DEVICES=mlx5_0:1.",
+        pattern=r"UCX +ERROR +(?:no usable transports/devices \(asked (?P<asked>[^)\r\n]{1,200})\)|No transports selected to|The (?:device lists are|TLs list is) empty)",
+    ),
+    Signature(
+        "ucx-transport-name",
+        keys=(" not available, please use one or more of: ",),
+        cause="UCX on {host} has no transport or device {names}, which UCX_TLS or UCX_NET_DEVICES names.",
+        next="Choose from those that {host} has: {choice}. If an RDMA one is missing, ibv_devinfo must show the HCA where the ranks run (docker run --device /dev/infiniband).",
+        pattern=r"UCX +WARN +(?:\w{1,20} )?(?:transport|device)s? (?P<names>(?!'cuda_)'[^\r\n]{1,200}?) (?:is|are) not available, please use one or more of: (?P<choice>[^\r\n]{0,200}[^\s.])",
+        unless=("ucx-no-cuda", "ucx-device-missing"),
+        at_end=r"please use one or more of: ",
+    ),
+    Signature(
+        "ucx-zero-copy",
+        keys=("No zero-copy protocol found for ",),
+        cause="UCX on {host} cannot transfer this memory directly: it has no GPU transport, or no HCA that reaches the memory of the GPU.",
+        next="ucx_info -d | grep -E 'cuda|mlx5' must list cuda_copy and an HCA on {host}, and lsmod | grep peermem a module. -x UCX_PROTO_EMULATION_ENABLE=y continues with slower copies.",
+    ),
+    Signature(
+        "ucx-gpudirect",
+        keys=("Couldn't enable GPUDirect RDMA", "dmabuf support requested but not found"),
+        cause="UCX on {host} must use GPUDirect RDMA (a variable requires it), and {host} has neither a peer-memory module nor DMA-BUF for it.",
+        next="modprobe nvidia-peermem on {host} (lsmod | grep peermem shows it). To continue without GPUDirect: -x UCX_IB_GPU_DIRECT_RDMA=try -x UCX_CUDA_COPY_DMABUF=try.",
+        pattern=r"UCX +ERROR +(?:\S+: )?Couldn't enable GPUDirect RDMA|UCX +ERROR +dmabuf support requested",
+    ),
+    Signature(
+        "ucx-backlog",
+        keys=('try to increase "net.core.somaxconn"', "reached maximum number of connection retries"),
+        cause="Another host did not accept a TCP connection of UCX on {host} in several attempts: too many ranks connect to it at the same time.",
+        next="sysctl -w net.core.somaxconn=65535 net.ipv4.tcp_max_syn_backlog=65535 net.core.netdev_max_backlog=65535 on all hosts. Or -x UCX_TCP_MAX_CONN_RETRIES=255.",
+    ),
+    Signature(
+        "ucx-shm-full",
+        keys=("Not enough memory to write total of ",),
+        cause="The folder /dev/shm of {host} (or UCX_POSIX_DIR) has no room for the {size} bytes through which UCX connects the ranks of that host.",
+        next="df -h /dev/shm where the ranks run; remove files that an older job left there. In a container: docker run --shm-size=32g, or --ipc=host.",
+        pattern=r"UCX +ERROR +Not enough memory to write total of (?P<size>\d+) bytes",
+    ),
+    Signature(
+        "ucx-sysv",
+        keys=("UCX  ERROR shmget(size=", "UCX ERROR shmget(size="),
+        cause="UCX on {host} got no System V shared memory ({why}): a limit of the kernel or of the container is too low.",
+        next="ipcs -l and sysctl kernel.shmmax kernel.shmall show the limits on {host}; for huge pages, the process requires CAP_IPC_LOCK. -x UCX_TLS=^sysv uses /dev/shm instead.",
+        pattern=r"UCX +ERROR +shmget\(size=[^)\r\n]{1,80}\) for \S{1,80} failed: (?P<why>(?!No space left)[^\r\n,]{1,80})",
+    ),
+    Signature(
+        "ucx-pkey",
+        keys=("there is no valid pkey to use on ", "unable to find specified pkey "),
+        cause="The InfiniBand port {device} of {host} has no partition key[[pkey? {pkey}]] that UCX can use: the subnet manager gave the port none, or not that one.",
+        next="cat /sys/class/infiniband/*/ports/*/pkeys/0 on {host} shows the keys in use. Unset UCX_IB_PKEY, or have the subnet manager add {host} to the partition.",
+        pattern=r"UCX +ERROR +(?:there is no valid pkey to use on|unable to find specified pkey (?P<pkey>0x[\da-f]{1,8}) on) (?P<device>[^\s,]{1,60})",
+    ),
+    Signature(
+        "ucx-gid-subnet",
+        keys=("failed to find a gid which matches/unmatches",),
+        cause="No address of an RDMA device of {host} is in the subnets that UCX allows for RoCE ({subnets}).",
+        next="show_gids on {host} lists the addresses. Correct the UCX_IB_ROCE_ variable that names the subnets (env | grep UCX_IB_ROCE), or unset it and set UCX_NET_DEVICES.",
+        pattern=r"matches/unmatches the following subnet list: (?P<subnets>[^\r\n]{0,120}[^\s.])",
+    ),
+    Signature(
+        "ucx-ud-timeout",
+        keys=("unhandled timeout error",),
+        cause="A message that UCX sent from {host} over UD got no answer from {peer}: the rank there has ended or hangs, or the network drops packets.",
+        next="Look for the rank that ended first. If none did, check ibstat and the loss on that link (ethtool -S INTERFACE | grep -i discard), or use -x UCX_TLS=rc,sm,self.",
+        pattern=r"UD endpoint \S{1,40} to (?P<peer>[^\r\n]{1,80}?): unhandled timeout error",
+    ),
+    Signature(
+        "ucx-rdma-error",
+        keys=("ib_mlx5_log.c:",),
+        cause="An RDMA operation of UCX failed on {device} ({what}): the other rank has ended or frees memory that is still in use, or the two hosts run different versions of UCX.",
+        next="Look for the rank that ended first. If none did, compare ucx_info -v and ofed_info -s on all hosts; -x UCX_TLS=tcp,sm,self shows whether the HCA is at fault.",
+        pattern=r"ib_mlx5_log\.c:\d+ +(?:UCX +\w+ +)?(?P<what>(?:Local length|Local QP operation|Memory window bind|Remote operation|Remote side aborted|Receive-no-ready retry count exceeded|Invalid request|Bad response|Generic)(?: error)?) on (?P<device>\w{1,40})",
+    ),
+    Signature(
+        "ucx-qp-state",
+        keys=(
+            "error modifying QP to RT",
+            "Failed to modify UD QP to RT",
+            "ibv_modify_qp(DCI, RT",
+            "error modifying DCT to RTR",
+        ),
+        cause="UCX on {host} cannot bring up a connection on the HCA ({why}): the GID index, the MTU or the port is not valid for the other host.",
+        next="show_gids and ibstat on both hosts must show an active port and the same kind of GID. Unset UCX_IB_GID_INDEX and UCX_IB_PATH_MTU, and name one device: -x UCX_NET_DEVICES=mlx5_0:1.",
+        pattern=r"UCX +(?:ERROR|FATAL) +(?:error modifying (?:QP|DCT) to RT[RS]|Failed to modify UD QP to RT[RS]|ibv_modify_qp\(DCI, RT[RS]\) failed) ?: (?P<why>[^\r\n]{1,100}[^\s.])",
+    ),
+    Signature(
+        "ucx-hosts-differ",
+        keys=("endpoint reconfiguration not supported yet", "asymmetric endpoint configuration is not supported"),
+        cause="Two ranks chose different transports of UCX for the same connection: their hosts have different devices, settings or versions of UCX.",
+        next="Compare ucx_info -v, ucx_info -d and env | grep UCX_ on the hosts. Name what all have: -x UCX_TLS=rc,sm,self -x UCX_NET_DEVICES=mlx5_0:1.",
+        pattern=r"(?:endpoint re|asymmetric endpoint )configuration (?:is )?not supported",
+    ),
+    Signature(
+        "ucx-gpu-copy",
+        keys=(
+            "mem type unpack failed to uct_ep_put",
+            "mem type pack failed to uct_ep_get",
+            "failed to register buffer with mem type domain",
+        ),
+        cause="UCX on {host} could not copy between GPU memory and host memory.",
+        next="ucx_info -d | grep cuda must list cuda_copy where the ranks run, and UCX_TLS must contain cuda_copy. If it does, choose the GPU before MPI_Init (CUDA_VISIBLE_DEVICES, torch.cuda.set_device).",
+    ),
+    Signature(
+        "ucx-registered-type",
+        keys=("failed to register address ",),
+        cause="UCX on {host} could not register {kind} memory with {domain} ({why}), which supports {supports}.",
+        next="[[gpu?lsmod | grep peermem must show a module on {host}, and ucx_info -d | grep cuda the CUDA transports; -x UCX_IB_GPU_DIRECT_RDMA=n turns GPUDirect RDMA off||ulimit -l must show unlimited where the "
+        "ranks run; free -g on {host} shows whether memory is left]]. -x UCX_LOG_LEVEL=info shows the attempts before it.",
+        pattern=r"UCX +ERROR +failed to register address 0x[\da-f]{1,16} \((?P<kind>(?P<gpu>cuda|rocm)?[\w-]{0,20})\) length \d{1,20}(?: dmabuf_fd \d{1,9})? on md\[\d{1,3}\]=(?P<domain>[\w-]{1,40}): "
+        r"(?P<why>[^(\r\n]{1,80}?) \(md supports: (?P<supports>[^)\r\n]{1,80})\)",
+        unless=("memlock", "ucx-register", "ucx-registration"),
+    ),
+    Signature(
+        "ucx-gdrcopy",
+        keys=("UCX  ERROR gdr_", "UCX ERROR gdr_", "failed to open gdr copy", "could not open gdr copy"),
+        cause="UCX on {host} cannot use GDRCopy: its kernel module gdrdrv is missing there, or has another version than the library.",
+        next="lsmod | grep gdrdrv on {host} must show the module, and a container requires docker run --device /dev/gdrdrv. -x UCX_TLS=^gdr_copy continues without it.",
+        at_end=r"gdr",
+    ),
+    Signature(
+        "ucx-xpmem",
+        keys=(
+            "xpmem failed to register process address space",
+            "failed to attach xpmem apid",
+            "UCX  ERROR xpmem_get(",
+            "UCX ERROR xpmem_get(",
+        ),
+        cause="UCX on {host} cannot use XPMEM, through which ranks of one host read each other's memory[[why? ({why})]]: in containers it is usually not allowed.",
+        next="Continue without it: -x UCX_TLS=^xpmem. To use it, the module xpmem must be loaded on {host}, and all ranks of the host run in one container with --device /dev/xpmem.",
+        pattern=r"UCX +ERROR +(?:xpmem failed to register process address space|failed to attach xpmem apid [^:\r\n]{1,100}|xpmem_get\([^)\r\n]{1,40}\) failed)(?:: (?P<why>[^\r\n]{0,80}[^\s.]))?",
+    ),
+    Signature(
+        "ucx-knem",
+        keys=(
+            "Could not open the KNEM device file",
+            "KNEM ABI mismatch",
+            "KNEM inline copy ",
+            "KNEM failed to create region",
+        ),
+        cause="UCX on {host} cannot use KNEM, the kernel module through which ranks of one host copy memory.",
+        next="Continue without it: -x UCX_TLS=^knem. To use it, ls -l /dev/knem must show a device that the user may write, and the module must fit the kernel (dkms status).",
+    ),
+    Signature(
+        "ucx-value",
+        keys=("UCX  ERROR Invalid value for ", "UCX ERROR Invalid value for "),
+        cause="UCX on {host} does not accept the value '{value}' of {name}; it expects {expected}.",
+        next="env | grep UCX_ where the ranks run shows who sets it; ucx_info -cf describes each variable.",
+        pattern=r"UCX +ERROR +Invalid value for (?P<name>\w{1,60}): '(?P<value>[^'\r\n]{0,100})'\. Expected: (?P<expected>[^\r\n]{0,160}[^\s.])",
+    ),
+    Signature(
+        "ucx-variable-unused",
+        keys=(
+            "UCX  WARN  unused environment variable",
+            "UCX WARN unused environment variable",
+            "UCX  WARN unused environment variable",
+        ),
+        cause="UCX on {host} does not know the variable {name}[[like? (it has {like})]], so that setting does nothing.",
+        next="ucx_info -cf | grep UCX_ lists the variables of that version: correct the name in the -x option or profile that sets it.",
+        pattern=r"unused environment variables?: (?P<name>UCX_\w{1,60})(?:=\S{0,60})?(?: \(maybe: (?P<like>\w{1,60})\??\))?",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
+        "ucx-fork",
+        keys=("IB: ibv_fork_init() was disabled or failed",),
+        cause="A rank of {host} started another process (fork) while UCX uses memory that does not allow this: its messages may be corrupted.",
+        next="-x RDMAV_FORK_SAFE=1 -x UCX_IB_FORK_INIT=y before the ranks start. In torch, use num_workers=0 or multiprocessing_context='spawn' in the DataLoader.",
+        at_end=r"fork|registered memory",
+    ),
+    Signature(
+        "ucx-mnnvl",
+        keys=("multi-node NVLINK support is requested but not supported",),
+        cause="UCX_CUDA_IPC_ENABLE_MNNVL requests NVLink between hosts, and {host} does not offer it: the IMEX service does not run there, or the GPUs are not connected that way.",
+        next="nvidia-imex-ctl -N on {host} shows the state of all hosts; ls /dev/nvidia-caps-imex-channels must show a channel where the ranks run. -x UCX_CUDA_IPC_ENABLE_MNNVL=n continues without it.",
+    ),
+    Signature(
+        "ucx-dci",
+        keys=("Can't allocate TX resources, try to decrease dcis number",),
+        cause="The HCA of {host} has no room for {count} DC connections with send queues of {length} entries.",
+        next="Set -x UCX_DC_MLX5_NUM_DCI=4, or start fewer ranks per host. -x UCX_TLS=rc,sm,self does not use DC.",
+        pattern=r"try to decrease dcis number \((?P<count>\d{1,9})\) or tx qp length \((?P<length>\d{1,9})\)",
     ),
 )
 

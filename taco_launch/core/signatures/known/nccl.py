@@ -1,7 +1,7 @@
 """Recognise what NCCL 2.4 to 2.30 prints: networks, HCAs, GPUs, NVLink, ranks that do not agree.
 
 Sources: src/misc/ibvwrap.cc, misc/socket.cc, misc/ipcsocket.cc, transport/net_ib, transport/net_socket.cc, transport/nvls.cc,
-transport/p2p.cc, bootstrap.cc, graph, init.cc; aws-ofi-nccl: nccl_ofi_ofiutils.cpp.
+transport/p2p.cc, bootstrap.cc, graph, plugin, init.cc, enqueue.cc, group.cc, proxy.cc, os/linux.cc; aws-ofi-nccl: nccl_ofi_ofiutils.cpp.
 """
 
 from taco_launch.core.signatures.known import FailureText, Signature
@@ -106,11 +106,14 @@ NCCL = (
     ),
     Signature(
         "nccl-no-interface",
-        keys=("no socket interface found", "No socket interface found", "No interface found", "is neither AF_INET"),
+        keys=(
+            *("no socket interface found", "No socket interface found", "No interface found", "is neither AF_INET"),
+            *("NET/Socket : no interface found", "No usable listening interface found"),
+        ),
         cause="{host} has no network interface that NCCL_SOCKET_IFNAME allows.",
         next="List its interfaces: ip -br addr. The name must exist on every host: -x NCCL_SOCKET_IFNAME==bond0 (the second = "
         "requests exactly that name).",
-        pattern=r"(?i:NCCL.*no (?:socket )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
+        pattern=r"(?i:NCCL.*no (?:socket |usable listening )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
     ),
     Signature(
         "nccl-connect",
@@ -262,13 +265,14 @@ NCCL = (
             "remote process exited or there was a network error",
             "onnection closed by remote peer",
             "NCCL WARN Net : Call to ",
+            "ocketProgressOpt: Call to ",
             "ncclRemoteError",
             "Socket recv failed while polling for opId",
         ),
         cause="NCCL on {host} lost another rank[[peer?, at {peer}]].",
         next="Look for the rank that ended first, and at its host.[[peer? Where {peer} is no host of the job, something "
         "else connected to one of NCCL's ports and left: NCCL 2.27.3 and newer tolerates that.]]",
-        pattern=r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN Net : Call to "
+        pattern=r"^(?!.*NCCL INFO ).*(?:remote process exited|closed by remote peer(?: (?P<peer>[\w.:-]+)<)?|NCCL WARN (?:Net :|\w*ocketProgressOpt:) Call to "
         r"(?:\w+ from (?P<peer2>[^\s<]+)<)?|ncclRemoteError|Socket recv failed while polling for opId)",
         kind=FailureText.ECHO,
     ),
@@ -685,5 +689,220 @@ NCCL_DEVICES = (
         next="[[argument?To register GPU memory, NCCL 2.19 and newer needs EFA installer 1.29.1 or newer, or -x FI_EFA_SET_CUDA_SYNC_MEMOPS=0||ulimit -l must show unlimited where the "
         "ranks run (docker run --ulimit memlock=-1:-1)]]. Use the same EFA installer on all hosts and in the image.",
         pattern=r"Unable to register memory(?: \(type = \w+\))? for device (?P<device>\d+)\. RC: (?P<code>-?\d+),? E\w+: (?=(?P<argument>Invalid argument)?)(?P<why>[^\r\n]{0,120}[^\s.])",
+    ),
+    Signature(
+        "nccl-imex",
+        keys=("MNNVL (cliqueSize ",),
+        cause="NVLink between hosts does not work on {host}: the IMEX service, or its channel in the container, is missing.",
+        next="nvidia-imex-ctl -N on {host} must show every host of the domain as READY, and ls /dev/nvidia-caps-imex-channels a channel where the ranks run. -x NCCL_MNNVL_ENABLE=0 continues without it.",
+        pattern=r"MNNVL \(cliqueSize \d+\) is available but not",
+    ),
+    Signature(
+        "nccl-nics-differ",
+        keys=("Detected mixed local ",),
+        cause="The ranks see between {least} and {most} network devices for NCCL: a host has fewer HCAs than another, or a port of it is down.",
+        next="Compare ibdev2netdev or ibstat on all hosts, and repair or exclude the host with fewer active ports. To use the same on all: -x NCCL_IB_HCA=mlx5_0,mlx5_1; -x NCCL_IGNORE_NET_MISMATCH=1 continues as it is.",
+        pattern=r"Detected mixed local (?:Net|CollNet) device counts across ranks \(min (?P<least>\d+), max (?P<most>\d+)\)\. Set",
+    ),
+    Signature(
+        "nccl-p2p-broken",
+        keys=("P2P is disabled between NVLINK connected GPUs",),
+        cause="The driver does not allow direct access between GPUs {one} and {other} of {host}, although NVLink connects them: most often NVLink or a GPU has a fault.",
+        next="nvidia-smi topo -p2p r and nvidia-smi nvlink -s on {host} show the pair and its links; then dmesg -T | grep -E 'NVRM|Xid'. -x NCCL_IGNORE_DISABLED_P2P=1 continues without that path.",
+        pattern=r"NVLINK connected GPUs (?P<one>\d+) and (?P<other>\d+)",
+    ),
+    Signature(
+        "nccl-nvls-shared",
+        keys=("communicator has multiple ranks using the same NVML device",),
+        cause="NCCL_NVLS_ENABLE=1 requires a GPU of its own for each rank, and ranks of {host} share one (MIG, MPS, or the same CUDA_VISIBLE_DEVICES).",
+        next="Unset NCCL_NVLS_ENABLE, or give each rank its own GPU.",
+    ),
+    Signature(
+        "nccl-compiled-other",
+        keys=(
+            "NCCL library is too old.",
+            "NCCL library is not backwards compatible.",
+            "was compiled with too old version of NCCL",
+        ),
+        cause="The program was compiled with NCCL {built} and loads NCCL {loaded} on {host}, which does not fit.",
+        next="ldd PROGRAM | grep nccl and echo $LD_LIBRARY_PATH show which library is loaded. Install NCCL {built} there, or compile the program with the NCCL that it loads.",
+        pattern=r"compiled with NCCL version (?P<built>[\w.+]{1,40}), but is running with NCCL library version (?P<loaded>[\w.+]{0,40}\w)",
+    ),
+    Signature(
+        "nccl-no-memory",
+        keys=(
+            "NCCL WARN Failed to malloc ",
+            "NCCL WARN Unrecoverable error detected: malloc",
+            "NCCL WARN Failed to CUDA host alloc ",
+        ),
+        cause="NCCL on {host} got no memory of the host ({size} bytes): memory is used up, or a limit of the container or of ulimit is reached.",
+        next="free -h and dmesg -T | grep -i kill on {host}; ulimit -v and ulimit -l must show unlimited where the ranks run. Use fewer data loader workers or fewer ranks per host.",
+        pattern=r"Failed to (?:malloc|CUDA host alloc) (?P<size>\d+) bytes|malloc\(size=(?P<size2>\d+)\) returned null",
+    ),
+    Signature(
+        "nccl-gpu-memory",
+        keys=("NCCL WARN Failed to CUDA malloc ", "NCCL WARN Failed to CUDA calloc "),
+        cause="NCCL on {host} got no GPU memory for its buffers ({size} bytes): the program uses nearly all of it.",
+        next="nvidia-smi on {host} shows who uses the memory. Leave some to NCCL: a smaller batch, -x PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or smaller buffers: -x NCCL_BUFFSIZE=1048576 -x NCCL_MAX_NCHANNELS=8.",
+        pattern=r"Failed to CUDA [cm]alloc (?:async )?(?P<size>\d+) bytes",
+        unless=("cuda-out-of-memory", "nccl-cuda-failure"),
+    ),
+    Signature(
+        "nccl-pointer",
+        keys=(" is not a valid pointer", " mismatchs with NCCL device "),
+        cause="The program gave {call} a tensor that is not on the GPU of its rank[[device?: the tensor is on GPU {device}, the communicator on GPU {own}]].",
+        next="Call torch.cuda.set_device(local_rank) first, and move every tensor to that device before the collective (a list of tensors and those of the optimizer's state included).",
+        pattern=r"NCCL WARN (?P<call>\w{1,40}) : \w{1,40} (?:0x[\da-f]{1,16} is not a valid pointer|allocated on device (?P<device>\d+) mismatchs with NCCL device (?P<own>\d+))",
+    ),
+    Signature(
+        "nccl-root",
+        keys=(" (root should be in the ",),
+        cause="The program asked {call} for the rank {root}, and that communicator has only the ranks {range}.",
+        next="Use the rank within the group: torch.distributed.get_group_rank(group, rank), or src= with the rank in the whole job (not group_src=).",
+        pattern=r"NCCL WARN (?P<call>\w{1,40}) : invalid root (?P<root>-?\d+) \(root should be in the (?P<range>[\d.]{1,20}) range",
+    ),
+    Signature(
+        "nccl-plugin-missing",
+        keys=("Failed to initialize any NET plugin",),
+        cause="None of NCCL's networks works on {host}: NCCL_NET or NCCL_NET_PLUGIN names one that is not there or cannot start.",
+        next="Unset NCCL_NET and NCCL_NET_PLUGIN (also in /etc/nccl.conf and ~/.nccl.conf), or check where the ranks run: ls libnccl-net*.so in the folders of LD_LIBRARY_PATH. -x NCCL_NET=Socket continues over TCP.",
+    ),
+    Signature(
+        "nccl-fp8",
+        keys=("FP8 reduction support ",),
+        cause="The program adds FP8 tensors in a collective, which NCCL does only on Hopper (H100) or newer GPUs; {host} has older ones.",
+        next="Communicate in bf16 on these GPUs: turn the option for FP8 communication off (torchao, Transformer Engine, FSDP).",
+    ),
+    Signature(
+        "nccl-address-unknown",
+        keys=("NCCL WARN Net : error encountered when getting address info", "NCCL WARN Net : No valid "),
+        cause="NCCL on {host} cannot use the address in NCCL_COMM_ID[[why? ({why})]]: it must be HOST:PORT with a name that {host} knows.",
+        next="Unset NCCL_COMM_ID under torchrun and mpirun, which need none. Else set it to an address of rank 0's host, and check it: getent hosts NAME.",
+        pattern=r"Net : (?:error encountered when getting address info : (?P<why>[^\r\n]{0,100}[^\s.])|No valid (?:<IPv4|\[IPv6))",
+    ),
+    Signature(
+        "nccl-ib-no-address",
+        keys=("NET/IB : No IP interface found",),
+        cause="NCCL on {host} found HCAs but no IP interface, which it uses to set up RDMA connections.",
+        next="ip -br addr where the ranks run must show an interface with an address (docker run --network host). Correct NCCL_SOCKET_IFNAME if it names another one.",
+    ),
+    Signature(
+        "nccl-nvml",
+        keys=("NCCL WARN nvml",),
+        cause="NCCL on {host} cannot ask the driver about the GPUs: {what} failed ({why}).",
+        next="Run nvidia-smi where the ranks run, and dmesg -T | grep NVRM on {host}. In a container that has run for long, restart it: a reload of systemd takes the GPUs away from it.",
+        pattern=r"NCCL WARN (?P<what>nvml(?:Init|DeviceGet(?:Count|HandleByIndex|P2PStatus|CudaComputeCapability|FieldValues))\w{0,10})\([^)\r\n]{0,80}\) failed: (?P<why>(?!Not Found)[^\r\n]{1,100}[^\s.])",
+        unless=("driver-mismatch", "gpu-access-lost", "gpu-lost", "nvml-refused", "nvidia-driver-not-loaded"),
+    ),
+    Signature(
+        "nccl-no-driver-library",
+        keys=("NCCL WARN Failed to open libnvidia-ml.so.1",),
+        cause="NCCL does not find the driver's library libnvidia-ml.so.1 on {host}: the container was started without GPUs, or the driver is not installed.",
+        next="Start the container with --gpus all (or --runtime=nvidia), with NVIDIA_DRIVER_CAPABILITIES=compute,utility. Outside a container: ldconfig -p | grep libnvidia-ml on {host}.",
+    ),
+    Signature(
+        "nccl-graph-capture",
+        keys=(
+            "NCCL cannot be captured in a graph",
+            "can be CUDA graph captured.",
+            "Streams given to a communicator within a NCCL group must",
+        ),
+        cause="The program records NCCL's operations in a CUDA graph in a way that NCCL does not support: [[old?its CUDA or driver is too old||some operations of the group are recorded and others are not]].",
+        next="[[old?Update the driver on {host} (R465 or newer) and NCCL||Put all collectives of a group on one stream while the graph is recorded, and start none from another thread]]. To continue: turn CUDA graphs off (torch.compile mode 'default', --enforce-eager in vLLM).",
+        pattern=r"NCCL (?P<old>cannot be captured) in a graph|can be CUDA graph captured|NCCL group must either be all uncaptured",
+    ),
+    Signature(
+        "nccl-destroyed",
+        keys=("has already been destroyed", "NCCL WARN Error: corrupted comm object detected"),
+        cause="The program uses an NCCL communicator on {host} after it was destroyed.",
+        next="Look for a second destroy_process_group() or ncclCommDestroy(), or a collective in an atexit handler, a destructor or a data loader that outlives the training. Call destroy_process_group() once, as the last step.",
+        pattern=r"NCCL WARN (?:comm 0x[\da-f]{1,16} has already been destroyed|Error: corrupted comm object)",
+    ),
+    Signature(
+        "nccl-rank-number",
+        keys=("NCCL WARN Invalid rank requested : ",),
+        cause="A rank started NCCL as number {rank} of {all}, which does not exist: RANK and WORLD_SIZE do not fit together.",
+        next="Start as many processes as WORLD_SIZE, and count from 0: RANK = node rank x ranks per host + LOCAL_RANK. Under mpirun, set both from OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.",
+        pattern=r"Invalid rank requested : (?P<rank>-?\d+)/(?P<all>\d+)",
+    ),
+    Signature(
+        "nccl-no-algorithm",
+        keys=(
+            "No algorithm/protocol available for function",
+            "NCCL WARN Unrecognized element token ",
+            "NCCL WARN Unrecognized prefix token ",
+        ),
+        cause="NCCL_ALGO or NCCL_PROTO on {host} [[word?has the word {word}, which NCCL does not know||leaves nothing for {what} with this data type]].",
+        next="Unset NCCL_ALGO and NCCL_PROTO (also in /etc/nccl.conf and ~/.nccl.conf). To exclude one: -x NCCL_ALGO=^NVLS.",
+        pattern=r"No algorithm/protocol available for function (?P<what>\w{1,40})|Unrecognized (?:element|prefix) token \"(?P<word>[^\"\r\n]{1,60})\"",
+    ),
+    Signature(
+        "nccl-nic-merge",
+        keys=("Specified fused NIC ", "Could not force merge NICs ", "Fusing NET devices from different NUMA domains"),
+        cause="NCCL on {host} cannot join its HCAs[[nics? ({nics})]] as NCCL_NET_FORCE_MERGE requests: a name is wrong, there are too many, or they are not near each other.",
+        next="Unset NCCL_NET_FORCE_MERGE, or name HCAs of the same NUMA node that ibv_devinfo lists. -x NCCL_NET_MERGE_LEVEL=LOC merges none.",
+        pattern=r"Specified fused NIC (?P<nics>\S{1,100}) which|Could not force merge NICs (?P<nics2>\S{1,100}?)\. |Fusing NET devices",
+    ),
+    Signature(
+        "nccl-topology-file",
+        keys=(
+            "NCCL WARN XML Parse",
+            "NCCL WARN XML Topology has wrong version",
+            "NCCL WARN XML Mismatch",
+            "NCCL WARN Error : XML parser is limited",
+        ),
+        cause="NCCL on {host} cannot read its topology file: it is damaged or was written for another version of NCCL.",
+        next="Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE (also in /etc/nccl.conf and ~/.nccl.conf), or copy the file of the image or cloud provider again. Ranks that write to one NCCL_TOPO_DUMP_FILE at the same time damage it.",
+    ),
+    Signature(
+        "nccl-threads",
+        keys=("NCCL WARN Thread creation failed",),
+        cause="NCCL on {host} cannot start a thread ({why}): the limit on processes of the user or the container is reached.",
+        next="ulimit -u where the ranks run, and docker run --pids-limit -1. Use fewer data loader workers, or -x OMP_NUM_THREADS=4.",
+        pattern=r"Thread creation failed: (?P<why>[^\r\n]{1,100}[^\s.])",
+        unless=("too-many-processes",),
+    ),
+    Signature(
+        "nccl-ib-post",
+        keys=(
+            "NCCL WARN ibv_post_send() failed",
+            "NCCL WARN ibv_post_recv() failed",
+            "NCCL WARN Call to ibv_poll_cq() returned",
+        ),
+        cause="The HCA of {host} refuses work from NCCL[[why? ({why})]]: the device was reset or has failed, or its send queue is full.",
+        next="dmesg -T | grep -i mlx and ibv_devinfo on {host} show whether the HCA was reset. If it is well, update NCCL, and unset NCCL_IB_QPS_PER_CONNECTION and NCCL_IB_SPLIT_DATA_ON_QPS.",
+        pattern=r"ibv_post_(?:send|recv)\(\) failed with error (?P<why>[A-Z][\w ]{0,60}\w)|Call to ibv_poll_cq\(\) returned",
+    ),
+    Signature(
+        "nccl-ib-port-failed",
+        keys=("NET/IB: Fatal error. Detected ",),
+        cause="{failed} of the {all} RDMA devices that a connection of {host} uses have failed, which is more than NCCL can replace.",
+        next="ibstat and dmesg -T | grep -i mlx on {host} show the ports and why they went down. Leave {host} out with --exclude {host} until they are repaired.",
+        pattern=r"Fatal error\. Detected (?P<failed>\d+) failed devices out of (?P<all>\d+) devices",
+    ),
+    Signature(
+        "nccl-send-to-self",
+        keys=("NCCL WARN Trying to send to self without", "NCCL WARN Trying to recv to self without"),
+        cause="A rank sends to itself without receiving, or receives from itself without sending, in one group of NCCL.",
+        next="Put both operations into one torch.distributed.batch_isend_irecv (or ncclGroupStart and ncclGroupEnd), or copy the tensor instead. In pipeline parallelism, check the number of the next stage.",
+    ),
+    Signature(
+        "nccl-windows-differ",
+        keys=("symmetric registration check failed on rank",),
+        cause="Rank {rank} registered its buffers for symmetric memory in another way than rank 0, and both use them in one collective.",
+        next="Register the same buffers in the same order on all ranks, and use the same offsets. To continue: -x NCCL_WIN_ENABLE=0.",
+        pattern=r"registration check failed on rank (?P<rank>\d+)",
+    ),
+    Signature(
+        "nccl-gdrcopy",
+        keys=("NCCL WARN GDRCOPY failure ", "NCCL WARN gdr_"),
+        cause="NCCL on {host} cannot use GDRCopy: its kernel module gdrdrv is missing or does not fit the library.",
+        next="Unset NCCL_GDRCOPY_ENABLE, or load the module on {host}: modprobe gdrdrv (in a container: docker run --device /dev/gdrdrv).",
+    ),
+    Signature(
+        "nccl-group-mixed",
+        keys=("Blocking and nonblocking communicators are not allowed",),
+        cause="The program uses communicators of NCCL that block and others that do not in one group.",
+        next="Set TORCH_NCCL_USE_COMM_NONBLOCKING to the same value for all ranks, or unset it. In a program of its own, give all communicators the same ncclConfig_t blocking.",
     ),
 )

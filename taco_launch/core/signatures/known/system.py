@@ -266,18 +266,18 @@ SYSTEM = (
     ),
     Signature(
         "too-many-files",
-        keys=("Too many open files", "items of ancdata"),
+        keys=("Too many open files", "items of ancdata", "maximal number of files that could be opened"),
         cause="A process on {host} may open no more files.",
         next="Run ulimit -n 65536 before the program (in a container: docker run --ulimit nofile=65536), or use fewer "
         "data loader workers. If the message names ancdata: torch.multiprocessing.set_sharing_strategy('file_system').",
-        pattern=r"Too many open files|received 0 items of ancdata",
+        pattern=r"Too many open files|received 0 items of ancdata|number of files that could be opened simultaneously was reached",
     ),
     Signature(
         "too-many-processes",
-        keys=("Resource temporarily unavailable", "can't start new thread"),
+        keys=("esource temporarily unavailable", "can't start new thread"),
         cause="This user or container cannot start more processes on {host}: a limit is reached.",
         next="Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
-        pattern=r"(?:fork|pthread_create|clone)\b[^\r\n]*Resource temporarily unavailable|can't start new thread",
+        pattern=r"(?:fork|pthread_create|clone)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread",
     ),
     Signature(
         "segfault",

@@ -286,11 +286,13 @@ class Cluster:
         with _fields_in_hints():
             return self.plan_of(self._resolved(_typed(request)), folder=folder, explain=explain)
 
-    def plan_of(self, spec: JobSpec, *, folder: str = "", explain: bool = False) -> "Planned":
-        """Plan a job that was resolved. See `plan`."""
+    def plan_of(
+        self, spec: JobSpec, *, folder: str = "", explain: bool = False, facts: "Sequence[HostFacts]" = ()
+    ) -> "Planned":
+        """Plan a job that was resolved. See `plan`; `facts` are those of its hosts, where they are known already."""
         from taco_launch.core.launch.missing_facts import missing_facts  # noqa: PLC0415
 
-        if self._source is None and missing_facts(spec):
+        if self._source is None and not facts and missing_facts(spec):
             self.backend.prestart("facts")  # it loads what it needs while this process does
         from taco_launch.jobs import dry_run as plan  # noqa: PLC0415 - loaded while the agent loads
 
@@ -310,7 +312,8 @@ class Cluster:
             topology = explain or plan.may_choose(spec)
             return job_hosts(inside, spec.hosts, self.access, topology=topology)
 
-        return plan.dry_run(spec, self.environ, ask, ask_hosts, root=os.geteuid() == 0, folder=folder, explain=explain)
+        root = os.geteuid() == 0
+        return plan.dry_run(spec, self.environ, ask, ask_hosts, root=root, folder=folder, explain=explain, facts=facts)
 
     def planned_container(self, spec: JobSpec) -> "tuple[JobSpec, tuple[HostPlan, ...]]":
         """Return a job as it would run, and what would be prepared for its container; nothing is changed.

@@ -70,13 +70,15 @@ def dry_run(
     root: bool,
     folder: str = "",
     explain: bool = False,
+    facts: Sequence[HostFacts] = (),
 ) -> Planned:
     """Plan the job as the head would, were all of its hosts free of other jobs.
 
     `ask(missing)` asks the agent of this machine for its facts, `ask_hosts(missing)` gives those of hosts over SSH, and what
     is wrong with hosts that gave none; each is told what is missing, and not called where all is declared. `folder` is
     where the files will lie that the line names; with `explain` hosts are asked for their GPUs, too, where a job takes
-    some of them. The line is the same without. Jobs in containers run as root.
+    some of them. The line is the same without. Nobody is asked where `facts` of its hosts are given. Jobs in containers run as
+    root.
 
     Raises:
         UsageError: a host's slots are neither declared nor known, or the launcher cannot be given its name.
@@ -86,7 +88,7 @@ def dry_run(
         spec = spec_for_head(spec)
     local = spec.container is None and any(host.connection == "local" for host in spec.hosts)
     known = JobFacts(root=root or spec.container is not None, environment=relevant(environ) if local else None)
-    missing, problems = missing_facts(spec), list[str]()
+    missing, problems = () if facts else missing_facts(spec), list[str]()
     links: dict[str, Topology] = {}
 
     def facts_for(missing: tuple[str, ...]) -> JobFacts:
@@ -106,8 +108,8 @@ def dry_run(
         ", ".join(missing) or "nothing more is needed",
         ("the agent of this machine" if local else "a probe of each host") if missing else "nobody",
     )
-    if missing:
-        known = facts_for(missing)
+    if missing or facts:
+        known = job_facts_from(known, spec, facts) if facts else facts_for(missing)
     free = free_slots(spec, known)
     unknown = next((entry.host for entry in free if not entry.all and not entry.lacks), None)
     if unknown is not None:
@@ -133,7 +135,7 @@ def dry_run(
     port = (*plan.own_ports(spec), plan.ANY_PORT)[0]
     made = plan.plan(spec, "<id>", placement, known, wrapper, folder, port)
     made = replace(made, warnings=(*problems, *made.warnings))
-    notes = (*_of_gpus(spec, made, known, chosen), *_notes(spec, placement, made, known, asked=bool(missing)))
+    notes = (*_of_gpus(spec, made, known, chosen), *_notes(spec, placement, made, known, asked=bool(missing or facts)))
     if not explain:
         return Planned(made, notes=notes)
     return Planned(

@@ -13,8 +13,8 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_800,
-    "api": 860,
+    "cli": 10_850,
+    "api": 900,
     "bench": 7_570,
     "jobs": 10_330,
     "setup": 8_360,

@@ -2,12 +2,14 @@
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
 import click
 
+from taco_launch.api.cluster import Cluster
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
 from taco_launch.bench.logs.workloads import reader
 from taco_launch.bench.model.ladder import LadderStep, order
@@ -22,8 +24,10 @@ from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.options.job_options import spec_of
 from taco_launch.cli.output import plan_tables, render
 from taco_launch.core.command import shell
+from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.dry_run import Planned
 
 
 @verb(access=True, output=True)
@@ -116,6 +120,7 @@ def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str
     if dry_run:
         _print_dry_run(settings, matrix, specs, access)
         return 0
+    _warn_of_equal_lines(settings, specs, _plans(cluster, matrix, specs, jobs.around.facts))
     digest = flow.digest(LadderKind.LADDER, matrix, specs)
     with (
         flow.exclusive_lock(ladders_folder(os.environ), digest),
@@ -167,15 +172,43 @@ def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, ce
     return one
 
 
+def _plans(
+    cluster: Cluster, matrix: Matrix, specs: dict[Cell, JobSpec], facts: Sequence[HostFacts] = ()
+) -> dict[Cell, Planned]:
+    """Plan each workload and variant at its largest size, by the facts of hosts where these are known.
+
+    Raises:
+        TacoLaunchError: a variant requests what the hosts do not have.
+    """
+    largest = {(cell.workload, cell.variant): cell for cell in sorted(specs, key=lambda cell: cell.ranks)}
+    return {cell: cluster.plan_of(replace(specs[cell], name=matrix.name), facts=facts) for cell in largest.values()}
+
+
+def _warn_of_equal_lines(settings: Settings, specs: dict[Cell, JobSpec], plans: dict[Cell, Planned]) -> None:
+    """Warn of variants of a workload that start the same job on these hosts, as far as that is known before the start."""
+    alike: dict[Any, list[str]] = {}
+    for cell, found in plans.items():
+        if found.notes:
+            continue
+        spec = specs[cell]
+        line = plan_tables.lines(found.plan, spec.launcher)
+        alike.setdefault((cell.workload, cell.ranks, line, spec.container, spec.code), []).append(cell.variant)
+    for (workload, *_rest), variants in alike.items():
+        if len(variants) > 1:
+            names = ", ".join(variants)
+            render.warning(
+                settings, f"{workload}: the variants {names} start the same job on these hosts: they cannot differ"
+            )
+
+
 def _print_dry_run(settings: Settings, matrix: Matrix, specs: dict[Cell, JobSpec], access: Credentials) -> None:
     """Show the runs in their order, and the line of each workload and variant at its largest size."""
     seed = new_seed() if matrix.seed is None else matrix.seed
     steps = _steps(matrix, tuple(specs), seed)
-    largest = {(cell.workload, cell.variant): cell for cell in sorted(specs, key=lambda cell: cell.ranks)}
-    shown = ladder_output.ProgressDisplay(settings, tuple(specs))
-    cluster, lines = settings.cluster(access), []
-    for cell in largest.values():
-        found = cluster.plan_of(replace(specs[cell], name=matrix.name))
+    shown, lines = ladder_output.ProgressDisplay(settings, tuple(specs)), []
+    plans = _plans(settings.cluster(access), matrix, specs)
+    _warn_of_equal_lines(settings, specs, plans)
+    for cell, found in plans.items():
         for warning in found.plan.warnings:
             render.warning(settings, f"{shown.cell(cell)}: {warning}")
         for note in found.notes:

@@ -86,6 +86,23 @@ def test_the_order_is_that_of_the_seed_and_all_is_every_slot(ladder: Any) -> Non
     assert "-H n1:2" in result.stdout
 
 
+ALIKE = "the variants base, other start the same job on these hosts: they cannot differ"
+
+
+@pytest.mark.parametrize(
+    ("other", "sizes", "alike"),
+    [
+        ("", "[1, 2]", True),
+        ("interface: bond0", "[1, 2]", True),
+        ("knobs: {NCCL_DEBUG: INFO}", "[1, 2]", False),
+        ("", "[1, 4]", False),
+    ],
+)
+def test_variants_that_cannot_differ_are_named(other: str, sizes: str, alike: bool, ladder: Any) -> None:
+    """On several hosts a dry run, which asks nobody, does not know it."""
+    assert (ALIKE in ladder("--dry-run", other=other, sizes=sizes).stderr) == alike
+
+
 @pytest.mark.parametrize(
     ("repeats", "said"),
     [

@@ -242,6 +242,8 @@ def test_what_is_asked_for_and_of_no_use_is_not_refused() -> None:
     tcp = made(*hosts, asked=NetworkOverrides(transport="tcp", gdr=True))
     assert any("GPUDirect RDMA requires RDMA" in text for text in said(tcp))
     assert line(made(*hosts, network=Network(gdr="on"), gpus=0))["NCCL_NET_GDR_LEVEL"] == "PXB"
+    with pytest.raises(UnusableError, match="no host of the job has a GPU"):
+        made(*hosts, asked=NetworkOverrides(gdr=True), gpus=0)
 
 
 def test_on_one_host_nothing_of_all_that_is_on_the_line_nor_refused() -> None:

@@ -24,7 +24,13 @@ def check_asked(spec: JobSpec, placement: Placement, facts: JobFacts) -> None:
             f"RDMA is requested ({asked.why}), and it is not available on every host: {between.rdma.why}",
             hint=f"fix that (taco-launch facts --only rdma,network shows the cause), or run without RDMA: {_without_rdma(asked.source)}",
         )
-    if direct.text != "on" or asked.text == "tcp" or not has_gpus(facts):
+    if direct.text != "on" or asked.text == "tcp":
+        return
+    if not has_gpus(facts):
+        if direct.source == "user" and facts.hosts:
+            raise UnusableError(
+                f"GPUDirect RDMA is requested ({direct.why}), and no host of the job has a GPU", hint="omit --gdr"
+            )
         return
     if asked.text != "rdma" and between.rdma.able is False:
         raise UnusableError(

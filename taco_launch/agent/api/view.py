@@ -30,9 +30,13 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
         return view
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
-    said = output_end.read(folder.merged, spec.policy.progress)
+    said = output_end.read(folder.merged, view.spec.policy.progress)
     found = tuple(records.read_events(folder))
-    return replace(view, events=found, last_line=said.labelled, progress=said.progress)
+    first = None
+    if said.progress is not None:
+        log = folder.of_attempt(view.record.attempt).rank(said.progress.rank)
+        first = output_end.first_step(log, view.spec.policy.progress)
+    return replace(view, events=found, last_line=said.labelled, progress=said.progress, first_step=first)
 
 
 def final_view(folder: JobFolder) -> JobView:

@@ -1,8 +1,9 @@
 """The end of a job's output: the last line of its ranks, and how far its training has come."""
 
 import re
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.lines import LineReader
@@ -10,7 +11,10 @@ from taco_launch.agent.processes.cpu_limit import bounded
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.codec import from_json, to_json
 from taco_launch.core.model.job_view import Progress
+from taco_launch.core.progress import lines
 from taco_launch.core.progress.pattern import compiled
+from taco_launch.core.progress.pattern import read as read_by
+from taco_launch.core.progress.reading import TrainingProgress
 from taco_launch.core.progress.tracker import Tracker
 
 # Of a hundred ranks that print a line per step, some steps of each.
@@ -45,6 +49,32 @@ def read(merged: Path, pattern: str = "") -> OutputEnd:
         return _read(merged, None)
     labelled, line, progress = told
     return OutputEnd(labelled, line, None if progress is None else from_json(Progress, progress))
+
+
+def first_step(log: Path, pattern: str = "") -> Optional[float]:
+    """Return when a rank printed its first step, in seconds since the epoch, by the beginning of its log; None: not there."""
+    if not pattern:
+        return _first_step(log, lines.read)
+    found = bounded(lambda: _first_step(log, partial(read_by, compiled(pattern))), _PATTERN_SECONDS)
+    return found if isinstance(found, float) else None
+
+
+def _first_step(log: Path, read_line: "Callable[[str], Optional[TrainingProgress]]") -> Optional[float]:
+    reader = LineReader(log)
+    reader.finished = True
+    try:
+        while reader.offset < _BYTES:
+            pieces = reader.read()
+            for data, at in pieces:
+                for text in re.split("[\r\n]+", data.decode("utf-8", "replace")):
+                    reading = read_line(text)
+                    if reading is not None and reading.step is not None:
+                        return at / 1e6
+            if not pieces:
+                return None
+    except (OSError, HostError):
+        return None
+    return None
 
 
 def _read(merged: Path, tracker: Optional[Tracker]) -> OutputEnd:

@@ -174,7 +174,7 @@ def job_data(job: JobView) -> dict[str, Any]:
     values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
     values |= {"progress": None if job.progress is None else to_json(job.progress)}
     values |= {"last_run": None if job.last_run is None else to_json(job.last_run)}
-    values |= {"time_spent": time_spent(job.record, job.events, time.time())}
+    values |= {"time_spent": time_spent(job.record, job.events, time.time(), job.first_step)}
     return {**values, "events": to_json(job.events)} if job.events else values
 
 
@@ -192,14 +192,15 @@ def _what(job: JobView, row: JobRow) -> list[tuple[str, str]]:
 
 def _goodput(job: JobView, now: float, *, wide: bool) -> str:
     """Return how much of its time a job has trained; "" of one that has not started, and unless `wide` where that is most of it."""
-    spent = goodput.time_spent(job.record, job.events, now)
+    spent = goodput.time_spent(job.record, job.events, now, job.first_step)
     total = sum(spent.values())
-    trained = spent.pop(goodput.TRAINED)
+    word = goodput.RAN if job.first_step is None else goodput.TRAINED
+    trained = spent.pop(word)
     hides = total < _SHORT_JOB or trained > _MOSTLY * total
     if job.record.first_start is None or not total or (hides and not wide):
         return ""
     rest = ", ".join(f"{word} {age(seconds)}" for word, seconds in spent.items() if seconds >= 1)
-    told = f"trained {100 * trained / total:.0f} % of the {age(total)} since its submission"
+    told = f"{word} {100 * trained / total:.0f} % of the {age(total)} since its submission"
     return f"{told}; {rest}" if rest else told
 
 

@@ -1,28 +1,33 @@
-"""Split the time since a job's submission into training, waiting, restarts and hangs; pure."""
+"""Split the time since a job's submission into training, start-up, waiting, restarts and hangs; pure."""
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import Event, JobRecord, JobState
 
-TRAINED, HUNG = "trained", "hung"
+# Steps are counted alone: what came before the first one, such as imports and a rendezvous, is no training.
+TRAINED, BEFORE_STEPS, EARLIER, RAN, HUNG = "trained", "until the first step", "in earlier attempts", "ran", "hung"
 # The word for each state, in the order of the output.
 _WORDS = {
     JobState.QUEUED: "queued",
     JobState.STARTING: "starting",
     JobState.RESTARTING: "before a restart",
     JobState.SUSPENDED: "suspended",
-    JobState.RUNNING: TRAINED,
+    JobState.RUNNING: RAN,
     JobState.STOPPING: "ending",
 }
 
 
-def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> Dict[str, float]:
+def time_spent(
+    record: JobRecord, events: Sequence[Event], now: float, first_step: Optional[float] = None
+) -> Dict[str, float]:
     """Return the seconds that a job has trained since its submission, queued, and so on, each by its word.
 
-    The time in which its ranks hung (as `events` tell) is not training.
+    `first_step` is when the last attempt printed its first step, in seconds since the epoch. Without it nobody knows how
+    long it trained: then it ran. The time in which its ranks hung (as `events` tell) is neither.
     """
-    spent = dict.fromkeys((TRAINED, *_WORDS.values(), HUNG), 0.0)
+    spent = dict.fromkeys((TRAINED, BEFORE_STEPS, EARLIER, *_WORDS.values(), HUNG), 0.0)
+    last = max((change.time for change in record.transitions if change.state is JobState.STARTING), default=0.0)
     hangs = _hangs(events, now)
     changes = record.transitions
     ends = [change.time for change in changes[1:]] + [now if record.ended is None else record.ended]
@@ -30,10 +35,16 @@ def time_spent(record: JobRecord, events: Sequence[Event], now: float) -> Dict[s
         word = _WORDS.get(change.state)
         if word is None:
             continue
-        hung = 0.0
-        if word == TRAINED:
-            hung = sum(max(0.0, min(end, until) - max(change.time, since)) for since, until in hangs)
-        spent[word] += end - change.time - hung
+        begin, hung = change.time, 0.0
+        if word == RAN and first_step is not None:
+            word = TRAINED if begin >= last else EARLIER
+            if word == TRAINED:
+                first = min(max(first_step, begin), end)
+                spent[BEFORE_STEPS] += first - begin
+                begin = first
+        if word in (TRAINED, EARLIER, RAN):
+            hung = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in hangs)
+        spent[word] += end - begin - hung
         spent[HUNG] += hung
     return spent
 

@@ -90,6 +90,8 @@ class JobView:
     last_line: str = ""
     progress: Optional[Progress] = None
     last_run: Optional[LastRun] = None
+    # when the last attempt printed its first step, in seconds since the epoch; None where it has not
+    first_step: Optional[float] = None
 
 
 def check_job(job: JobView) -> None:

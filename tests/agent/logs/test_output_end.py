@@ -13,6 +13,7 @@ AT = 1_795_700_000_000_000
 
 
 def written(tmp_path: Path, *lines: str, apart: int = 1_000_000) -> Path:
+    tmp_path.mkdir(exist_ok=True)
     writer = Writer(tmp_path / "merged", 1 << 24)
     for number, line in enumerate(lines):
         writer.write(f"{line}\n".encode(), AT + number * apart)
@@ -44,6 +45,15 @@ def test_a_loss_that_is_no_number_is_told_as_that(tmp_path: Path) -> None:
     assert found is not None
     assert (found.loss, found.diverged) == (None, True)
     assert "loss is not a number" in found.text(left=False)
+
+
+def test_when_the_first_step_was_printed(tmp_path: Path) -> None:
+    lines = ["loading", "it 7 of 9", *(f"step {step}/200 | loss 0.5 | norm 1 | 1,234 tok/s" for step in range(3))]
+    log = written(tmp_path, *lines)
+    assert output_end.first_step(log) == AT / 1e6 + 2
+    assert output_end.first_step(log, r"it (?P<step>\d+) of (?P<total>\d+)") == AT / 1e6 + 1
+    assert output_end.first_step(written(tmp_path / "other", "loading")) is None
+    assert output_end.first_step(tmp_path / "none") is None
 
 
 def test_of_a_long_log_the_end_is_read(tmp_path: Path) -> None:

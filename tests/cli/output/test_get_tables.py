@@ -119,11 +119,11 @@ def test_get_tells_where_the_time_of_a_job_went() -> None:
     found = job(
         "a", 1, JobState.RUNNING, 7200, attempt=1, transitions=(*changes, Transition(NOW - 3590, JobState.RUNNING))
     )
-    told = "GOODPUT: trained 50 % of the 2h since its submission; queued 1h, starting 10s"
+    told = "GOODPUT: ran 50 % of the 2h since its submission; queued 1h, starting 10s"
     assert told in job_tables.one_job(found, NOW, wide=False)
     prompt = replace(found.record, transitions=(replace(changes[0], time=NOW - 3610), *found.record.transitions[1:]))
     assert "GOODPUT" not in job_tables.one_job(replace(found, record=prompt), NOW, wide=False)
-    assert "GOODPUT: trained 99 % of the 1h " in job_tables.one_job(replace(found, record=prompt), NOW, wide=True)
+    assert "GOODPUT: ran 99 % of the 1h " in job_tables.one_job(replace(found, record=prompt), NOW, wide=True)
     waits = replace(found.record, state=JobState.QUEUED, transitions=changes[:1])
     assert "GOODPUT" not in job_tables.one_job(replace(found, record=waits), NOW, wide=True)
 

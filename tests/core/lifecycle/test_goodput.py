@@ -1,4 +1,4 @@
-"""How a job spent its time: by its states, less what it hung."""
+"""How a job spent its time: by its states and its first step, less what it hung."""
 
 from taco_launch.core.lifecycle import state
 from taco_launch.core.lifecycle.goodput import time_spent
@@ -21,11 +21,11 @@ def told(record: JobRecord, events: tuple[Event, ...], now: float) -> dict[str, 
 
 
 def test_every_second_is_told_once() -> None:
-    expected = {"trained": 77.0, "queued": 15.0, "starting": 3.0, "before a restart": 5.0}
+    expected = {"ran": 77.0, "queued": 15.0, "starting": 3.0, "before a restart": 5.0}
     assert told(RECORD, (), 100.0) == expected
     slow = (*RECORD.transitions, Transition(90.0, JobState.STOPPING))
     ending = told(JobRecord("1", JobState.STOPPING, transitions=slow), (), 100.0)
-    assert (ending["trained"], ending["ending"]) == (67.0, 10.0)
+    assert (ending["ran"], ending["ending"]) == (67.0, 10.0)
     over = JobRecord("1", JobState.SUCCEEDED, ended=100.0, transitions=RECORD.transitions)
     assert told(over, (), 500.0) == expected
 
@@ -35,6 +35,19 @@ def test_a_hang_is_no_training() -> None:
     ended = Event(50.0, state.RESTARTING, "it hung", {})
     again = Event(90.0, state.STALLED, "it hangs", {"since": 80.0})
     found = told(RECORD, (stalled, ended, again), 100.0)
-    assert (found["trained"], found["hung"]) == (47.0, 30.0)
+    assert (found["ran"], found["hung"]) == (47.0, 30.0)
     went_on = Event(95.0, state.STIRRED, "it goes on", {})
     assert told(RECORD, (stalled, ended, again, went_on), 100.0)["hung"] == 25.0
+
+
+def test_only_steps_are_training() -> None:
+    def split(first_step: float, *events: Event) -> tuple[float, ...]:
+        found = time_spent(RECORD, events, 100.0, first_step)
+        assert sum(found.values()) == 100.0
+        return tuple(found[word] for word in ("trained", "until the first step", "in earlier attempts", "hung"))
+
+    assert split(70.0) == (30.0, 9.0, 38.0, 0.0)
+    assert split(10.0) == (39.0, 0.0, 38.0, 0.0)  # a clock that is behind
+    assert split(500.0) == (0.0, 39.0, 38.0, 0.0)
+    hang = Event(95.0, state.STALLED, "it hangs", {"since": 80.0})
+    assert split(70.0, hang) == (10.0, 9.0, 38.0, 20.0)

@@ -55,8 +55,8 @@ def first_step(log: Path, pattern: str = "") -> Optional[float]:
     """Return when a rank printed its first step, in seconds since the epoch, by the beginning of its log; None: not there."""
     if not pattern:
         return _first_step(log, lines.read)
-    found = bounded(lambda: _first_step(log, partial(read_by, compiled(pattern))), _PATTERN_SECONDS)
-    return found if isinstance(found, float) else None
+    moment = bounded(lambda: _first_step(log, partial(read_by, compiled(pattern))), _PATTERN_SECONDS)
+    return moment if isinstance(moment, float) else None
 
 
 def _first_step(log: Path, read_line: "Callable[[str], Optional[TrainingProgress]]") -> Optional[float]:

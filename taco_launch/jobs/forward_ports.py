@@ -174,6 +174,12 @@ def rank_place(job: JobView, rank: int, port: int) -> Place:
     return Place(hosts[rank], port)
 
 
+def board_starts(job: JobView) -> bool:
+    """Return whether a job has started whose TensorBoard does not answer yet."""
+    state = job.record.state
+    return job.spec.tensorboard is not None and job.tensorboard is None and not state.waits and not state.is_terminal
+
+
 def board_place(job: JobView) -> Place:
     """Return where the TensorBoard of a job answers.
 
@@ -182,10 +188,15 @@ def board_place(job: JobView) -> Place:
     """
     board = job.tensorboard
     if board is None or board.port is None:
-        why = "it has no TensorBoard" if board is None else board.problem
-        if board is None and job.spec.tensorboard is not None:
-            why = "its TensorBoard is not running yet, or has ended"
-        raise UsageError(f"job {job.spec.name}: {why}", hint="to have TensorBoard, start a job with --tensorboard")
+        why, hint = "it has no TensorBoard", "to have TensorBoard, start a job with --tensorboard"
+        if board is not None:
+            why = board.problem
+        elif job.spec.tensorboard is not None and job.record.state.is_terminal:
+            why, hint = "its TensorBoard has ended", "keep it longer after a job's end: --tensorboard-grace 1h"
+        elif job.spec.tensorboard is not None:
+            why = f"its TensorBoard does not answer yet; the job is {job.record.state.value}"
+            hint = f"try again when it runs: taco-launch get {job.spec.name}"
+        raise UsageError(f"job {job.spec.name}: {why}", hint=hint)
     return Place("", board.port, LOOPBACK)  # TensorBoard listens there: on ::1 anyone may
 
 

@@ -231,8 +231,15 @@ def test_where_a_tensorboard_is() -> None:
     with pytest.raises(UsageError, match="job j: it broke"):
         forward_ports.board_place(replace(JOB, tensorboard=BoardView(problem="it broke")))
     wanted = replace(JOB, spec=replace(JOB.spec, tensorboard=TensorBoard("runs", 600.0)))
-    with pytest.raises(UsageError, match="is not running yet, or has ended"):
-        forward_ports.board_place(wanted)
+    for state, starts, words in (
+        (JobState.QUEUED, False, "does not answer yet; the job is QUEUED"),
+        (JobState.RUNNING, True, "does not answer yet; the job is RUNNING"),
+        (JobState.SUCCEEDED, False, "its TensorBoard has ended"),
+    ):
+        job = replace(wanted, record=replace(JOB.record, state=state))
+        assert forward_ports.board_starts(job) == starts
+        with pytest.raises(UsageError, match=words):
+            forward_ports.board_place(job)
 
 
 @pytest.fixture

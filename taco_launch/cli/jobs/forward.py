@@ -2,6 +2,7 @@
 
 import re
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ _PORTS = re.compile(r"([0-9]{1,5})(?::([0-9]{1,5}))?")
 _MOST = 65535
 # Of TensorBoard.
 _BOARD_PORT = 6006
+# TensorBoard imports for half a minute on a busy machine.
+_BOARD_SECONDS = 60
 
 
 class Ports(click.ParamType):  # type: ignore[type-arg]  # before click 8.4 it took none
@@ -116,8 +119,9 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool, **access: Any) -> int:
     """Open a job's TensorBoard on this machine.
 
-    Prints the address to open in a browser. TensorBoard runs on the head, of a job that was started with --tensorboard,
-    until some time after the job's end. Only this machine can connect. Ctrl-C ends the command, not TensorBoard.
+    Prints the address to open in a browser. The job must have been started with --tensorboard; one that starts is waited
+    for. TensorBoard runs on the head, and stops some time after the job. Only this machine can connect. Ctrl-C ends the
+    command, not TensorBoard.
 
     \b
     Examples:
@@ -129,10 +133,21 @@ def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool
     settings, credentials = settings_of(ctx), access_of(access)
     backend = settings.backend(credentials)
     named_jobs.agree(backend, name, "look at", "looked at", yes=yes)
+
+    def job_with_board() -> "JobView":
+        until = time.monotonic() + _BOARD_SECONDS
+        job = backend.get(name)
+        if flow.board_starts(job):
+            settings.talk(f"job {name}: waiting for its TensorBoard, at most {_BOARD_SECONDS} s")
+        while flow.board_starts(job) and time.monotonic() < until:
+            time.sleep(1)
+            job = backend.get(name)
+        return job
+
     _forward(
         settings,
         credentials,
-        lambda: backend.get(name),
+        job_with_board,
         flow.board_place,
         lambda job: job.tensorboard is None or job.tensorboard.port is None,
     ).run(

@@ -21,6 +21,7 @@ from taco_launch.api import (
     NightlyResult,
     NoJobError,
     PlacementError,
+    Progress,
     SetupEnd,
     SetupListener,
     SetupOptions,
@@ -41,7 +42,21 @@ module may change without notice.
 """
 # The calls that stay; what else the classes have is for the command line.
 _CALLS = {
-    Cluster: ("__init__", "resolve", "plan", "submit", "run", "job", "jobs", "facts", "inventory", "close"),
+    Cluster: (
+        "__init__",
+        "resolve",
+        "plan",
+        "submit",
+        "run",
+        "job",
+        "jobs",
+        "map",
+        "as_completed",
+        "wait_all",
+        "facts",
+        "inventory",
+        "close",
+    ),
     Job: (
         *(
             "name",
@@ -49,6 +64,7 @@ _CALLS = {
             "exit_code",
             "spec",
             "record",
+            "progress",
             "refresh",
             "wait",
             "logs",
@@ -63,7 +79,7 @@ _CALLS = {
 _FUNCTIONS = (set_up_hosts, run_nightly)
 _OF_COMMAND_LINE = ("line_np", "source", "written")
 _FIELDS = (
-    *(JobRequest, LogQuery, FollowListener),
+    *(JobRequest, LogQuery, FollowListener, Progress),
     *(SetupOptions, SetupListener, SetupPlan, SetupEnd),
     *(NightlyOptions, NightlyListener, NightlyResult),
 )

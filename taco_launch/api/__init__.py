@@ -17,6 +17,7 @@ _MODULES = {
     "NightlyOptions": "taco_launch.api.nightly",
     "NightlyResult": "taco_launch.bench.nightly.recorded_run",
     "NoJobError": "taco_launch.core.errors",
+    "Progress": "taco_launch.core.model.job_view",
     "PlacementError": "taco_launch.core.errors",
     "Restart": "taco_launch.core.model.jobs",
     "SetupEnd": "taco_launch.setup.cluster_setup",

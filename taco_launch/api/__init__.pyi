@@ -13,6 +13,7 @@ from taco_launch.core.errors import SpecError as SpecError
 from taco_launch.core.errors import TacoLaunchError as TacoLaunchError
 from taco_launch.core.errors import UsageError as UsageError
 from taco_launch.core.model.job_request import JobRequest as JobRequest
+from taco_launch.core.model.job_view import Progress as Progress
 from taco_launch.core.model.jobs import CleanUp as CleanUp
 from taco_launch.core.model.jobs import JobState as JobState
 from taco_launch.core.model.jobs import Restart as Restart

@@ -10,9 +10,8 @@ Every call raises a TacoLaunchError (taco_launch.core.errors) with a message and
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import TacoLaunchError
-from taco_launch.core.model.host.hosts import Container, Inventory
+from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.inventory import VARIABLE
@@ -52,7 +51,8 @@ def require_lab() -> None:
         from taco_launch.lab.docker import labels  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
         raise TacoLaunchError(
-            f"the lab needs taco-launch-lab: {error}", hint="pip install 'taco-launch[lab]'"
+            f"the lab is not installed: {error}",
+            hint="in a checkout: pip install -e '.[bench]'; with wheels: pip install 'taco-launch[lab]'",
         ) from None
 
 
@@ -244,6 +244,38 @@ class Cluster:
                 require_started(found)
         return self._begun(found)
 
+    def map(self, request: JobRequest, matrix: "Mapping[str, Sequence[object]]") -> "list[Job]":
+        """Start a job for each combination of the values in `matrix`; return them in that order.
+
+        Each name of `matrix` is a variable of the job's environment, and `{NAME}` in a word of its command is its value.
+
+        Raises:
+            TacoLaunchError: as `submit`; the message names the jobs that have started.
+        """
+        from taco_launch.api.several_jobs import start_all  # noqa: PLC0415 - the command line has no use for it
+
+        return start_all(self.submit, _typed(request), matrix)
+
+    def as_completed(self, jobs: "Iterable[Job]", *, timeout: float | None = None) -> "Iterator[Job]":
+        """Yield each of these jobs once it has ended, in the order of their ends, for at most `timeout` seconds.
+
+        Raises:
+            TimeoutError: some have not ended by then. They run on.
+        """
+        from taco_launch.api.several_jobs import as_completed  # noqa: PLC0415 - see above
+
+        return as_completed(self.backend, jobs, timeout)
+
+    def wait_all(self, jobs: "Iterable[Job]", *, timeout: float | None = None) -> "tuple[int, ...]":
+        """Wait until all of these jobs have ended, for at most `timeout` seconds; return their exit codes in their order.
+
+        Raises:
+            TimeoutError: some have not ended by then. They run on.
+        """
+        jobs = tuple(jobs)
+        ended = {job.name: job.exit_code or 0 for job in self.as_completed(jobs, timeout=timeout)}
+        return tuple(ended[job.name] for job in jobs)
+
     def job(self, name: str) -> "Job":
         """Return a job by its name.
 
@@ -304,9 +336,9 @@ class Cluster:
 
         def ask_hosts(missing: Sequence[str]) -> "tuple[tuple[HostFacts, ...], tuple[str, ...]]":
             # the software of a job's own container is asked in that, where it is there
-            inside = self.inventory if spec.container is None else _container_inventory(self.inventory, spec.container)
-            from taco_launch.hosts.gather_facts import job_hosts  # noqa: PLC0415 - only where hosts are asked
+            from taco_launch.hosts.gather_facts import in_container, job_hosts  # noqa: PLC0415 - only where hosts are asked
 
+            inside = self.inventory if spec.container is None else in_container(self.inventory, spec.container)
             count = "one host" if len(spec.hosts) == 1 else f"{len(spec.hosts)} hosts"
             self.say(f"asking {count} for: {', '.join(missing)}")
             topology = explain or plan.may_choose(spec)
@@ -366,12 +398,3 @@ def _fields_in_hints() -> AbstractContextManager[None]:
     from taco_launch.jobs.request.python_values import fields_in_hints  # noqa: PLC0415 - see above
 
     return fields_in_hints()
-
-
-def _container_inventory(inventory: Inventory, container: Container) -> Inventory:
-    """Return the inventory as of the cluster whose container a job runs in."""
-    if not container.variant:
-        return inventory
-    from taco_launch.core.model.host import paths  # noqa: PLC0415 - see above
-
-    return replace(inventory, cluster=paths.variant(inventory.cluster, container.variant), container=container)

@@ -9,6 +9,7 @@ from typing import Any
 
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.job_view import JobView as JobAnswer
+from taco_launch.core.model.job_view import Progress
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.calls.caller_input import pieces
 from taco_launch.jobs import copy_files
@@ -55,6 +56,11 @@ class Job:
     def exit_code(self) -> int | None:
         """Its exit code; None until it has ended."""
         return self.record.exit_code
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far its training has come by what its ranks print, as of the last `refresh`; None where they print none."""
+        return self._found.progress
 
     def refresh(self) -> "Job":
         """Ask for its state again; return it."""

@@ -15,7 +15,7 @@ from taco_launch.core.facts.text.sections import feed
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import Absent, Unknown, was_requested
 from taco_launch.core.model.host.facts import HostFacts
-from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.hosts.fanout import Answer, Fanout, connect
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.transport import CutShortError, Transport
@@ -82,6 +82,13 @@ def with_declared_values(facts: HostFacts, host: Host) -> HostFacts:
     """Return what is known of a host where the inventory has the last word: a host without GPUs has none."""
     gone = host.gpus == "none" and was_requested(facts.gpu)
     return replace(facts, gpu=Absent("the inventory has gpus: none")) if gone else facts
+
+
+def in_container(inventory: Inventory, container: Container) -> Inventory:
+    """Return the inventory as of the cluster whose container a job runs in."""
+    if not container.variant:
+        return inventory
+    return replace(inventory, cluster=paths.variant(inventory.cluster, container.variant), container=container)
 
 
 def job_hosts(

@@ -152,8 +152,8 @@ def test_the_lab_is_an_extra(installed: Installed, built: Path) -> None:
         refused = installed.call("taco-launch", *words)
         assert refused.returncode == 1
         assert refused.stderr == (
-            "error: the lab needs taco-launch-lab: No module named 'taco_launch.lab'\n"
-            "hint: pip install 'taco-launch[lab]'\n"
+            "error: the lab is not installed: No module named 'taco_launch.lab'\n"
+            "hint: in a checkout: pip install -e '.[bench]'; with wheels: pip install 'taco-launch[lab]'\n"
         )
     for line in ("--help", "lab --help", "lab up --help"):
         installed.run("taco-launch", *line.split())

@@ -14,9 +14,9 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 10_850,
-    "api": 900,
+    "api": 1_000,
     "bench": 7_570,
-    "jobs": 10_330,
+    "jobs": 10_350,
     "setup": 8_360,
     "hosts": 7_410,
     "lab": 3_560,

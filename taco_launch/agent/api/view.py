@@ -3,7 +3,7 @@
 import contextlib
 import re
 from dataclasses import replace
-from typing import Optional
+from typing import TYPE_CHECKING, Optional, Tuple
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store import records
@@ -11,6 +11,9 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.job_view import BoardView, JobView, check_spec
+
+if TYPE_CHECKING:
+    from taco_launch.agent.logs.output_end import OutputEnd
 
 _NO_NUMBER = re.compile(r"(?i)\b(?:nan|inf|infinity)\b")
 
@@ -28,14 +31,8 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
     view = JobView(spec, record, str(folder.path), tensorboard=board)
     if not events:
         return view
-    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
-
-    said = output_end.read(folder.merged, view.spec.policy.progress)
+    said, first = _output_of(folder, view)
     found = tuple(records.read_events(folder))
-    first = None
-    if said.progress is not None:
-        log = folder.of_attempt(view.record.attempt).rank(said.progress.rank)
-        first = output_end.first_step(log, view.spec.policy.progress)
     return replace(view, events=found, last_line=said.labelled, progress=said.progress, first_step=first)
 
 
@@ -47,9 +44,18 @@ def final_view(folder: JobFolder) -> JobView:
         words = segments.last_words(folder.merged)
     if not _NO_NUMBER.search(words):
         return view
-    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - see above
+    return replace(view, progress=_output_of(folder, view)[0].progress)
 
-    return replace(view, progress=output_end.read(folder.merged, view.spec.policy.progress).progress)
+
+def _output_of(folder: JobFolder, view: JobView) -> "Tuple[OutputEnd, Optional[float]]":
+    """Return the end of a job's output, and when its last attempt printed its first step (seconds since the epoch)."""
+    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
+
+    pattern = view.spec.policy.progress
+    said = output_end.read(folder.merged, pattern)
+    if said.progress is None:
+        return said, None
+    return said, output_end.first_step(folder.of_attempt(view.record.attempt).rank(said.progress.rank), pattern)
 
 
 def _board(folder: JobFolder) -> Optional[BoardView]:

@@ -177,7 +177,8 @@ def _hosts(
         if isinstance(keys, Group):
             for name in members:
                 layers[name].append((group, keys))
-    hosts = []
+    hosts: list[Host] = []
+    machines: dict[tuple[str, int], str] = {}
     for name, entry in entries.items():
         values = _values(name, entry, layers[name], file, faults)
         slots, most = values.get(("slots",), "auto"), values.get(("max_slots",))
@@ -197,6 +198,11 @@ def _hosts(
                 constraints=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
             )
         )
+        other = machines.setdefault((hosts[-1].address, hosts[-1].port), name)
+        if other != name:
+            at: Loc = ("hosts", entry.key, *(("address",) if entry.keys.address is not None else ()))
+            problem = f"{name} has the address and port of {other}: a machine can be only one host"
+            faults.add(at, problem, "to count its slots together, name it once")
     return tuple(hosts)
 
 

@@ -192,7 +192,7 @@ def test_after_a_reboot_it_waits_for_devices_and_runs(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("lock", "says"),
     [
-        (LOCK, "job train-1 runs in taco-launch-c\nhint: wait for it, or: taco-launch -i "),
+        (LOCK, "job train-1 runs in taco-launch-c\nhint: wait for it (--wait-for-jobs 2h), or: taco-launch -i "),
         pytest.param("/run/taco-launch/leases/slot-1", "train-1", marks=pytest.mark.nightly),
     ],
 )

@@ -100,7 +100,7 @@ def setup(
     \b
     Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 wrong usage or inventory, or --yes is needed (stdin is
     not a terminal), 3 hardware has a fault that set-up cannot repair and that does not block it; with --check also:
-    something is left to do, or hosts differ in driver, OFED, toolkit, image or MTU; 5 a host failed or cannot be set up
+    something is left to do, if only once a job has ended, or hosts differ in driver, OFED, toolkit, image or MTU; 5 a host failed or cannot be set up
     (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the containers), or other hosts do not
     know a new host yet, 130 after Ctrl-C.
     """
@@ -123,7 +123,7 @@ def setup(
             work.refresh(lambda _answer: answered())
         plan = work.plan(patience=0 if check or dry_run else more["patience"], prove=check)
         looking = check or dry_run or plan.is_blocked
-        code = _show(settings, work, plan, inventory, show_diff=show_diff, looking=looking)
+        code = _show(settings, work, plan, inventory, show_diff=show_diff, looking=looking, check=check)
         if looking or (not plan.plans and settings.output not in ("json", "yaml")):
             ctx.exit(code or (DRIFT if check and plan.has_drifted else OK))
         if plan.has_work and not setup_output.agreed(plan.plans, yes=yes):
@@ -155,9 +155,19 @@ def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
 
 
 def _show(
-    settings: Settings, work: ClusterSetup, plan: SetupPlan, inventory: Inventory, *, show_diff: bool, looking: bool
+    settings: Settings,
+    work: ClusterSetup,
+    plan: SetupPlan,
+    inventory: Inventory,
+    *,
+    show_diff: bool,
+    looking: bool,
+    check: bool,
 ) -> int:
-    """Show the plan, folded over equal hosts, and what is wrong; the exit code says whether a host cannot be set up."""
+    """Show the plan, folded over equal hosts, and what is wrong; the exit code says whether a host cannot be set up.
+
+    With `check` what waits for a job alone is drift.
+    """
     plans, findings = plan.plans, plan.findings
     told = work.diffs(plans) if show_diff else ()
     rows = setup_output.folded(plans)
@@ -177,7 +187,11 @@ def _show(
     setup_output.show_errors(plan.failed, plans, inventory)
     for flaw in plan.flaws:
         render.error(str(flaw), flaw.hint)
-    wrong = bool(plan.flaws) or work.chosen_failed or any(each.problems for each in plans)
+    wrong = (
+        bool(plan.flaws)
+        or work.chosen_failed
+        or any(not (check and problem.passes) for each in plans for problem in each.problems)
+    )
     if findings.faults and not wrong:
         besides = "in addition," if rows else "nothing to do for set-up, but"
         settings.talk(

@@ -94,7 +94,7 @@ idle() { # idle CONTAINER: fails, and names the job, where one runs that needs i
     job=${lock%/lock}
     job=$(idle_plain "${job##*/}")
     echo "error: job $job runs in $1" >&2
-    echo "hint: wait for it, or: ${taco_typed-taco-launch} stop $job" >&2
+    echo "hint: wait for it (--wait-for-jobs 2h), or: ${taco_typed-taco-launch} stop $job" >&2
     return 1
   fi
   lease=$(idle_leases /run/taco-launch/leases | idle_locked 1000 /run/taco-launch/leases | idle_of "$cluster_of_it")
@@ -106,7 +106,7 @@ idle() { # idle CONTAINER: fails, and names the job, where one runs that needs i
   if [ -n "$lease" ]; then
     job=$(idle_plain "$(idle_record "$lease.0" | idle_word job)")
     echo "error: job ${job:-of an unknown name} runs in $1, it holds $(idle_plain "${lease##*/}")" >&2
-    echo "hint: wait for it, or: ${taco_typed-taco-launch} stop ${job:-NAME}" >&2
+    echo "hint: wait for it (--wait-for-jobs 2h), or: ${taco_typed-taco-launch} stop ${job:-NAME}" >&2
     return 1
   fi
 }

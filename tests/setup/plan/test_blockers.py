@@ -61,7 +61,7 @@ def test_a_job_keeps_all_hosts_as_they_are(tmp_path: Path, shell: str) -> None:
     (problem,) = blocked.problems
     assert (blocked.ops, problem.stage, problem.stops) == (plan.ops, "container", "cluster")
     assert problem.message == "job busy runs in taco-launch-c"
-    assert problem.hint == f"wait for it, or: {TYPED} stop busy"
+    assert problem.hint == f"wait for it (--wait-for-jobs 2h), or: {TYPED} stop busy"
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -139,7 +139,7 @@ def test_a_module_in_use_stays_and_so_does_one_under_a_job(machine: Machine) -> 
         code, last = machine.run("peermem_load.sh", NEW, OLD, *TOLD)
         assert (code, machine.fakes.calls) == (1, before)
         where = "error: job train-1 runs in a container of this host"
-        assert last == f"{where}\nhint: wait for it, or: taco-launch stop train-1"
+        assert last == f"{where}\nhint: wait for it (--wait-for-jobs 2h), or: taco-launch stop train-1"
         (machine.root / f"sys/module/{OLD}").rmdir()
         assert machine.run("peermem_load.sh", NEW, OLD, *TOLD)[0] == 0, "what is only loaded disturbs nobody"
 

@@ -3,4 +3,4 @@
 Python programs import `taco_launch.api`; every other module may change without notice.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

@@ -9,7 +9,7 @@ import click
 
 from taco_launch.cli.options.common import Settings, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.output import render
-from taco_launch.core.errors import UsageError
+from taco_launch.core.errors import HostError, UsageError
 
 if TYPE_CHECKING:
     from taco_launch.jobs.metrics.collect import Collector
@@ -29,6 +29,7 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 
 
 @verb(access=True)
+@add_option("--rules", is_flag=True, help="Print alert rules for Prometheus, and contact no host.")
 @add_option(
     "--textfile",
     type=click.Path(path_type=Path),
@@ -54,6 +55,7 @@ def metrics(
     ctx: click.Context,
     /,
     *,
+    rules: bool,
     textfile: Path | None,
     place: tuple[str, int] | None,
     names: tuple[str, ...],
@@ -62,7 +64,8 @@ def metrics(
     """Export jobs, queues and slots as Prometheus metrics.
 
     The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
-    those that were refused at once, which have no record.
+    those that were refused at once, which have no record. If the head does not answer, its taco_launch_host_ready is 0, and
+    the exit code is 5. `--rules` prints alert rules for Prometheus.
 
     \b
     Names, and those that the MPI Operator has for the same:
@@ -82,12 +85,16 @@ def metrics(
     \b
     Examples:
       taco-launch metrics
+      taco-launch metrics --rules > taco-launch.rules.yml
       taco-launch metrics --textfile /var/lib/node_exporter/taco-launch.prom     (from cron, every minute)
       taco-launch -i cluster.yaml metrics --listen 9464
       taco-launch -i cluster.yaml metrics --listen 0.0.0.0:9464 --allow-host head.example.org
     """
     from taco_launch.jobs.metrics import collect as flow
 
+    if rules:
+        click.echo(flow.rules(), nl=False)
+        return
     if textfile is not None and place is not None:
         raise UsageError("--textfile and --listen cannot be combined")
     if names and place is None:
@@ -98,13 +105,21 @@ def metrics(
     if place is not None:
         _serve(settings, place, names, flow.Collector(backend, inventory))
         return
-    found, warnings = flow.collect(backend, inventory)
+
+    def give(found: bytes) -> None:
+        if textfile is not None:
+            flow.write(textfile, found)
+        else:
+            click.echo(_safe(found), nl=False)
+
+    try:
+        found, warnings = flow.collect(backend, inventory)
+    except HostError:
+        give(flow.silent_head(inventory))
+        raise
     for warning in warnings:
         render.warning(settings, warning)
-    if textfile is not None:
-        flow.write(textfile, found)
-    else:
-        click.echo(_safe(found), nl=False)
+    give(found)
 
 
 def _safe(found: bytes) -> bytes:

@@ -4,10 +4,11 @@ import contextlib
 import os
 import tempfile
 import threading
+from importlib.resources import files
 from pathlib import Path
 
 import taco_launch
-from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.jobs.backend import Backend, HostOccupancy
 from taco_launch.jobs.metrics import families
@@ -39,17 +40,29 @@ class Collector:
         self._looking: threading.Thread | None = None
 
     def collect(self) -> tuple[bytes, tuple[str, ...]]:
-        """Return what `collect` does, and raise as that; not for two threads at once."""
+        """Return what `collect` does, of a head that does not answer that alone; not for two threads at once."""
         if self._looking is None or not self._looking.is_alive():
             self._looking = threading.Thread(target=self._refresh, daemon=True)
             self._looking.start()
         self._looking.join(_PATIENCE_SECONDS)
-        return _collected(self._backend, self._nodes)
+        try:
+            return _collected(self._backend, self._nodes)
+        except HostError as error:
+            return silent_head(self._inventory), (error.message,)
 
     def _refresh(self) -> None:
-        # Where the head itself does not answer, its jobs are not told either, and that is an error.
         with contextlib.suppress(TacoLaunchError):
             self._nodes = self._backend.nodes(self._inventory)
+
+
+def rules() -> str:
+    """Return the alert rules as a file of Prometheus."""
+    return (files("taco_launch.jobs.metrics") / "rules.yaml").read_text("utf-8")
+
+
+def silent_head(inventory: Inventory) -> bytes:
+    """Return the metrics of a cluster whose head does not answer, so that an alert can tell of it."""
+    return families.silent_head_text(inventory.head, taco_launch.__version__)
 
 
 def _collected(backend: Backend, nodes: tuple[HostOccupancy, ...]) -> tuple[bytes, tuple[str, ...]]:

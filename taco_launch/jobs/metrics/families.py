@@ -29,8 +29,17 @@ def text(rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupan
 
     Characters that UTF-8 does not have become question marks.
     """
+    return _text(families(rows, removed, hosts, version))
+
+
+def silent_head_text(head: str, version: str) -> bytes:
+    """Return what is known while the head does not answer: that it is not ready. Counters are left out: 0 would be a reset."""
+    return _text((_ready({head: None}), _build(version)))
+
+
+def _text(found: Sequence[Metric]) -> bytes:
     registry = CollectorRegistry()
-    registry.register(_CollectedMetrics(families(rows, removed, hosts, version)))
+    registry.register(_CollectedMetrics(found))
     return generate_latest(registry)
 
 
@@ -103,9 +112,13 @@ def _job(row: JobRow) -> Mapping[str, str]:
     return {"launcher": f"{row.name}-launcher", "namespace": row.cluster}
 
 
-def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
+def _ready(hosts: Mapping[str, Occupancy | None]) -> Metric:
     ready = (({"host": name}, float(found is not None)) for name, found in hosts.items())
-    yield _gauge("host_ready", "1 for a host that answers, 0 for one that does not.", ready)
+    return _gauge("host_ready", "1 for a host that answers, 0 for one that does not.", ready)
+
+
+def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
+    yield _ready(hosts)
     samples: list[tuple[Mapping[str, str], float]] = []
     for name, found in hosts.items():
         if found is None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from taco_launch.cli.hosts.metrics import metrics
@@ -21,6 +22,7 @@ from taco_launch.jobs.metrics import collect as flow
 from taco_launch.jobs.metrics import families, listen
 from tests.conftest import eventually
 from tests.support.fake_backend import FakeBackend
+from tests.support.raisers import raiser
 
 
 def call(*args: str) -> Any:
@@ -140,6 +142,26 @@ class _Slow(FakeBackend):
 
     def counters(self) -> Counters:
         return Counters((), JobCounts(created=3))
+
+
+def test_of_a_head_that_does_not_answer_that_alone_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(flow, "collect", raiser(HostError("head: no route to host", "is it up?")))
+    result = call()
+    assert isinstance(result.exception, HostError)
+    assert 'taco_launch_host_ready{host="localhost"} 0.0\n' in result.stdout
+    assert "_total" not in result.stdout  # a counter of 0 would be a reset
+    call("--textfile", str(tmp_path / "a.prom"))
+    assert (tmp_path / "a.prom").read_text() == result.stdout
+
+
+def test_the_alert_rules_name_families_that_exist() -> None:
+    found = yaml.safe_load(call("--rules").stdout)
+    expressions = [rule["expr"] for group in found["groups"] for rule in group["rules"]]
+    known = families.text((), JobCounts(), {"n1": Occupancy("n1", (SlotState("slot-0"),))}, "1").decode()
+    names = set(re.findall(r"^# TYPE (\w+)", known, re.MULTILINE))
+    asked = set(re.findall(r"taco_launch_\w+", " ".join(expressions)))
+    assert len(expressions) >= 7
+    assert asked <= names, asked - names
 
 
 def test_hosts_that_nobody_asks_are_not_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,7 @@ CONDITIONS = {
     "many_hosts": "ranks run on 64 hosts or more",
     "elsewhere": "ranks run on a host that is not the head",
     "fqdn": "a host other than the head has a name with a domain",
+    "ipv4": "no host of the job has an IPv6 address",
     "nccl": "NCCL has something to do: GPUs, or several hosts",
     "rdma": "RDMA is requested, by --transport rdma or network.rdma",
     "tcp": "TCP is requested, by --transport tcp or network.rdma: off, or RDMA is not available on every host",
@@ -194,6 +195,8 @@ def _hosts(made: Decisions, spec: JobSpec, placement: Placement, folder: str) ->
     others = [name for name, _ranks in reached(spec, placement) if name not in (spec.head, "localhost")]
     with_domain = next((name for name in others if "." in name and not name.replace(".", "").isdigit()), "")
     made.conditions["fqdn"] = Condition(bool(with_domain), why=f"such as {with_domain}")
+    placed = {share.host for share in placement.shares}
+    made.conditions["ipv4"] = Condition(not any(":" in host.address for host in spec.hosts if host.name in placed))
     ranks = {share.ranks for share in placement.shares}
     if len(ranks) == 1:
         made.values["ranks_per_host"] = Decision(

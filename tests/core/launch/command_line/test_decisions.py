@@ -176,7 +176,8 @@ def test_one_host_that_is_not_the_head() -> None:
         "container": LIGHTCC,
     }
     there = plan(head="gpu2", **far)
-    assert settings(there).keys() == {"PATH", "LD_LIBRARY_PATH", "oob_tcp_if_include", "oob_tcp_dynamic_ipv4_ports"}
+    ports = {f"oob_tcp_dynamic_ipv{family}_ports" for family in (4, 6)}
+    assert settings(there).keys() == {"PATH", "LD_LIBRARY_PATH", "oob_tcp_if_include", *ports}
     assert "OMPI_MCA_plm_rsh_args" in dict(there.env)
     here = plan(head="gpu1", **far)
     assert settings(here) == {}

@@ -1,6 +1,7 @@
 """The mpirun line, word for word; what is executed is the same line with the wrapper before the command."""
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -66,7 +67,13 @@ def test_open_mpi_5_is_given_nothing_of_4() -> None:
         "orte_keep_fqdn_hostnames",
         "oob_tcp_if_include",
         "oob_tcp_dynamic_ipv4_ports",
+        "oob_tcp_dynamic_ipv6_ports",
     }
+    assert four["oob_tcp_dynamic_ipv6_ports"] == four["oob_tcp_dynamic_ipv4_ports"]
+    six = tuple(replace(host, address="fd00::1") for host in domains)
+    assert "oob_tcp_dynamic_ipv6_ports" not in settings(
+        plan(hosts=six, network=Network(interface="bond0", port_range=(40000, 40099)))
+    )
     first, second = (int(port) for port in four["oob_tcp_dynamic_ipv4_ports"].split(","))
     assert 40000 <= first < second <= 40011
     assert four["btl_tcp_port_min_v4"] == "40012"

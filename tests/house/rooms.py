@@ -17,7 +17,7 @@ ROOMS = {
     "api": 1_000,
     "bench": 7_570,
     "jobs": 10_400,
-    "setup": 8_360,
+    "setup": 8_400,
     "hosts": 7_450,
     "lab": 3_560,
     "agent": 17_300,

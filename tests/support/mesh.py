@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.facts import ContainerState, HostFacts, Listener, SetupState
+from taco_launch.core.model.host.facts import ContainerState, HostFacts, Listener, SetupFile, SetupState
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.core.model.host.hosts import Network as Wanted
+from taco_launch.setup.model.host_files import with_made
 from taco_launch.setup.model.ops import Op, PlanContext, Problem
 from taco_launch.setup.stages import ssh_mesh
 from tests.support.host_facts import host as guide_host
@@ -86,6 +87,9 @@ class World:
         if op.args[:1] == (paths.key(NAME),):
             after = replace(after, cluster_key=key("cluster"))
         self.facts[name] = replace(facts, made=after)
+        if op.args[:1] in ((paths.host_key(NAME),), (paths.key(NAME),)):
+            private = SetupFile(op.args[0], "0" * 64, 0o600)
+            self.facts[name] = with_made(self.facts[name], (private,))
 
     def converge(self) -> list[Mapping[str, tuple[str, ...]]]:
         """Continue until nothing is left to do; give the rounds."""

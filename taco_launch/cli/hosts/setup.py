@@ -206,7 +206,7 @@ def _show(
             f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "
             "none now"
         )
-    if plan.failed and looking:
+    if plan.failed and plan.plans and looking:
         gone = setup_output.names(list(plan.failed))
         settings.talk(f"to continue without {gone}: {shell(('--exclude', gone))}")
     return HOST_FAILED if wrong else OK

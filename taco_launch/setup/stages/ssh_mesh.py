@@ -12,7 +12,7 @@ from taco_launch.core.command import shell
 from taco_launch.core.facts import MADE
 from taco_launch.core.facts.network.interface import Carrier, carrier
 from taco_launch.core.model.host import paths
-from taco_launch.core.model.host.fact_value import Unknown, known_value
+from taco_launch.core.model.host.fact_value import Found, Unknown, known_value
 from taco_launch.core.model.host.facts import HostFacts, Listener, NetworkFacts, SetupState
 from taco_launch.core.model.host.hosts import Container, Host
 from taco_launch.hosts.inventory.ranges import fold
@@ -166,11 +166,11 @@ def _others(facts: HostFacts, cluster: str) -> list[str]:
 def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | Problem]:
     inventory = cluster.inventory
     name = inventory.cluster
-    if public_key(made.host_key) is None:
+    if not _has_pair(made, paths.host_key(name), made.host_key):
         script, args = scripts.text("keygen.sh"), (paths.host_key(name), f"{host.name} of {name}")
         yield Op(_STAGE, "container's sshd: make its host key", "it has none", script, args)
     if host.name == inventory.head:
-        if public_key(made.cluster_key) is None:
+        if not _has_pair(made, paths.key(name), made.cluster_key):
             script, args = scripts.text("keygen.sh"), (paths.key(name), f"taco-launch {name}")
             yield Op(_STAGE, "cluster's key: make it", "it does not exist on the head", script, args)
     elif cluster.cluster_key is None and not cluster.with_head:
@@ -186,6 +186,12 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
             typed = shell(("taco-launch", "-i", inventory.source, "setup", "-H", inventory.head))
             why, hint = "is not set up", f"set the head up first: {typed}"
         yield Problem(_STAGE, f"the cluster's key is made on the head, {inventory.head}, which {why}", hint)
+
+
+def _has_pair(made: SetupState, private: str, public: Found[str]) -> bool:
+    """Return whether both halves of a key are there: a private half that was removed leaves the public one."""
+    files = made.files if isinstance(made.files, tuple) else ()
+    return public_key(public) is not None and any(file.path == private for file in files)
 
 
 def _files(
@@ -236,7 +242,9 @@ def _sshd(facts: HostFacts, cluster: str, own: str, port: int) -> Iterator[Op]:
         yield _written("container's sshd: write session.sh", "it gives sessions the image's environment", missing)
     settings = _text(paths.sshd_config(cluster), ssh_files.sshd_config(cluster, own, port), 0o600)
     missing = differing(facts, (settings,))
-    new_key = isinstance(facts.made, SetupState) and public_key(facts.made.host_key) is None
+    new_key = isinstance(facts.made, SetupState) and not _has_pair(
+        facts.made, paths.host_key(cluster), facts.made.host_key
+    )
     if missing:
         name, why = "container's sshd: write its settings", f"it must listen on {own}:{port} and accept only keys"
     elif new_key:

@@ -308,7 +308,7 @@ def test_a_profile_of_the_inventory_lies_beside_it(two: Path, monkeypatch: pytes
             "is the same option as options[1]",
         ),
         ("- 1\n", "must be a mapping"),
-        ("a: [\n", "no YAML"),
+        ("a: [\n", "invalid YAML"),
     ],
 )
 def test_a_profile_that_is_wrong(two: Path, tmp_path: Path, text: str, said: str) -> None:

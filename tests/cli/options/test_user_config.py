@@ -60,7 +60,7 @@ def test_the_output_is_that_of_the_command_line_else_of_the_environment_else_of_
         ("output: 3\n", "output (line 1): 3: must be a string"),
         ("inventory: hosts.yaml\n", "must be lab, lab:NAME, or a path that starts with / or ~/"),
         ("- inventory\n", "must be a mapping with the keys inventory, output"),
-        ("inventory: [\n", "no YAML"),
+        ("inventory: [\n", "invalid YAML"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_an_error_with_its_place(home: Path, text: str, fault: str) -> None:

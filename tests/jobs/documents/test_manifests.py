@@ -20,7 +20,7 @@ def test_one_document(text: str) -> None:
     ("text", "line", "problem"),
     [
         ("command: [a]\n---\ncommand: [b]\n", 2, "a second YAML document starts here"),
-        (f"{JOB}---\nkind: [\n", 5, "no YAML"),
+        (f"{JOB}---\nkind: [\n", 5, "invalid YAML"),
         (
             "{{- if .Values.gpu }}\nkind: MPIJob\n",
             1,

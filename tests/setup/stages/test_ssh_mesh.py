@@ -20,6 +20,7 @@ from taco_launch.core.model.host.facts import (
     SetupState,
 )
 from taco_launch.core.model.host.hosts import Host
+from taco_launch.setup.model.host_files import without
 from taco_launch.setup.model.ops import Op, Problem
 from taco_launch.setup.stages import container, ssh_mesh
 from tests.support.host_facts import known
@@ -162,6 +163,14 @@ def test_a_head_that_lost_its_key_is_set_up_first() -> None:
     world.facts["gpu1"] = bare("gpu1")
     (problem,) = without_head(world, "gpu2")
     assert "which is not set up" in problem.message
+
+
+def test_a_private_key_that_was_removed_is_made_again() -> None:
+    world = meshed(inventory(2))
+    world.facts["gpu1"] = without(world.facts["gpu1"], [paths.key(NAME)])
+    assert [op.name for op in world.plan("gpu1") if isinstance(op, Op)] == ["cluster's key: make it"]
+    world.facts["gpu2"] = without(world.facts["gpu2"], [paths.host_key(NAME)])
+    assert next(op.name for op in world.plan("gpu2") if isinstance(op, Op)) == "container's sshd: make its host key"
 
 
 def test_members_that_have_not_heard_of_a_new_host() -> None:

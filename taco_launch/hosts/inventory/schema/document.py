@@ -68,9 +68,11 @@ def read(text: str, faults: Faults) -> Any:
             problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
             # in YAML a [ inside of braces starts a list, also in the middle of a word
             hint = 'between { and } a range needs quotes: {"gpu[1-2]": {}}' if written[column:].startswith("[") else ""
-            faults.add_at(line + 1, column + 1, written, f"no YAML: {problem}", hint)
+            if "mapping values are not allowed" in problem:
+                hint = "put a text that contains a colon and a space in quotes"
+            faults.add_at(line + 1, column + 1, written, f"invalid YAML: {problem}", hint)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own scanner, on "\UFFFFFFFF"
-        faults.add_at(1, 1, line_of(text, 0), f"no YAML: {plain(str(error))}")
+        faults.add_at(1, 1, line_of(text, 0), f"invalid YAML: {plain(str(error))}")
     raise faults.error()
 
 

@@ -29,17 +29,19 @@ readonly MPIS=("openmpi5 mpirun Open MPI 5" "mpich mpiexec.hydra MPICH" "impi mp
 TORCH=$(pinned torch)
 HOROVOD=$(pinned horovod)
 
-set_up() { # the six steps that both scripts begin with
+set_up() { # the seven steps that both scripts begin with
   export TACO_LAUNCH_WHEEL_CACHE=$CACHE PIP_CACHE_DIR=${PIP_CACHE_DIR:-$CACHE/pip}
   step "Python 3.10 or newer" found find_python explain_python
   step "system packages" installed find_missing install_packages
   step ".venv" made venv_is_made make_venv
+  step "taco-launch" installed command_is_there install_command
+  torch_is_there || printf '      it works already: .venv/bin/taco-launch run --launcher env --np 2 -- sh -c '"'echo rank \$RANK'"'\n'
   grows=$VENV
   step "torch $TORCH" installed torch_is_there install_torch
   grows=
   step "Horovod $HOROVOD wheel" built wheel_is_there build_wheel
   grows=$VENV
-  step "taco-launch" installed package_is_there install_package
+  step "taco-launch with Horovod" installed package_is_there install_package
   grows=
   export PATH="$VENV/bin:$PATH" VIRTUAL_ENV=$VENV
 }
@@ -286,6 +288,14 @@ build_wheel() {
 }
 
 # --- taco-launch ------------------------------------------------------------------------------------------------------
+
+command_is_there() {
+  "$VENV/bin/taco-launch" version >/dev/null 2>&1
+}
+
+install_command() { # without extras: it runs programs that need neither torch nor Horovod
+  pip_install -e "$ROOT"
+}
 
 package_stamp() { # what the installation depends on, and which extras it has
   printf '%s\n' "$key" "$(cat -- "$ROOT/setup.cfg" "$ROOT/pyproject.toml" | sha256sum)"

@@ -76,3 +76,26 @@ def test_quickstart_runs_in_a_fresh_copy(tmp_path: Path) -> None:
         assert re.search(r"^ *2 +[\d.]+ +[\d.]+ +[\d.]+%$", done.stdout, re.MULTILINE)
     promised = {step for one in shown for step in _STEP.findall(one.output)}
     assert promised <= set(_STEP.findall(done.stdout))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(300)
+def test_the_first_minute_in_a_fresh_copy(tmp_path: Path) -> None:
+    """It needs pip alone: no compiler, no root, no torch."""
+    blocks = [
+        one for one in consoles(text_of("README.md")) if " venv venv " in one.command or "--launcher env" in one.command
+    ]
+    install, hello, fails = [one.command for one in blocks][:3]
+    copy = tmp_path / "copy"
+    fresh_copy(copy)
+    done = subprocess.run(
+        ["bash", "-c", f"{install} && {hello}; {fails}"],
+        cwd=copy,
+        env=new_user(tmp_path),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "localhost/1 | hello from rank 1\n" in done.stdout, done.stderr
+    assert "\ncause: The Python of a rank on localhost has no module nosuchmodule.\n" in done.stderr

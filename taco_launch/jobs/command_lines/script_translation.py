@@ -136,13 +136,14 @@ class _Script:
         if words[:1] and words[0] in _SETS:
             self._declare(command, words)
             return
-        words = fields(words, self._variables)
+        typed, words = words, fields(words, self._variables)
+        command = replace(command, words=words or command.words)
         name = words[0].rpartition("/")[2] if words else ""
         other = elsewhere(words)
         if not words:
             self._set(command, values)
         elif name == ":":
-            self._variables = {**shell_script.defaults(command.words, self._variables), **self._variables}
+            self._variables = {**shell_script.defaults(typed, self._variables), **self._variables}
         elif name in _READS:
             self._variables |= {word: f"{UNKNOWN}{word}" for word in words[1:] if word.isidentifier()}
         elif inner(words) is not None:
@@ -155,7 +156,7 @@ class _Script:
         elif name in _PREPARES:
             self._left(command, "prepare it in the image, or on the hosts")
         elif name not in _SILENT:
-            self._others.append(replace(command, words=words))
+            self._others.append(command)
 
     def _set(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
         """Keep the values of variables; of two that a condition chooses from none is known."""

@@ -18,7 +18,15 @@ from taco_launch.core.launch.command_line.nested_launcher import (
 from taco_launch.jobs.command_lines import launcher_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
-from taco_launch.jobs.command_lines.shell_script import UNKNOWN, ScriptCommand, ShellScript, assigned, fields, shown
+from taco_launch.jobs.command_lines.shell_script import (
+    FIELD,
+    UNKNOWN,
+    ScriptCommand,
+    ShellScript,
+    assigned,
+    fields,
+    shown,
+)
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 
 _PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "eval", "pip", "ulimit"))
@@ -149,6 +157,10 @@ class _Script:
         elif inner(words) is not None:
             self._launchers += 1
             self._job(command, words, values)
+        elif shell_script.is_unknown(words[0]):
+            self._left(
+                command, "what it starts is computed where the script runs: write it, and translate the script again"
+            )
         elif other is not None:
             self._left(command, f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}")
         elif name == "cd" and len(words) == 2 and not command.is_conditional:
@@ -162,7 +174,7 @@ class _Script:
         """Keep the values of variables; of two that a condition chooses from none is known."""
         for name, value in values.items():
             before = self._variables.get(name, "")
-            if command.is_conditional and before and value.startswith(before) and value != before:
+            if command.is_conditional and before and value.startswith((f"{before} ", f"{before}{FIELD}")):
                 self._left(command, _SET_INSIDE)
             elif command.is_conditional and before not in ("", value):
                 value = f"{UNKNOWN}{name}"  # noqa: PLW2901 - it is what a shell would have to choose

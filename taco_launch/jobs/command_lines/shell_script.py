@@ -17,7 +17,9 @@ _SHOWN = str.maketrans(MARKS)
 _SCHEDULERS = {"SBATCH": "Slurm", "PBS": "PBS", "BSUB": "LSF"}
 _DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB)\s+(\S.*)")
 _MOST_CHARACTERS = 1 << 20
+_LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
 _NAMED = "[A-Za-z_][A-Za-z0-9_]*"
+_PLAIN = re.compile(r"[\w./:=,@%+-]+", re.ASCII)
 _ASSIGNED = re.compile(rf"({_NAMED})(\+?)=")
 _EXPANDED = re.compile(
     rf"(?P<sign>[${QUOTED}])(?:({_NAMED})|\{{({_NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
@@ -157,7 +159,8 @@ def assigned(words: Sequence[str], variables: Mapping[str, str]) -> tuple[dict[s
             before, value = variables.get(name, ""), FIELD + FIELD.join(elements)
         else:
             before, value = variables.get(name, UNKNOWN + name), expanded(text, variables)
-        values[name] = before + value if match[2] else value
+        value = before + value if match[2] else value
+        values[name] = value if len(value) <= _LONGEST_VALUE else UNKNOWN + name
         at += 1
     return values, tuple(words[at:])
 
@@ -203,7 +206,7 @@ class _Tokens:
             char = self._text[self._at]
             if not self._words and self._word is None:
                 begun = self._line
-            if char == "(" and (self._word or "").endswith("="):
+            if char == "(" and (self._word or "").endswith("=") and _ASSIGNED.fullmatch(self._word or ""):
                 self._array()
             elif char == "(" and self._word is None and (counted := self._arithmetic()):
                 self._words += counted
@@ -240,9 +243,9 @@ class _Tokens:
         before, self._words, begin = self._words, [], self._word
         self._word = None
         self._at += 1
-        while self._at < len(self._text) and self._text[self._at] != ")":
+        while self._at < len(self._text) and self._text[self._at] not in "();|&":
             self._within(self._text[self._at])
-        self._at += 1
+        self._at += self._text[self._at : self._at + 1] == ")"  # the others would be an error of the shell
         self._end_word()
         self._word = f"{begin}{FIELD}{FIELD.join(self._words)}"
         self._words = before
@@ -325,8 +328,9 @@ class _Tokens:
             word += self._computed()
         else:
             self.does_more |= char in "*?[~" or (char == "{" and not word.endswith("$"))
-            word += char
-            self._at += 1
+            plain = _PLAIN.match(self._text, self._at)
+            word += plain[0] if plain else char
+            self._at += len(plain[0]) if plain else 1
         self._word = word
 
     def _double_quoted(self) -> str:

@@ -270,7 +270,7 @@ def _per_host(line: LauncherLine, program: Sequence[str]) -> bool:
     """
     is_one = bool(_size_per_host(line))
     is_test = line.kind == "srun" and bool(_gpus_of_test(program))
-    is_mpi = any(word.startswith("--mpi") and not word.endswith("none") for part in line.parts for word in part.words)
+    is_mpi = any(p.words[0].startswith("--mpi") and not p.words[-1].endswith("none") for p in line.parts)
     if is_test or (is_one and is_mpi):
         problem = "is one process of MPI for several GPUs, but a rank of MPI has one slot here, which is one GPU"
         hint = "start a rank for each GPU: -g 1 of nccl-tests; without MPI: --launcher env --per-host --slots-per-host GPUS"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines import shell_script
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from tests.support.command_line import VERBS
 
 SCRIPTS = Path(__file__).with_name("scripts")
 CASES = sorted(path for path in SCRIPTS.iterdir() if path.suffix != ".yaml")
@@ -25,6 +26,9 @@ def lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_a_script(path: Path) -> None:
+    for _line, job in translate_script(path.read_text("utf-8")).jobs:
+        with VERBS["run",].make_context("run", [*job.options, "--", *job.program]) as context:
+            assert context.params["command"] == job.program
     assert lines(path.read_text("utf-8")) == yaml.safe_load(path.with_suffix(".yaml").read_text("utf-8"))
 
 
@@ -75,6 +79,7 @@ BESIDE = "it is started in the background, beside other launchers: a job has onl
         ("for h in 1 2; do srun -w $h -n 1 a & done", [BESIDE]),
         ("jsrun -n 2 -a 1 python t.py", ["jsrun starts ranks, and is not read here: give the number of ranks"]),
         ("mpiexec_mpt -n 2 a", ["mpiexec_mpt starts ranks, and is not read here: give the number of ranks"]),
+        ("if true; then L=srun; else L=mpirun; fi; $L -n 2 a", ["what it starts is computed where the script runs"]),
         ("sbatch other.sh", ["sbatch submits a job: give the script that it submits"]),
     ],
 )
@@ -116,7 +121,7 @@ def test_what_slurm_sets_in_a_shells_script_is_named() -> None:
     ]
 
 
-@given(st.text("mpirun -np2a$(){}[]'\"\\`#;|&<>=\n\t x", max_size=60))
+@given(st.text("mpirun -np2a$(){}[]@+*'\"\\`#;|&<>=\n\t x", max_size=60))
 def test_any_text_is_read(text: str) -> None:
     shell_script.read(f"#!/bin/sh\n{text}")
     for job in (job for _line, job in translate_script(text).jobs):

@@ -15,8 +15,8 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = {
     "cli": 10_800,
     "api": 860,
-    "bench": 7_570,
-    "jobs": 10_330,
+    "bench": 7_590,
+    "jobs": 10_610,
     "setup": 8_360,
     "hosts": 7_410,
     "lab": 3_560,

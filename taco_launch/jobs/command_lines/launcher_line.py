@@ -229,7 +229,11 @@ class _Reader:
         return (name if self._kind in ("mpirun", "hydra") else name.replace("_", "-")), bool(equals), value
 
     def _unknown(self, at: int, is_set: bool) -> int:
-        """Leave an option out that is not in the table; the next word is its value, unless it looks like a program."""
+        """Leave an option out that is not in the table; the next word is its value, unless it looks like a program.
+
+        Raises:
+            UnclearError: the next two words look like one.
+        """
         following, then = (*self._words[at + 1 : at + 3], "-", "-")[:2]
         is_flag = is_set or following.startswith("-") or _PROGRAM.match(following) or at + 2 >= len(self._words)
         is_hydras = self._kind == "mpirun" and self._words[at].lstrip("-") in table.ONLY_HYDRAS

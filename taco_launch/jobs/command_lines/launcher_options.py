@@ -69,8 +69,8 @@ def _true(_value: str) -> str:
 
 def _gpus(value: str) -> str:
     """Return the number of GPUs in 8, a100:8, gpu:a100:8, gpu:8(S:0-1), gres/gpu=8 and lists with one of them."""
-    found = _GPU_COUNT.fullmatch(next((each for each in value.split(",") if "gpu" in each), value))
-    return found[1] if found else "1"
+    match = _GPU_COUNT.fullmatch(next((each for each in value.split(",") if "gpu" in each), value))
+    return match[1] if match else "1"
 
 
 _GPU_COUNT = re.compile(r"(?:[^(]*[:=/])?([1-9][0-9]{0,5})(?:\(.*)?")

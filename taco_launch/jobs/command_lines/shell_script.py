@@ -63,7 +63,7 @@ def shown(text: str) -> str:
 
 def unknown(word: str) -> tuple[str, ...]:
     """Return what of a word is not known, as the script has it."""
-    return tuple(dict.fromkeys(shown(found) for found in _UNKNOWN.findall(word)))
+    return tuple(dict.fromkeys(shown(each) for each in _UNKNOWN.findall(word)))
 
 
 def is_unknown(word: str) -> bool:
@@ -113,39 +113,39 @@ def expanded(word: str, variables: Mapping[str, str]) -> str:
 
 def fields(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words that a shell makes of some: a variable without quotes is split, an array is a word for each element."""
-    found: list[str] = []
+    split: list[str] = []
     for word in words:
         text = _put_in(word, variables, is_split=True)
         parts = [part for part in text.split(FIELD) if part]
         is_kept = not word or (QUOTED in word and FIELD not in text)
-        found += parts or ([""] if is_kept else [])
-    return tuple(found)
+        split += parts or ([""] if is_kept else [])
+    return tuple(split)
 
 
 def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) -> str:
     def value(match: re.Match[str]) -> str:
         name, default = match[2] or match[3], match["default"]
-        found = variables.get(name)
-        if default is not None and not found:
-            found = _put_in(default, variables)
-        if found is None:
+        text = variables.get(name)
+        if default is not None and not text:
+            text = _put_in(default, variables)
+        if text is None:
             return UNKNOWN + match[0][1:]
         if match[4]:
-            return found
-        if found.startswith(FIELD):  # of an array without [@] a shell takes the first element
-            found = found.split(FIELD)[1]
-        return re.sub(r"\s+", FIELD, found) if is_split and match["sign"] == "$" else found
+            return text
+        if text.startswith(FIELD):  # of an array without [@] a shell takes the first element
+            text = text.split(FIELD)[1]
+        return re.sub(r"\s+", FIELD, text) if is_split and match["sign"] == "$" else text
 
     return _EXPANDED.sub(value, word).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
 
 
 def defaults(words: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that `: ${NAME:=VALUE}` sets where they are not set."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for match in (each for word in words for each in _EXPANDED.finditer(word)):
         if match[3] and match["default"]:
-            found[match[3]] = expanded(match["default"], {**found, **variables})
-    return found
+            values[match[3]] = expanded(match["default"], {**values, **variables})
+    return values
 
 
 def assigned(words: Sequence[str], variables: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -368,5 +368,5 @@ class _Tokens:
                     break
             self._at = at
         self._line += self._text.count("\n", begin, self._at)
-        found = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
-        return found[1] if found else f"{UNKNOWN}(...)"
+        program = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
+        return program[1] if program else f"{UNKNOWN}(...)"

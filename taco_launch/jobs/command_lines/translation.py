@@ -145,7 +145,13 @@ def _inside(
     sized: bool,
     launcher: str,
 ) -> Translation:
-    """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds."""
+    """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds.
+
+    `behind` is how many words of the outer one come before the program.
+
+    Raises:
+        UnclearError: where the program of the inner one starts is not known.
+    """
     why = f"{outside.name} starts {nested.name}, which starts the ranks itself"
     rows = [row if _is_of_job(row) else Row(row.original, "", row.why or why) for row in outer.rows]
     own = [*own, *(word for row in rows for word in shlex.split(row.here))]

@@ -50,7 +50,7 @@ def test_a_script(path: Path) -> None:
         ('declare -a O=(-np); O+=(2 a); typeset N=(); mpirun ${O[@]} ${N[@]} "${N[@]}" b', ("a", "b")),
         ("A=1; A+=2; mpirun -np 2 a $A ${B:-$A}/c", ("a", "12", "12/c")),
         (": ${A:=1} ${B:=$A/2}; mpirun -np 2 a $B", ("a", "1/2")),
-        ("i=1; for ((i=N; i>1; i--)); do true; done; mpirun -np 2 a --n $i", ("a", "--n", "$i")),
+        ("for ((i=N; i>1; i--)); do true; done; n=1; ((n++)); mpirun -np 2 a $i $n", ("a", "$i", "$n")),
         ("i=1; for i in a b; do X=$i; done; mpirun -np 2 a $i $X", ("a", "$i", "$i")),
         ("A=1; if x; then A=2; fi; read B C < f; mpirun -np 2 a $A $B", ("a", "$A", "$B")),
         ("mpirun -np 2 `which a` $(command -v b) $(hostname)", ("a", "b", "$(...)")),
@@ -96,6 +96,12 @@ def test_a_program_that_is_not_known_is_named(program: str) -> None:
     assert job.startswith("1: --np 2 -- ")
     assert all(": a shell would insert a value here: write it" in each for each in others)
     assert others
+
+
+def test_a_value_is_named_as_the_script_has_it() -> None:
+    assert lines('mpirun -np 2 --what "$A" ./a.out')[1:] == [
+        "without --what '$A': is no option that is known here, read with the value '$A'"
+    ]
 
 
 def test_the_launcher_before_one_in_the_background_is_the_job() -> None:

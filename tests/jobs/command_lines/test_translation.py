@@ -58,6 +58,18 @@ def test_ranks_with_several_gpus_are_named() -> None:
     assert (row.original, row.why.partition(": ")[2]) == ("-g 2", "-g 1, and 2 times the ranks")
 
 
+@pytest.mark.parametrize(
+    ("line", "original", "why"),
+    [
+        ("mpirun -np 2 --mca plm_rsh_args '-p 50' a", "--mca plm_rsh_args '-p 50'", "key `port` in the inventory"),
+        ("deepspeed --launcher openmpi t.py", "--launcher openmpi", "--launcher decides how the ranks meet"),
+    ],
+)
+def test_the_reason_of_an_option(line: str, original: str, why: str) -> None:
+    (row,) = [row for row in translated(line).rows if row.original == original]
+    assert why in row.why
+
+
 def test_the_word_in_doubt_of_an_inner_launcher_is_named() -> None:
     line = "srun -N 2 torchrun --nnodes 2 --what ./a.py ./b.py"
     with pytest.raises(UnclearError) as caught:

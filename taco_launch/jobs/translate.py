@@ -8,23 +8,17 @@ from typing import Any
 from taco_launch.core.command import shell
 from taco_launch.core.errors import SpecError, UsageError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, elsewhere, inner
+from taco_launch.core.launch.command_line.nested_launcher import elsewhere, inner
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
 from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
-from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.script_translation import INSTEAD, translate_script
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
-# What to do about a command that hands ranks to another system.
-_INSTEAD = {
-    SUBMITS: "give the script that it submits: taco-launch translate FILE",
-    STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
-    CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
-}
 # A key of an object of Kubernetes, where its file has several documents, or is no YAML.
 _KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)
 
@@ -65,7 +59,7 @@ def of_line(words: Sequence[str]) -> Translated:
         other = elsewhere(words)
         if other is not None:
             name, what = other
-            raise UsageError(f"{name} is not translated: it would {what}", hint=_INSTEAD[what])
+            raise UsageError(f"{name} is not translated: it would {what}", hint=INSTEAD[what])
         raise UsageError(
             f"{shell(words):.80}: starts no ranks by a launcher that is known here",
             hint=f"known launchers: {_LAUNCHERS}, arena; without one: taco-launch run --np N -- {shell(words[:1])} ...",
@@ -103,10 +97,14 @@ def _of_script(text: str, source: str) -> Translated:
     script = translate_script(text)
     if not script.jobs:
         found = "".join(f"\n  {row.original}: {row.why}" for row in script.rows if row.original.startswith("line "))
-        raise UsageError(
-            f"{source:.80}: no command in it starts ranks by a launcher that is known here{found}",
-            hint=f"known launchers: {_LAUNCHERS}",
-        )
+        problem = "no command in it starts ranks by a launcher that is known here"
+        hint = f"known launchers: {_LAUNCHERS}"
+        if script.launchers:
+            problem, hint = (
+                "no launcher in it can be a job here",
+                "translate its line alone: taco-launch translate -- LINE",
+            )
+        raise UsageError(f"{source:.80}: {problem}{found}", hint=hint)
     jobs = tuple(_job(job, f"line {line}") for line, job in script.jobs)
     return Translated(f"a script for {script.scheduler}" if script.scheduler else "a script", jobs, script.rows)
 

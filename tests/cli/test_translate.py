@@ -117,6 +117,15 @@ def test_a_script_with_two_launchers_is_two_commands(inventory: str) -> None:
     assert "it starts 2 jobs, and a job file has one" in message
 
 
+def test_a_script_whose_launchers_are_no_jobs_names_each() -> None:
+    Path("beside.sh").write_text("#!/bin/sh\nsrun -n 8 a &\nsrun -n 1 b &\nwait\npython after.py\n")
+    message = failing("translate", "beside.sh")
+    assert message.startswith("error: beside.sh: no launcher in it can be a job here\n  line ")
+    assert all(
+        each in message for each in ("line 2: srun -n 8 a: ", "line 3: srun -n 1 b: ", "taco-launch translate -- LINE")
+    )
+
+
 def test_a_line_within_a_shell() -> None:
     assert (
         first_line("--", "bash", "-lc", "cd /w && A=1 mpirun -np 4 a.out")

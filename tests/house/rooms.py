@@ -15,8 +15,8 @@ PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 ROOMS = {
     "cli": 10_900,
     "api": 1_000,
-    "bench": 7_570,
-    "jobs": 10_400,
+    "bench": 7_600,
+    "jobs": 10_650,
     "setup": 8_400,
     "hosts": 7_450,
     "lab": 3_560,

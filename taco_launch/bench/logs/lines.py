@@ -55,11 +55,12 @@ _WORDS = re.compile(r"[Ii]mg/sec|images/sec|Model:|Batch size:|Number of [A-Z]PU
 _RATE_WORDS = re.compile(r"[Ii]mg/sec|images/sec")
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|\([A-Z0-9])")
 # What is put before each line, with the rank or pod where it names one: by our own merged log, `kubectl logs --prefix`,
-# torchrun, `docker logs -t`.
+# torchrun, `docker logs -t`; and by those who quote it.
 _LABELS = (
     r"[^\s|]+/(\d+)\s+\|",
     r"\[(pod/[\w.-]+/[\w.-]+)\](?:\s|$)",
     r"\[[a-z]\w{0,63}?(\d{1,7})\]:",
+    r"()>\s",
     r"()\d{4}-\d\d-\d\dT[\d:.]+Z\s",
 )
 # The same of `srun -l`, Hydra's -l and docker compose, whose forms a program's own lines may have, too.

@@ -71,11 +71,14 @@ _WIDTHS = {
     **dict.fromkeys(("int32", "uint32", "int", "float"), 4),
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
+_TYPED_ROW = re.compile(
+    rf"\d[ \t]+\d+[ \t]+(?:{'|'.join(_WIDTHS)})[ \t]+(?:[a-z]+[ \t]+)?(?:-?\d+[ \t]+)?(?:[\d.]+[ \t]+){{3}}", re.ASCII
+)
 
 
 def speaks(text: str) -> bool:
-    """Return whether a log holds a line that these programs alone print: the settings, the columns, the average."""
-    return any(
+    """Return whether a log holds a line that these programs alone print: the settings, the columns, a row, the average."""
+    return _TYPED_ROW.search(text) is not None or any(
         _SETTINGS.search(rest) or _COLUMNS_OF.match(rest) or _MEAN.fullmatch(rest)
         for line in text.split("\n")
         if "nThread" in line or "busbw" in line or "Avg bus" in line
@@ -124,6 +127,9 @@ def _one(found: tuple[tuple[int, str], ...], ranks: int | None) -> _Table:
     if not begins:
         first = "no line '# nThread ...', the first line of every nccl-tests program"
         within = next((f"line {number}: {shown(line)}" for number, line in found if _SETTINGS.search(line)), "")
+        others = {_COLUMNS: "the column header", _MEAN: "the line '# Avg bus bandwidth ...'"}
+        missing = [name for form, name in others.items() if not any(form.fullmatch(line) for _, line in found)]
+        first += f"; {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing, too" if missing else ""
         raise RefusedError(f"{within}: the text before '# nThread' is not a known line prefix" if within else first)
     threads, gpus = int(begins[0][1]), int(begins[0][2])
     table = _Table(threads, threads * gpus)

@@ -22,6 +22,7 @@ from taco_launch.bench.model.runs import Measurement, Metric, is_reading
 _VERBS = r"(?:Send|RDMA_Write|RDMA_Read|Atomic)\w*"
 _TITLE = re.compile(rf"({_VERBS} (?:[A-Z]\w* ){{0,3}}?(?:BW|Latency)) (?:[A-Za-z]+ ){{0,2}}Test\b.*", re.ASCII)
 _HEADER = re.compile(r"#bytes\s+(?:#sl\s+)?#iterations\s+(?:BW peak\[|t_\w+\[).*", re.ASCII)
+_RULE = re.compile(r"-{40,}")
 _COLUMN = re.compile(r"#\w+|tps average|[^\s\[#][^\[\]]*\[[^\]]*\]")
 _ROW = re.compile(r"\d{1,18}(?:\s+\d{1,18}(?:\.\d{1,9})?)+", re.ASCII)
 _BROKEN = re.compile(r"\d{1,18}\s+\d{1,18}\b.*", re.ASCII)
@@ -33,10 +34,13 @@ _RATE_DIFFERS, _ROUNDED = 0.01, 0.0051  # of a message rate, and of a bandwidth 
 
 
 def speaks(text: str) -> bool:
-    """Return whether a log has the header of these programs' tables, or their JSON."""
+    """Return whether a log has the title of these programs, the header of their tables, or their JSON."""
     keys = {match[1] for match in _JSON.finditer(text)} if "MsgSize" in text else set()
     return bool(keys & {"BW_average", "t_avg"}) or any(
-        _HEADER.fullmatch(untagged(line.strip())[0]) for line in text.split("\n") if "#iterations" in line
+        _HEADER.fullmatch(rest) or _TITLE.fullmatch(rest)
+        for line in text.split("\n")
+        if "#iterations" in line or " Test" in line
+        for rest in (untagged(line.strip())[0],)
     )
 
 
@@ -60,9 +64,9 @@ def _of_tables(lines: list[str]) -> Iterator[Measurement]:
     """Yield the readings of every table.
 
     Raises:
-        RefusedError: a row is cut or not above 0, or a table has no row.
+        RefusedError: a row is cut or not above 0, or a table has no header, no row or no end.
     """
-    title, columns, rows = "", [""], 0
+    title, columns, rows, rule = "", [""], 0, -1
     for number, line in enumerate(lines, 1):
         rest = untagged(line.strip(), loose=False)[0]
         where = f"line {number}: {shown(rest)}"
@@ -70,6 +74,8 @@ def _of_tables(lines: list[str]) -> Iterator[Measurement]:
             title = match[1]
         elif _HEADER.fullmatch(rest):
             columns = _COLUMN.findall(rest)
+        elif _RULE.fullmatch(rest):
+            rule = rows
         elif len(columns) > 1 and _BROKEN.fullmatch(rest):
             words = rest.split()
             if number == len(lines) or not _ROW.fullmatch(rest) or len(words) != len(columns):
@@ -77,8 +83,13 @@ def _of_tables(lines: list[str]) -> Iterator[Measurement]:
             place, value = next((at, match) for at, name in enumerate(columns) if (match := _VALUE.fullmatch(name)))
             rows += 1
             yield _reading(title, int(words[0]), float(words[place]), _UNITS.get(value[2], value[2]), where)
+    output = f"this output of perftest ({title or 'ib_*'})"
+    if len(columns) == 1:
+        raise RefusedError(f"{output} has no line '#bytes #iterations ...', its column header")
     if not rows:
-        raise RefusedError(f"this output of perftest ({title or 'ib_*'}) has no row below its column header")
+        raise RefusedError(f"{output} has no row below its column header")
+    if -1 < rule < rows:
+        raise RefusedError(f"{output} is cut: the line of dashes that ends its table is missing")
 
 
 def _of_json(text: str) -> Iterator[Measurement]:

@@ -42,8 +42,11 @@ _KEYS = {
     "ansible_connection": "connection",
 }
 _CONNECTIONS = {"ssh": "ssh", "smart": "ssh", "paramiko": "ssh", "paramiko_ssh": "ssh", "local": "local"}
-# What Ansible does on a host once it is connected.
-_OF_ANSIBLE = re.compile(r"ansible_(?:python_|become|sudo|shell_|remote_tmp|pipelining|ssh_pipelining|.*_interpreter$)")
+# What Ansible does on a host once it is connected; a password in a file is not one of these.
+_OF_ANSIBLE = re.compile(
+    r"ansible_(?:python_|(?:become|sudo)(?!_pass)|shell_|remote_tmp|pipelining|ssh_pipelining|.*_interpreter$)"
+)
+_OF_SUDO = re.compile(r"ansible_(?:become|sudo)_")
 _SECRET = re.compile(r"pass|secret|token")
 _MOST_LEVELS = 32
 _LONGEST = 512
@@ -290,6 +293,7 @@ def _key(content: _Content, host: str, name: str, variable: tuple[Any, Position]
     if key is None:
         hint = "put options of ssh into ~/.ssh/config, which taco-launch follows"
         hint = "log in with a key or the SSH agent" if _SECRET.search(name) else hint
+        hint = "--ask-sudo-password asks for the password of sudo" if _OF_SUDO.match(name) else hint
         faults.add(loc, "this variable of Ansible is not used here, so it must not be set", hint)
     elif _TEMPLATE.search(str(value)):
         _add_template(faults, faults.places[loc])

@@ -8,13 +8,15 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
-from taco_launch.jobs.command_lines.shell_script import UNKNOWN
+from taco_launch.jobs.command_lines.shell_script import UNKNOWN, is_unknown, shown
 
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 _RANGE = re.compile(r"[1-9][0-9]{0,5}:[1-9][0-9]{0,5}")
+_RUNS_A_SCRIPT = re.compile(r"python[0-9.]*$|.*/python[0-9.]*$")
+_ARGUMENTS = (f"{UNKNOWN}@", f"{UNKNOWN}*")  # what the script was started with
 _PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?P<rest>:.*)?")
 # How a program begins, where it is behind an option that is not known.
 _PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
@@ -81,7 +83,7 @@ class LauncherLine:
     @property
     def left_out(self) -> tuple[Part, ...]:
         """Return the parts that a job does not have."""
-        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE))
+        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE, table.GPUS))
 
 
 def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, str] | None = None) -> LauncherLine:
@@ -169,7 +171,21 @@ class _Reader:
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after the launcher's options")
         if ":" in words[at:]:
             raise UnclearError(at + list(words[at:]).index(":"), "starts a second program, but a job has only one")
+        if self._may_be_options(words[at], words[at + 1 :]):
+            problem = "stands where the launcher's options are read, and its value is not known here: write it"
+            raise UnclearError(at, problem)
         return at
+
+    def _may_be_options(self, first: str, rest: Sequence[str]) -> bool:
+        """Return whether a value that is not known may hold options, as it does where a program or an option follows."""
+        if not is_unknown(first) or first in _ARGUMENTS:
+            return first in _ARGUMENTS
+        following = rest[0] if rest else ""
+        if following.startswith("-"):
+            return self._split(following)[0] in self._table
+        if not following or following in _ARGUMENTS:
+            return False
+        return is_unknown(following) or self._kind not in table.OF_PYTHON or any(word.endswith(".py") for word in rest)
 
     def python(self, python: str) -> tuple[str, ...]:
         """Return what starts the program of one of torch's launchers."""
@@ -213,12 +229,24 @@ class _Reader:
         return (name if self._kind in ("mpirun", "hydra") else name.replace("_", "-")), bool(equals), value
 
     def _unknown(self, at: int, is_set: bool) -> int:
-        """Leave an option out that is not in the table; the next word is its value, unless it looks like a program."""
-        following = self._words[at + 1] if at + 1 < len(self._words) else "-"
+        """Leave an option out that is not in the table; the next word is its value, unless it looks like a program.
+
+        Raises:
+            UnclearError: the next two words look like one.
+        """
+        following, then = (*self._words[at + 1 : at + 3], "-", "-")[:2]
         is_flag = is_set or following.startswith("-") or _PROGRAM.match(following) or at + 2 >= len(self._words)
+        is_hydras = self._kind == "mpirun" and self._words[at].lstrip("-") in table.ONLY_HYDRAS
+        if not (is_set or is_hydras or _RUNS_A_SCRIPT.match(following)) and all(map(_PROGRAM.match, (following, then))):
+            problem = f"is no option that is known here, and {following!r} or {then!r} may be the program"
+            raise UnclearError(at, problem, f"write {self._words[at]}={following}, or omit it")
         end = at + 1 if is_flag else at + 2
         read_as = (
-            "" if is_set else ", read as one without a value" if is_flag else f", read with the value {following!r}"
+            ""
+            if is_set
+            else ", read as one without a value"
+            if is_flag
+            else f", read with the value {shown(following)!r}"
         )
         why = f"is no option that is known here{read_as}"
         self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, why=why, is_known=False))
@@ -227,7 +255,7 @@ class _Reader:
     def _parts(self, at: int, words: tuple[str, ...], meaning: Meaning, values: tuple[str, ...]) -> Iterator[Part]:
         value = values[-1] if values else ""
         use, name, why = meaning.use, meaning.target, meaning.why
-        if use in (table.RANKS, table.EACH, table.NODES):
+        if use in (table.RANKS, table.EACH, table.NODES, table.GPUS):
             yield self._counted(at, words, use, meaning.convert(value))
         elif use == table.MAP_BY:
             yield from self._mapped(at, words, value, why)
@@ -239,7 +267,7 @@ class _Reader:
             name, equals, rest = values[0].partition("=")
             yield Part(at, words, table.ENV, name, rest if equals else value)
         elif use == table.MCA:
-            yield Part(at, words, use, values[0], values[1])
+            yield Part(at, words, use, values[0], values[1], table.PARAMETERS.get(values[0], ""))
         elif use in (table.OPTION, table.VARIABLE):
             yield from self._converted(at, words, meaning, value)
         elif use == table.INCLUDE:

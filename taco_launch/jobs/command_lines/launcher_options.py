@@ -14,6 +14,7 @@ from typing import NamedTuple
 RANKS, EACH, NODES, HOSTS, HOSTFILE = "ranks", "each", "nodes", "hosts", "hostfile"
 ENV, PAIR, LIST, BARE, MCA, OPTION, VARIABLE = "env", "pair", "list", "bare", "mca", "option", "variable"
 MAP_BY, INCLUDE, MODULE, NO_PYTHON, OMITTED, REFUSED = "map-by", "include", "module", "no-python", "omitted", "refused"
+GPUS = "gpus"  # of a host, or of a rank where a host has one
 
 
 class Meaning(NamedTuple):
@@ -66,6 +67,13 @@ def _true(_value: str) -> str:
     return "true"
 
 
+def _gpus(value: str) -> str:
+    """Return the number of GPUs in 8, a100:8, gpu:a100:8, gpu:8(S:0-1), gres/gpu=8 and lists with one of them."""
+    match = _GPU_COUNT.fullmatch(next((each for each in value.split(",") if "gpu" in each), value))
+    return match[1] if match else "1"
+
+
+_GPU_COUNT = re.compile(r"(?:[^(]*[:=/])?([1-9][0-9]{0,5})(?:\(.*)?")
 _SECONDS = re.compile("[1-9][0-9]{0,8}")
 _SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 
@@ -99,10 +107,12 @@ _SSH = "the inventory has it: ssh"
 _ROOT = "taco-launch adds it where it is needed"
 _OURS = "the hosts or the image have it"
 _STDIN = "rank 0 reads what `run` reads"
-_GPUS = "each slot of a host is one of its GPUs"
+ONE_GPU_EACH = _GPUS = "each slot of a host is one of its GPUs"
 _PLACES = "places ranks within hosts, which a job cannot specify"
 _SEVERAL = "starts several programs, but a job has only one"
 ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
+# Parameters of Open MPI that are something else here, too.
+PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
 _PARAMETERS = "parameters of the launcher itself go into a profile"
 _RESTARTED = "an attempt starts all ranks again: --restart on-failure"
 
@@ -162,7 +172,7 @@ _HYDRA = {
     **_refused(_SEVERAL, two="configfile"),
 }
 # Only Hydra's mpiexec has these: a line that is called mpirun or mpiexec is one of Hydra.
-ONLY_HYDRAS = frozenset(_HYDRA) - frozenset(_MPIRUN) - {"f", "l", "s", "env", "info"}
+ONLY_HYDRAS = frozenset(_HYDRA) - frozenset(_MPIRUN) - {"l", "s", "env", "info"}
 
 
 def _tunes(name: str, convert: Callable[[str], str] = str, words: int = 2) -> Meaning:
@@ -245,9 +255,9 @@ _DEEPSPEED = {
     **_all("exclude e", Meaning(OPTION, target="--exclude")),
     "module": Meaning(MODULE, 1),
     "no-python": Meaning(NO_PYTHON, 1),
-    **_omitted(
-        _MEETS, "no-ssh no-ssh-check force-multi", "master-addr master-port node-rank launcher launcher-args ssh-port"
-    ),
+    **_omitted(_MEETS, "no-ssh no-ssh-check force-multi", "master-addr master-port node-rank"),
+    **_omitted("--launcher decides how the ranks meet", two="launcher launcher-args"),
+    **_omitted(_SSH, two="ssh-port"),
     **_omitted(_LOGS, "save-pid", "enable-each-rank-log"),
     **_omitted(_PROFILE, "bind-cores-to-rank", "bind-core-list"),
     **_omitted("the program reads LOCAL_RANK", "no-local-rank"),
@@ -317,7 +327,7 @@ _COLOSSALAI = {
     "nproc-per-node": Meaning(EACH),
     "num-nodes": Meaning(NODES),
     "hostfile": Meaning(HOSTFILE),
-    "host": Meaning(HOSTS),
+    **_all("H host include", Meaning(HOSTS)),
     "exclude": Meaning(OPTION, target="--exclude"),
     "m": Meaning(MODULE, 1),
     **_omitted(_MEETS, two="master-addr master-port extra-launch-args"),
@@ -338,7 +348,8 @@ _SLURM = {
     "container-workdir": Meaning(OPTION, target="--workdir"),
     "container-mounts": Meaning(OPTION, target="--data"),
     "export": Meaning(LIST),
-    **_omitted(_GPUS, two="G gpus gpus-per-node gpus-per-task gres ntasks-per-gpu tres-per-task tres-per-node"),
+    **_all("gpus-per-node gpus-per-task gres tres-per-task tres-per-node", Meaning(GPUS, convert=_gpus)),
+    **_omitted(_GPUS, two="G gpus ntasks-per-gpu"),
     **_omitted(_LIMITS, "exclusive overlap overcommit O", "c cpus-per-task mem mem-per-cpu mem-per-gpu cpus-per-gpu"),
     **_omitted(_LIMITS, two="threads-per-core cores-per-socket sockets-per-node ntasks-per-core ntasks-per-socket tmp"),
     **_omitted(_PROFILE, two="mpi cpu-bind cpu-freq distribution m hint mem-bind gpu-bind accel-bind network gpu-freq"),

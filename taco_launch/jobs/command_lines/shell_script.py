@@ -9,14 +9,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
 
-# In the place of a dollar sign whose value is not known, and of one that the shell would leave alone.
-UNKNOWN, LITERAL = "\ue000", "\ue001"
+# In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
+# quotes; and between the words that a shell makes of one.
+UNKNOWN, LITERAL, QUOTED, FIELD = "\ue000", "\ue001", "\ue002", "\ue003"
+MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " "}
+_SHOWN = str.maketrans(MARKS)
 _SCHEDULERS = {"SBATCH": "Slurm", "PBS": "PBS", "BSUB": "LSF"}
 _DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB)\s+(\S.*)")
 _MOST_CHARACTERS = 1 << 20
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
-_EXPANDED = re.compile(r"\$(?:([A-Za-z_][A-Za-z0-9_]*)|\{([A-Za-z_][A-Za-z0-9_]*|[0-9]+)(?::?[-=]([^{}$]*))?\})")
+_LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
+_NAMED = "[A-Za-z_][A-Za-z0-9_]*"
+_PLAIN = re.compile(r"[\w./:=,@%+-]+", re.ASCII)
+_ASSIGNED = re.compile(rf"({_NAMED})(\+?)=")
+_EXPANDED = re.compile(
+    rf"(?P<sign>[${QUOTED}])(?:({_NAMED})|\{{({_NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
+)
+_UNKNOWN = re.compile(rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\(\.\.\.\)|\w+|[@*#?])")
+_COUNTED = re.compile(rf"({_NAMED})\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*({_NAMED})")
+_ARITHMETIC = re.compile(r"\(\([^\n]{0,160}?\)\)(?!\))")
+# What only looks for a program: the shell that starts the ranks would find the same one.
+_WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
 _OPENING = frozenset(("if", "while", "until", "for", "case"))
 _CLOSING = frozenset(("fi", "done", "esac"))
 _BEFORE = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "{", "}", "exec", "command", "time"))
@@ -24,11 +36,15 @@ _BEFORE = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", 
 
 @dataclass(frozen=True)
 class ScriptCommand:
-    """A command of a script: the number of its line, its words, and whether it is in a loop, a condition or a function."""
+    """A command of a script: the number of its line, and its words.
+
+    `is_conditional` says that it is in a loop, a condition or a function, `is_background` that & starts the next one beside it.
+    """
 
     line: int
     words: tuple[str, ...]
     is_conditional: bool = False
+    is_background: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +58,17 @@ class ShellScript:
 
 def shown(text: str) -> str:
     """Return a word as a script has it: with its dollar signs."""
-    return text.replace(UNKNOWN, "$").replace(LITERAL, "$")
+    return text.translate(_SHOWN)
+
+
+def unknown(word: str) -> tuple[str, ...]:
+    """Return what of a word is not known, as the script has it."""
+    return tuple(dict.fromkeys(shown(each) for each in _UNKNOWN.findall(word)))
+
+
+def is_unknown(word: str) -> bool:
+    """Return whether nothing of a word is known: it may stand for any number of words."""
+    return UNKNOWN in word and not _UNKNOWN.sub("", word)
 
 
 def is_script(text: str) -> bool:
@@ -63,7 +89,7 @@ def started(words: Sequence[str]) -> tuple[str, ...]:
     commands = [*_commands(tokens)]
     if len(commands) != 1 or len(words) != 3 or commands[0].is_conditional or tokens.does_more:
         return tuple(words)
-    only = tuple(expanded(word, {}) for word in commands[0].words)
+    only = fields(commands[0].words, {})
     return tuple(words) if inner(only) is None else only
 
 
@@ -80,40 +106,83 @@ def read(text: str) -> ShellScript:
 
 
 def expanded(word: str, variables: Mapping[str, str]) -> str:
-    """Put in the variables that are known; the dollar sign of any other becomes a mark."""
+    """Put in the variables that are known, as in an assignment; the dollar sign of any other becomes a mark."""
+    text = _put_in(word, variables)
+    return text.replace(FIELD, " ").strip() if FIELD in text else text
 
+
+def fields(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words that a shell makes of some: a variable without quotes is split, an array is a word for each element."""
+    split: list[str] = []
+    for word in words:
+        text = _put_in(word, variables, is_split=True)
+        parts = [part for part in text.split(FIELD) if part]
+        is_kept = not word or (QUOTED in word and FIELD not in text)
+        split += parts or ([""] if is_kept else [])
+    return tuple(split)
+
+
+def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) -> str:
     def value(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        default = match[3] if match[3] is not None else UNKNOWN + match[0][1:]
-        return variables.get(name, default)
+        name, default = match[2] or match[3], match["default"]
+        text = variables.get(name)
+        if default is not None and not text:
+            text = _put_in(default, variables)
+        if text is None:
+            return UNKNOWN + match[0][1:]
+        if match[4]:
+            return text
+        if text.startswith(FIELD):  # of an array without [@] a shell takes the first element
+            text = text.split(FIELD)[1]
+        return re.sub(r"\s+", FIELD, text) if is_split and match["sign"] == "$" else text
 
-    return _EXPANDED.sub(value, word).replace("$", UNKNOWN)
+    return _EXPANDED.sub(value, word).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
 
 
-def defaults(words: Sequence[str]) -> dict[str, str]:
+def defaults(words: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that `: ${NAME:=VALUE}` sets where they are not set."""
-    match = (each for word in words for each in _EXPANDED.finditer(word))
-    return {each[2]: each[3] for each in match if each[2] and each[3]}
+    values: dict[str, str] = {}
+    for match in (each for word in words for each in _EXPANDED.finditer(word)):
+        if match[3] and match["default"]:
+            values[match[3]] = expanded(match["default"], {**values, **variables})
+    return values
 
 
-def assigned(words: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the variables that a command begins with, and the rest of its words."""
-    values, at = {}, 0
+def assigned(words: Sequence[str], variables: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the variables that a command begins with, and the rest of its words; an array is a FIELD before each element."""
+    values: dict[str, str] = {}
+    at = 0
     while at < len(words) and (match := _ASSIGNED.match(words[at])):
-        values[match[1]] = words[at][match.end() :]
+        name, text = match[1], words[at][match.end() :]
+        if text.startswith(FIELD):
+            elements = fields([element for element in text.split(FIELD) if element], variables)
+            before, value = variables.get(name, ""), FIELD + FIELD.join(elements)
+        else:
+            before, value = variables.get(name, UNKNOWN + name), expanded(text, variables)
+        value = before + value if match[2] else value
+        values[name] = value if len(value) <= _LONGEST_VALUE else UNKNOWN + name
         at += 1
     return values, tuple(words[at:])
 
 
 def _commands(tokens: "_Tokens") -> Iterator[ScriptCommand]:
     depth = 0
-    for line, words in tokens.commands():
+    for line, words, is_background in tokens.commands():
         at = 0
         while at < len(words) and words[at] in _BEFORE | _OPENING | _CLOSING:
             depth += (words[at] in _OPENING) - (words[at] in _CLOSING)
-            at += len(words) if words[at] in ("for", "case") else 1
+            if words[at] in ("for", "case"):
+                for name in words[at + 1 : at + 2] if words[at] == "for" else ():
+                    yield ScriptCommand(line, (_computed(name),), is_conditional=True)
+                at = len(words)
+            at += 1
         if at < len(words):
-            yield ScriptCommand(line, tuple(words[at:]), depth > 0 or "!" in words[:at])
+            yield ScriptCommand(line, tuple(words[at:]), depth > 0 or "!" in words[:at], is_background)
+
+
+def _computed(name: str) -> str:
+    """Return an assignment of a value that is not known; one as it is."""
+    return name if "=" in name else f"{name}={UNKNOWN}{name}"
 
 
 class _Tokens:
@@ -130,36 +199,65 @@ class _Tokens:
         # Whether a shell redirects something, or makes other words of those that stand there: names of files for *.
         self.does_more = False
 
-    def commands(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number of the line that a command starts in, and its words."""
+    def commands(self) -> Iterator[tuple[int, list[str], bool]]:
+        """Yield the number of the line that a command starts in, its words, and whether & ends it."""
         begun = 1
         while self._at < len(self._text):
             char = self._text[self._at]
             if not self._words and self._word is None:
                 begun = self._line
-            if char == "(" and (self._word or "").endswith("="):  # an array
-                self._word = f"{self._word}{self._computed()}"
+            if char == "(" and (self._word or "").endswith("=") and _ASSIGNED.fullmatch(self._word or ""):
+                self._array()
+            elif char == "(" and self._word is None and (counted := self._arithmetic()):
+                self._words += counted
             elif char in "\n;|&()":
                 if char == "&" and self._text[self._at + 1 : self._at + 2] == ">":
                     self._redirect()
                     continue
                 self._end_word()
                 if self._words:
-                    yield begun, self._words
+                    yield begun, self._words, char == "&" and self._text[self._at + 1 : self._at + 2] != "&"
                 self._words = []
                 self._next(char)
-            elif char in " \t\r":
-                self._end_word()
-                self._at += 1
-            elif char == "#" and self._word is None:
-                self._at = self._end_of_line()
-            elif char in "<>":
-                self._redirect()
             else:
-                self._part(char)
+                self._within(char)
         self._end_word()
         if self._words:
-            yield begun, self._words
+            yield begun, self._words, False
+
+    def _within(self, char: str) -> None:
+        """Take what does not end a command."""
+        if char in " \t\r\n":
+            self._end_word()
+            self._line += char == "\n"
+            self._at += 1
+        elif char == "#" and self._word is None:
+            self._at = self._end_of_line()
+        elif char in "<>":
+            self._redirect()
+        else:
+            self._part(char)
+
+    def _array(self) -> None:
+        """Take the elements of an array into the word that assigns it."""
+        before, self._words, begin = self._words, [], self._word
+        self._word = None
+        self._at += 1
+        while self._at < len(self._text) and self._text[self._at] not in "();|&":
+            self._within(self._text[self._at])
+        self._at += self._text[self._at : self._at + 1] == ")"  # the others would be an error of the shell
+        self._end_word()
+        self._word = f"{begin}{FIELD}{FIELD.join(self._words)}"
+        self._words = before
+
+    def _arithmetic(self) -> list[str]:
+        """Pass over `((...))`, and return assignments of what it may set, or of nothing; [] where it is none."""
+        match = _ARITHMETIC.match(self._text, self._at)
+        if match is None:
+            return []
+        self._at = match.end()
+        names = [each[1] or each[2] for each in _COUNTED.finditer(match[0])]
+        return [_computed(name) for name in names] or [_computed("_")]
 
     def _next(self, char: str) -> None:
         self._at += 1
@@ -230,8 +328,9 @@ class _Tokens:
             word += self._computed()
         else:
             self.does_more |= char in "*?[~" or (char == "{" and not word.endswith("$"))
-            word += char
-            self._at += 1
+            plain = _PLAIN.match(self._text, self._at)
+            word += plain[0] if plain else char
+            self._at += len(plain[0]) if plain else 1
         self._word = word
 
     def _double_quoted(self) -> str:
@@ -249,7 +348,7 @@ class _Tokens:
                 quoted += self._computed()
             else:
                 self._line += char == "\n"
-                quoted += char
+                quoted += QUOTED if char == "$" else char
                 self._at += 1
         self._at += 1
         return quoted
@@ -269,4 +368,5 @@ class _Tokens:
                     break
             self._at = at
         self._line += self._text.count("\n", begin, self._at)
-        return f"{UNKNOWN}(...)"
+        program = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
+        return program[1] if program else f"{UNKNOWN}(...)"

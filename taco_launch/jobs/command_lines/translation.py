@@ -1,6 +1,7 @@
 """A launcher's line -> the same job as options of `taco-launch run`, and what became of each part of the line: pure."""
 
 import itertools
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,12 +22,22 @@ _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus"
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
 _COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 # Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
-_SET_ONCE = (*_COUNTED, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
+_SET_ONCE = (*_COUNTED, table.GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
 # Launchers that give each program its local rank as an argument, and the switch that has them not do it.
 _GIVES_LOCAL_RANK = {
     "deepspeed": ("--local_rank=N", "no-local-rank"),
     "torch.distributed.launch": ("--local-rank=N", "use-env"),
 }
+# Variables that Slurm gives each rank -> what has the same value in a rank here.
+_OF_SLURM = {
+    "SLURM_PROCID": "RANK",
+    "SLURM_LOCALID": "LOCAL_RANK",
+    "SLURM_NODEID": "GROUP_RANK",
+    **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), "WORLD_SIZE"),
+    "SLURM_NTASKS_PER_NODE": "LOCAL_WORLD_SIZE",
+}
+_SLURMS = re.compile(r"\$\{?(SLURM_\w+)", re.ASCII)
+_OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")
 
@@ -77,34 +88,31 @@ def translate(
     sizes = () if line.kind in table.OF_PYTHON else _COUNTED  # these do not know what the script asks for
     directives = [part for part in directives if part.use not in _COUNTED or sizes]
     line = replace(line, parts=tuple(_in_force(directives, line)))
+    program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
     if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
         own, launcher = _without_launcher(own), fitting or "mpirun"
         own = (LAUNCHER, fitting, *own) if fitting else own
+    if not sized and not _SIZES & set(own) and inner(program) is None and _per_host(line, program):
+        own, launcher = (LAUNCHER, "env", PER_HOST, *_without_launcher(own)), "env"
     more, rows = _options(line, own, sized=sized, launcher=launcher)
     hostfile = line.last(table.HOSTFILE)
-    program = shell_script.started((*line.before, *line.program))
     _check_program(line, program)
     rows += remarks(line, nested.name)
     inside = inner(program)
     outcome = Translation(tuple(map(shown, (*own, *more))), program, hostfile.value if hostfile else "", tuple(rows))
     if inside is not None:
-        return _inside(outcome, inside, own, nested, sized=sized, launcher=launcher)
-    why = "a shell would insert a value here: write it"
-    unknown = [Row(shown(word), "", why) for word in program if shell_script.UNKNOWN in word]
-    return replace(outcome, program=tuple(map(shown, program)), rows=(*rows, *unknown))
+        behind = len(command) - nested.begin - len(program)
+        return _inside(outcome, inside, own, nested, behind, sized=sized, launcher=launcher)
+    return replace(outcome, program=tuple(map(shown, program)), rows=(*rows, *dict.fromkeys(_missing(program))))
 
 
 def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
-    """Refuse a program that is more of the launcher's options, or a shell's script with a launcher in it.
+    """Refuse a shell's script with a launcher in it.
 
     Raises:
-        UnclearError: it is one of these.
+        UnclearError: it is one.
     """
-    first, *others = line.program
-    is_unknown = line.kind in table.OF_PYTHON and shell_script.UNKNOWN in first
-    if is_unknown and any(word.endswith(".py") for word in others):
-        raise UnclearError(line.begin, "has options of the launcher, and its value is not known here: write them")
     for command in shell_script.read(shell_script.of_line(program)).commands:
         if launcher := inner(command.words):
             problem = f"is a script that starts {launcher.name}, and does more than that"
@@ -132,15 +140,25 @@ def _inside(
     nested: NestedLauncher,
     own: Sequence[str],
     outside: NestedLauncher,
+    behind: int,
     *,
     sized: bool,
     launcher: str,
 ) -> Translation:
-    """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds."""
+    """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds.
+
+    `behind` is how many words of the outer one come before the program.
+
+    Raises:
+        UnclearError: where the program of the inner one starts is not known.
+    """
     why = f"{outside.name} starts {nested.name}, which starts the ranks itself"
     rows = [row if _is_of_job(row) else Row(row.original, "", row.why or why) for row in outer.rows]
     own = [*own, *(word for row in rows for word in shlex.split(row.here))]
-    inside = translate(outer.program, nested, own, sized=sized, launcher=launcher)
+    try:
+        inside = translate(outer.program, nested, own, sized=sized, launcher=launcher)
+    except UnclearError as error:  # of a script that a shell is given it is the last word
+        raise UnclearError(max(0, behind + nested.begin + error.index), error.problem, error.hint) from None
     return Translation(inside.options, inside.program, inside.hostfile or outer.hostfile, (*rows, *inside.rows))
 
 
@@ -152,12 +170,13 @@ def _is_of_job(row: Row) -> bool:
 def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: str) -> tuple[list[str], list[Row]]:
     options: list[str] = []
     rows: list[Row] = []
+    sizes = _size_per_host(line) if PER_HOST in own else _size(line)
     given = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}
-    size = () if sized or _SIZES & set(own) else tuple(_size(line))
+    size = () if sized or _SIZES & set(own) else tuple(sizes)
     options += size
     for part in line.parts:
         here = _here(part, own, given, size=size, launcher=launcher)
-        if here and part.use not in (table.RANKS, table.EACH, table.NODES, table.HOSTFILE):
+        if here and part.use not in (*_COUNTED, table.GPUS, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
@@ -168,13 +187,14 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
 
 def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str], launcher: str) -> tuple[str, ...]:
     """Return what a part is here, () where it is left out."""
+    if PER_HOST in own and part.use in (table.EACH, table.GPUS):
+        return (PER_HOST,) if part.use == table.EACH else ("--slots-per-host", part.value)
     if part.use in _COUNTED:
         option = _COUNTED[part.use]
         return (option, size[size.index(option) + 1]) if option in size else tuple(size)
-    if part.use == table.HOSTFILE:
-        return () if {"-i", "-H"} & set(own) else ("-i", part.value)
-    if part.use == table.HOSTS:
-        return () if "-H" in own else ("-H", part.value)
+    if part.use in (table.HOSTS, table.HOSTFILE):
+        option = "-H" if part.use == table.HOSTS else "-i"
+        return () if {"-H", option} & set(own) else (option, part.value)
     if part.use == table.ENV:
         return () if part.name in given else ("-x", f"{part.name}={part.value}")
     if part.use == table.BARE:
@@ -192,6 +212,8 @@ def _why_not(part: Part, launcher: str) -> str:
         return f"--launcher {launcher} has no parameters of Open MPI"
     if part.use in _COUNTED:
         return _SIZED_ELSEWHERE
+    if part.use == table.GPUS:
+        return table.ONE_GPU_EACH
     if part.use == table.MODULE:
         return "it is before the program: python3 -m"
     if part.use == table.NO_PYTHON:
@@ -224,15 +246,69 @@ def _size(line: LauncherLine) -> Iterator[str]:
         yield from ("--hosts", nodes)
         if each:
             yield from ("--slots-per-host", each)
-    elif each and (line.kind in ("mpirun", "hydra") or table.NODES in unknown):
+    elif each and (
+        line.kind in ("mpirun", "hydra")
+        or table.NODES in unknown
+        or line.last(table.HOSTS)
+        or line.last(table.HOSTFILE)
+    ):
         yield from ("--slots-per-host", each)
     elif each:
         yield from ("--np", each)
 
 
+def _size_per_host(line: LauncherLine) -> tuple[str, ...]:
+    """Return the options for a line of srun with one process for each host, which has several GPUs; () for others."""
+    ranks, each, nodes, gpus = (part.value if part else "" for part in map(line.last, (*_COUNTED, table.GPUS)))
+    if line.kind != "srun" or int(gpus or "1") < 2 or {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}:
+        return ()
+    if each not in ("", "1") or not (each or ranks or nodes) or (ranks and ranks != (nodes or ("" if each else "1"))):
+        return ()
+    hosts = nodes or ranks
+    return (*(("--hosts", hosts) if hosts else ()), "--slots-per-host", gpus)
+
+
+def _per_host(line: LauncherLine, program: Sequence[str]) -> bool:
+    """Return whether a line starts one process for each host, which uses several of its GPUs.
+
+    Raises:
+        UnclearError: that process is one of MPI, and a rank of MPI has one slot here, which is one GPU.
+    """
+    is_one = bool(_size_per_host(line))
+    is_test = line.kind == "srun" and bool(_gpus_of_test(program))
+    is_mpi = any(p.words[0].startswith("--mpi") and not p.words[-1].endswith("none") for p in line.parts)
+    if is_test or (is_one and is_mpi):
+        problem = "is one process of MPI for several GPUs, but a rank of MPI has one slot here, which is one GPU"
+        hint = "start a rank for each GPU: -g 1 of nccl-tests; without MPI: --launcher env --per-host --slots-per-host GPUS"
+        raise UnclearError(line.begin, problem, hint)
+    return is_one
+
+
+def _gpus_of_test(program: Sequence[str]) -> str:
+    """Return how many GPUs each process of nccl-tests uses; "" for one, and for other programs."""
+    begin = next((at for at, word in enumerate(program) if _OF_NCCL_TESTS.fullmatch(word)), len(program))
+    given = [value for option, value in itertools.pairwise(program[begin:]) if option in ("-g", "--ngpus")]
+    return given[-1] if given and given[-1].isdecimal() and int(given[-1]) > 1 else ""
+
+
+def _missing(program: Sequence[str]) -> Iterator[Row]:
+    """Yield what in a program's words only a shell, or Slurm, would know."""
+    for word in program:
+        for name in _SLURMS.findall(shown(word)):
+            same = f": the ranks have {_OF_SLURM[name]}" if name in _OF_SLURM else ": write the value"
+            yield Row(f"${name}", "", f"SLURM_* are not set here{same}")
+        unknown = [each for each in shell_script.unknown(word) if not _SLURMS.match(each)]
+        is_script = any(char.isspace() for char in word)
+        for each in unknown if is_script else [shown(word)] if unknown else []:
+            yield Row(each, "", "a shell would insert a value here: write it")
+
+
 def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
     """Yield what a launcher does that no option says."""
     options = table.OPTIONS[line.kind]
+    if line.kind in table.OF_MPI and (gpus := _gpus_of_test(line.program)):
+        why = f"asks for {gpus} GPUs in each rank, but a rank has one slot, which is one GPU: -g 1, and {gpus} times the ranks"
+        yield Row(f"-g {gpus}", "", why, is_remark=True)
     if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):
         behind = [word for word in line.program[1:] if word.lstrip("-").replace("_", "-").partition("=")[0] in options]
         if behind and not line.program[0].startswith("-"):

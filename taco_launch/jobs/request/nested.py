@@ -79,7 +79,7 @@ def _refuse_script(spec: JobSpec, caller: Caller, unchanged: str) -> None:
     if not shell_script.is_script(text):
         return
     script = shell_script.read(text)
-    started = ((command.line, inner(shell_script.assigned(command.words)[1])) for command in script.commands)
+    started = ((command.line, inner(shell_script.assigned(command.words, {})[1])) for command in script.commands)
     line, first = next(((line, launcher) for line, launcher in started if launcher is not None), (0, None))
     if not script.scheduler and first is None:
         return

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.bench.logs import patterns
+from taco_launch.bench.logs import nccl_tests, patterns
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.logs.workloads import read, read_other, recognised
 from taco_launch.bench.model.matrix import LogFormat, Workload
@@ -87,6 +87,16 @@ def test_a_log_of_nccl_tests_is_recognised_without_its_head(start: str) -> None:
     assert workload is not None
     assert workload.kind is LogFormat.NCCL_TESTS
     assert recognised(PLAIN) is None
+
+
+@pytest.mark.parametrize("before", ["", "> ", "[1,0]<stdout>:"])
+def test_rows_alone_are_of_nccl_tests(before: str) -> None:
+    rows = f"{before}  16384     256     float    none      -1   301.32    0.05    0.05       0   285.28    0.06    0.05      0\n"
+    assert recognised(rows) == Workload("nccl-tests", LogFormat.NCCL_TESTS, ())
+    found = nccl_tests.read(rows)
+    assert isinstance(found, NoSample)
+    assert found.why.startswith("no line '# nThread ...'")
+    assert found.why.endswith("the column header and the line '# Avg bus bandwidth ...' are missing, too")
 
 
 @pytest.mark.parametrize(

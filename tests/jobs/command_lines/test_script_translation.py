@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines import shell_script
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from tests.support.command_line import VERBS
 
 SCRIPTS = Path(__file__).with_name("scripts")
 CASES = sorted(path for path in SCRIPTS.iterdir() if path.suffix != ".yaml")
@@ -25,6 +26,9 @@ def lines(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
 def test_a_script(path: Path) -> None:
+    for _line, job in translate_script(path.read_text("utf-8")).jobs:
+        with VERBS["run",].make_context("run", [*job.options, "--", *job.program]) as context:
+            assert context.params["command"] == job.program
     assert lines(path.read_text("utf-8")) == yaml.safe_load(path.with_suffix(".yaml").read_text("utf-8"))
 
 
@@ -38,6 +42,19 @@ def test_a_script(path: Path) -> None:
         ("if true; then mpirun -np 2 a; fi", ("a",)),
         ("true && FOO=`date` mpirun -np 2 a `hostname`", ("a", "$(...)")),
         ("cat <<'X' > f\nmpirun -np 7 no\nX\nmpirun -np 2 a", ("a",)),
+        ("O=' -np 2 a '; mpirun $O b", ("a", "b")),
+        ("L='mpirun -np 2'; $L a", ("a",)),
+        ("O='-np 2'; mpirun $O a \"$O\" '' $E \"$E\"", ("a", "-np 2", "", "$E", "$E")),
+        ('E=; mpirun $E -np 2 a $E "$E"', ("a", "")),
+        ('O=(-np 2 # no\n \'a b\'); mpirun "${O[@]}" $O "${O[1]}"', ("a b", "-np", "${O[1]}")),
+        ('declare -a O=(-np); O+=(2 a); typeset N=(); mpirun ${O[@]} ${N[@]} "${N[@]}" b', ("a", "b")),
+        ("A=1; A+=2; mpirun -np 2 a $A ${B:-$A}/c", ("a", "12", "12/c")),
+        (": ${A:=1} ${B:=$A/2}; mpirun -np 2 a $B", ("a", "1/2")),
+        ("for ((i=N; i>1; i--)); do true; done; n=1; ((n++)); mpirun -np 2 a $i $n", ("a", "$i", "$n")),
+        ("i=1; for i in a b; do X=$i; done; mpirun -np 2 a $i $X", ("a", "$i", "$i")),
+        ("A=1; if x; then A=2; fi; read B C < f; mpirun -np 2 a $A $B", ("a", "$A", "$B")),
+        ("mpirun -np 2 `which a` $(command -v b) $(hostname)", ("a", "b", "$(...)")),
+        ("mpirun -np 2 a &\nwait", ("a",)),
     ],
 )
 def test_a_shells_grammar(text: str, program: tuple[str, ...]) -> None:
@@ -46,9 +63,74 @@ def test_a_shells_grammar(text: str, program: tuple[str, ...]) -> None:
     assert job.options[:2] == ("--np", "2")
 
 
-@given(st.text("mpirun -np2a$(){}[]'\"\\`#;|&<>=\n\t x", max_size=60))
+WHAT_STANDS_THERE = "stands where the launcher's options are read, and its value is not known here: write it"
+BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ('srun "$@" sh -c a', [f"'$@' {WHAT_STANDS_THERE}"]),
+        ("mpirun -np 8 $SITE_OPTIONS bash run.sh", [f"'$SITE_OPTIONS' {WHAT_STANDS_THERE}"]),
+        ("srun ${OPTIONS} -l a", [f"'${{OPTIONS}}' {WHAT_STANDS_THERE}"]),
+        ("A=($(x)); srun ${A[@]} a", [f"'$(...)' {WHAT_STANDS_THERE}"]),
+        ("srun -N 2 torchrun $ARGS t.py", [f"'$ARGS' {WHAT_STANDS_THERE}"]),
+        ("srun -n 8 a &\nsrun -n 1 b &\nwait", [BESIDE, BESIDE]),
+        ("for h in 1 2; do srun -w $h -n 1 a & done", [BESIDE]),
+        ("jsrun -n 2 -a 1 python t.py", ["jsrun starts ranks, and is not read here: give the number of ranks"]),
+        ("mpiexec_mpt -n 2 a", ["mpiexec_mpt starts ranks, and is not read here: give the number of ranks"]),
+        ("if true; then L=srun; else L=mpirun; fi; $L -n 2 a", ["what it starts is computed where the script runs"]),
+        ("sbatch other.sh", ["sbatch submits a job: give the script that it submits"]),
+    ],
+)
+def test_what_is_no_job_is_named(text: str, named: list[str]) -> None:
+    jobs, rows = translate_script(text).jobs, translate_script(text).rows
+    assert not jobs
+    assert [row.original.split(":")[0].startswith("line ") for row in rows] == [True] * len(named)
+    assert all(why in row.why for row, why in zip(rows, named, strict=True))
+
+
+@pytest.mark.parametrize("program", ['"$PROGRAM" "$@"', "$PROGRAM", "$HERE/a.out in.dat", "$PROGRAM --steps 3"])
+def test_a_program_that_is_not_known_is_named(program: str) -> None:
+    (job, *others) = lines(f"mpirun -np 2 {program}")
+    assert job.startswith("1: --np 2 -- ")
+    assert all(": a shell would insert a value here: write it" in each for each in others)
+    assert others
+
+
+def test_a_value_is_named_as_the_script_has_it() -> None:
+    assert lines('mpirun -np 2 --what "$A" ./a.out')[1:] == [
+        "without --what '$A': is no option that is known here, read with the value '$A'"
+    ]
+
+
+def test_the_launcher_before_one_in_the_background_is_the_job() -> None:
+    (job, other) = lines("srun -n 1 monitor &\nsrun -n 8 a")
+    assert job == "2: --np 8 -- a"
+    assert other == f"without line 1: srun -n 1 monitor: {BESIDE}"
+
+
+def test_what_a_condition_adds_is_named() -> None:
+    done = lines("A=(-n 2)\nif true; then A+=(--label); fi\nsrun ${A[@]} a")
+    assert done[0] == "3: --np 2 -- a"
+    assert done[-1] == (
+        "without line 2: 'A+= --label': it is in a loop or a condition of the script, and is read as if the script ran it"
+    )
+
+
+def test_what_slurm_sets_in_a_shells_script_is_named() -> None:
+    done = lines('srun -n 2 bash -c "export RANK=\\$SLURM_PROCID; cd \\${SLURM_TMPDIR}; a $UNSET \\$HOME"')
+    assert done[1:] == [
+        "without $SLURM_PROCID: SLURM_* are not set here: the ranks have RANK",
+        "without $SLURM_TMPDIR: SLURM_* are not set here: write the value",
+        "without $UNSET: a shell would insert a value here: write it",
+    ]
+
+
+@given(st.text("mpirun -np2a$(){}[]@+*'\"\\`#;|&<>=\n\t x", max_size=60))
 def test_any_text_is_read(text: str) -> None:
     shell_script.read(f"#!/bin/sh\n{text}")
     for job in (job for _line, job in translate_script(text).jobs):
         assert job.program
-        assert not {shell_script.UNKNOWN, shell_script.LITERAL} & set("".join((*job.options, *job.program)))
+        rows = (f"{row.original}{row.here}{row.why}" for row in job.rows)
+        assert not {*shell_script.MARKS} & set("".join((*job.options, *job.program, *rows)))

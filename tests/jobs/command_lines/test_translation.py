@@ -38,6 +38,46 @@ def test_a_program_that_may_be_an_options_value_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            "mpirun -np 2 --what ./a.out ./b.out",
+            "is no option that is known here, and './a.out' or './b.out' may be the",
+        ),
+        ("srun -N 2 --ntasks-per-node=1 apptainer run x.sif all_reduce_perf -g 8", "is one process of MPI for several"),
+        ("srun -N 2 --ntasks-per-node=1 --gres=gpu:8 --mpi=pmix a.out", "is one process of MPI for several GPUs"),
+    ],
+)
+def test_a_line_that_may_be_two_jobs_is_refused(line: str, problem: str) -> None:
+    with pytest.raises(UnclearError, match=problem):
+        translated(line)
+
+
+def test_ranks_with_several_gpus_are_named() -> None:
+    (row,) = [row for row in translated("mpirun -np 2 ./all_reduce_perf -b 8 -g 2").rows if row.is_remark]
+    assert (row.original, row.why.partition(": ")[2]) == ("-g 2", "-g 1, and 2 times the ranks")
+
+
+@pytest.mark.parametrize(
+    ("line", "original", "why"),
+    [
+        ("mpirun -np 2 --mca plm_rsh_args '-p 50' a", "--mca plm_rsh_args '-p 50'", "key `port` in the inventory"),
+        ("deepspeed --launcher openmpi t.py", "--launcher openmpi", "--launcher decides how the ranks meet"),
+    ],
+)
+def test_the_reason_of_an_option(line: str, original: str, why: str) -> None:
+    (row,) = [row for row in translated(line).rows if row.original == original]
+    assert why in row.why
+
+
+def test_the_word_in_doubt_of_an_inner_launcher_is_named() -> None:
+    line = "srun -N 2 torchrun --nnodes 2 --what ./a.py ./b.py"
+    with pytest.raises(UnclearError) as caught:
+        translated(line)
+    assert line.split()[caught.value.index] == "--what"
+
+
+@pytest.mark.parametrize(
     "script",
     [
         "'torchrun t.py > log'",

@@ -37,7 +37,9 @@ _ELSEWHERE = {
         ("kubectl apply", "kubectl create", "kubectl run", "arena submit", "argo submit", "oc apply"), SUBMITS
     ),
     **dict.fromkeys(("helm install", "helm upgrade", "torchx run", "dstack apply", "sky jobs"), SUBMITS),
-    **dict.fromkeys(("jsrun", "lrun", "aprun", "ibrun", "prun", "prterun", "ccc_mprun", "flux run", "poe"), STARTS),
+    **dict.fromkeys(
+        ("jsrun", "lrun", "aprun", "mpiexec_mpt", "ibrun", "prun", "prterun", "ccc_mprun", "flux run", "poe"), STARTS
+    ),
     **dict.fromkeys(("docker run", "podman run", "nerdctl run", "docker compose", "docker-compose"), CONTAINS),
 }
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)

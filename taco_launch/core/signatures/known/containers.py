@@ -498,8 +498,24 @@ CONTAINERS = (
         keys=("command terminated with exit code ",),
         cause="Kubernetes ended what ran in a worker's pod (exit code {code}[[killed?: killed, most often because memory ran out]]); anything lost after that is a "
         "consequence.",
-        next="kubectl describe pod WORKER shows why (OOMKilled, evicted, a limit); kubectl logs --previous has its last lines.",
-        pattern=r"^command terminated with exit code (?P<code>(?P<killed>137)|143|\d+)",
+        next="Run kubectl describe pod WORKER, which shows why (OOMKilled, evicted, a limit). Read its last lines: kubectl logs --previous WORKER.",
+        pattern=r"^command terminated with exit code (?P<code>(?P<killed>137)|143)\b",
+    ),
+    Signature(
+        "pod-command-failed",
+        keys=("command terminated with exit code ",),
+        cause="What kubectl exec ran in a pod ended with exit code {code}, and this log does not show why.",
+        next="Read the lines above it, and the pod's own log: kubectl logs POD.",
+        pattern=r"^command terminated with exit code (?P<code>(?!(?:137|143)\b)\d+)",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "pod-no-kubectl",
+        keys=("kubectl: not found", "kubectl: No such file or directory", "kubectl: command not found"),
+        cause="{file} was not found in a pod that should start mpirun's daemon in another one. By default mpirun starts daemons from worker to worker, and only the "
+        "launcher's pod has kubectl.",
+        next="Start all daemons from the launcher: --mca plm_rsh_no_tree_spawn 1 (5.0: --prtemca plm_ssh_no_tree_spawn 1). If the launcher's pod itself lacks it, correct the init container that delivers kubectl.",
+        pattern=r"(?P<file>[^\s:]*kubectl): (?:command )?(?:not found|No such file)",
     ),
     Signature(
         "process-signalled",
@@ -581,9 +597,8 @@ CONTAINERS = (
     Signature(
         "nvidia-container-driver",
         keys=("failed to process request",),
-        cause="The NVIDIA container runtime of {host} gets no answer from the driver: its libraries and its kernel module do not match, or it is too old.",
-        next="Run nvidia-smi and cat /proc/driver/nvidia/version on {host}: both must show the same version. Update the driver and the NVIDIA Container "
-        "Toolkit, then reboot. nvidia-container-cli -k -d /dev/tty info shows where it fails.",
+        cause="The NVIDIA container runtime of {host} gets no answer from the driver. Most often the driver's libraries and its kernel module do not match, or the driver or the NVIDIA Container Toolkit is too old.",
+        next="Run nvidia-container-cli -k -d /dev/tty info on {host}, which shows the step that fails. If nvidia-smi and cat /proc/driver/nvidia/version show different versions, reboot; otherwise update the driver and the NVIDIA Container Toolkit.",
         pattern=r"nvidia-container-cli(?:\.real)?: [^\r\n]{0,80}driver (?:rpc )?error: failed to process request",
         unless=("nvidia-container-no-gpu",),
     ),
@@ -698,7 +713,7 @@ CONTAINERS = (
         "nvidia-container-nvml",
         keys=(": nvml error: ",),
         cause="The driver of {host} does not answer the NVIDIA container runtime ({why}), so no container there gets its GPUs.",
-        next="nvidia-smi and dmesg -T | grep -E 'NVRM|Xid' on {host} show what is wrong. A GPU that is lost needs a reset or a reboot; insufficient permissions: ls -l /dev/nvidia*, and no-cgroups in /etc/nvidia-container-runtime/config.toml for rootless Docker.",
+        next="Run nvidia-smi and dmesg -T | grep -E 'NVRM|Xid' on {host}: if a GPU is lost, reset it or reboot; if nvidia-smi works, reinstall the NVIDIA Container Toolkit from NVIDIA's own packages. If permissions are insufficient, check ls -l /dev/nvidia* and, for rootless Docker, no-cgroups in /etc/nvidia-container-runtime/config.toml.",
         pattern=r"nvidia-container-cli(?:\.real)?: \w{1,20} error: nvml error: (?P<why>(?!driver not loaded|driver/library)[a-z][a-z ]{1,60}[a-z])",
         unless=("driver-mismatch", "nvidia-driver-not-loaded"),
     ),

@@ -429,6 +429,14 @@ EFA = (
         unless=("nccl-ofi-memory",),
     ),
     Signature(
+        "efa-no-device",
+        keys=("provider efa output empty list",),
+        cause="libfabric found no EFA device on {host}: the container was started without it, the instance has none, or the driver is not loaded.",
+        next="Run ls /dev/infiniband and fi_info -p efa where the ranks run. If only the container lacks it, pass it on: docker run --device /dev/infiniband --ulimit memlock=-1:-1 (Kubernetes: request vpc.amazonaws.com/efa).",
+        # libfabric warns of it on hosts without EFA too, where another network is used well.
+        only_with=("nccl-libfabric", "nccl-ofi-no-provider", "efa-failed"),
+    ),
+    Signature(
         "efa-failed",
         keys=("Libfabric EFA provider has encountered an internal error",),
         cause="libfabric's EFA provider ended a process on {host}[[why?: {why}]].",

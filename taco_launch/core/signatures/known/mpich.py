@@ -15,23 +15,30 @@ MPICH = (
         pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
     ),
     Signature(
+        "hydra-hostfile-missing",
+        keys=("nable to open host file",),
+        cause="mpiexec cannot open the hostfile {file}.",
+        next="Check its name where mpiexec runs: ls -l {file}. A relative name starts from the current folder: give the full path after -f (Intel MPI: -hostfile).",
+        pattern=r"nable to open host file:? +(?P<file>[^\r\n]*\S)",
+    ),
+    Signature(
         "hydra-bootstrap",
-        keys=("Unable to run bstrap_proxy", "Error setting up the bootstrap proxies"),
+        keys=("nable to run bstrap_proxy", "rror setting up the bootstrap proxies"),
         cause="Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
         "Slurm job.",
         next="Test the connection by hand: ssh {host} true. I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) in the environment selects "
         "one of the two, and I_MPI_HYDRA_DEBUG=1 shows the command.",
-        pattern=r"Unable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
-        r"|Error setting up the bootstrap proxies",
+        pattern=r"nable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
+        r"|rror setting up the bootstrap proxies",
     ),
     Signature(
         "hydra-connect",
-        keys=("unable to connect from",),
+        keys=("nable to connect from",),
         cause="Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall blocks it, or that name "
         "resolves to another address there.",
         next="On {host}: getent hosts {peer}. Name the interface to use: mpiexec -iface NAME. If only some ports are open: MPIEXEC_PORT_RANGE=20000:20100 "
         "(Intel MPI: I_MPI_PORT_RANGE).",
-        pattern=r'unable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
+        pattern=r'nable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
     ),
     Signature(
         "hydra-rank-ended",
@@ -157,7 +164,7 @@ MPICH = (
     ),
     Signature(
         "hydra-proxy-refused",
-        keys=("unable to connect to proxy",),
+        keys=("nable to connect to proxy",),
         cause="mpiexec (Hydra) could not connect to its proxy on a host: nothing listens there yet, or a firewall blocks the port.",
         next="Start persistent proxies before mpiexec, and wait until they listen (ss -ltnp on that host), or let mpiexec start them by ssh: mpiexec -launcher ssh.",
     ),

@@ -73,6 +73,12 @@ LAUNCHER = (
         lines=14,
     ),
     Signature(
+        "mpi-spawn-failed",
+        keys=("MPI_ERR_SPAWN", "An error occurred in MPI_Comm_spawn"),
+        cause="The program starts more processes through MPI (MPI_Comm_spawn, mpi4py's MPIPoolExecutor), and they did not start: most often the job has no free slot for them.",
+        next="Allow more ranks than slots: --mca rmaps_base_oversubscribe 1 (5.0: --mca rmaps_default_mapping_policy :oversubscribe). With MPIPoolExecutor, start the workers as ranks instead: python3 -m mpi4py.futures SCRIPT.",
+    ),
+    Signature(
         "not-enough-slots",
         keys=(
             "not enough slots available in the system",
@@ -81,11 +87,12 @@ LAUNCHER = (
         ),
         cause="There are fewer slots than ranks[[asked? (requested: {asked})]].",
         next="Request fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
-        "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).[[list? A list of CPUs (--cpu-set) "
-        "also limits the slots: extend it, or add --use-hwthread-cpus.]]",
+        "the hostfile. If more ranks than slots are meant: --mca rmaps_base_oversubscribe 1 (5.0: --mca rmaps_default_mapping_policy :oversubscribe)[[list?; if --cpu-set "
+        "limits the slots, extend it, or add --use-hwthread-cpus]].",
         pattern=r"not enough slots available in the system (?:to satisfy the (?P<asked>\d+)|or not enough[\s\S]{0,200}?Number of procs: +(?P<asked2>\d+)\s+pe-list: "
         r"(?P<list>\S+))|already filled|Process number should not be larger than total available slots",
         lines=8,
+        unless=("mpi-spawn-failed",),
     ),
     Signature(
         "executable-not-found",

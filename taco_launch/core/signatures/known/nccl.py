@@ -520,10 +520,12 @@ NCCL_DEVICES = (
     Signature(
         "nccl-libfabric",
         keys=("NET/OFI Couldn't ", "NET/OFI Creating new endpoint"),
-        cause="NCCL's plugin for libfabric (on AWS: EFA) cannot use a device of {host}: {what}.",
-        next="On {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        pattern=r"NET/OFI (?P<what>(?:Couldn't (?:create|allocate|bind|enable|open|get|register) |Creating new endpoint [^\r\n]{0,80}failed: )[^\r\n]*[^\s.])",
-        unless=("slingshot-no-vni",),
+        cause="NCCL's plugin for libfabric (on AWS: EFA) opened a device of {host}, which then refused [[av?the table of the other ranks' addresses]][[ep?an endpoint, the rank's end of its connections]][[other?a part of its setup]] ({why}). "
+        "Most often too many processes use the device, too little memory may be locked, or libfabric, the plugin and the driver are of releases that do not fit.",
+        next="Check on {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. Install one release of the EFA installer on all hosts and in the image; to continue over TCP: -x NCCL_NET_PLUGIN=none.",
+        pattern=r"NET/OFI (?:Couldn't (?:create|allocate|bind|enable|open|get|register) (?:(?P<av>AV\b|address vector)|(?P<ep>(?:an? )?endpoint)|(?P<other>))[^\r\n]*?|Creating new (?P<ep2>endpoint) [^\r\n]{0,80}failed)"
+        r"(?:(?:[.:] )?(?:RC: -?\d+, ERROR)?: +(?P<why>[^\r\n]*[^\s.]))?\s*$",
+        unless=("slingshot-no-vni", "efa-no-device"),
     ),
     Signature(
         "nccl-sizes-differ",

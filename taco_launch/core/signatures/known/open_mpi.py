@@ -166,14 +166,15 @@ OPEN_MPI = (
             "PMIX ERROR: UNPACK",
             "PMIX_ERR_UNPACK",
             "PMIX ERROR: PMIX_ERR_UNPACK",
-            "PMIX ERROR: OUT-OF-RESOURCE in file client/",
+            "PMIX ERROR: NOT-SUPPORTED",
+            "PMIX_ERR_NOT_SUPPORTED",
         ),
         cause="[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 release has a known bug with hosts that "
         "differ||The PMIx of mpirun and that of the program on {host} do not "
-        "understand each other: they belong to different versions of Open MPI, on one host or on several]].",
+        "understand each other. Most often they belong to different versions of Open MPI, on one host or on several]].",
         next="[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Use the mpirun "
         "of the program's own MPI. Compare ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on all hosts]].",
-        pattern=r"(?:PMIX ERROR: (?:(?:PMIX_ERR_)?UNPACK|OUT-OF-RESOURCE in file client/)|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
+        pattern=r"(?:PMIX ERROR: (?:PMIX_ERR_)?(?:UNPACK|NOT[-_]SUPPORTED)|PMIX_ERR_(?:UNPACK|NOT_SUPPORTED))(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
         unless=("slurm-without-pmi", "pmix-session-folder"),
         survived=True,
     ),
@@ -385,6 +386,13 @@ OPEN_MPI = (
         keys=("psec: munge failed to create credential",),
         cause="PMIx on {host} cannot use munge, which identifies its users: munged does not run, or its socket is not in the container.",
         next="Mount /run/munge into the container, or -x PMIX_MCA_psec=native.",
+    ),
+    Signature(
+        "pmix-out-of-resource",
+        keys=("PMIX ERROR: OUT-OF-RESOURCE in file client/", "PMIX ERROR: PMIX_ERR_OUT_OF_RESOURCE in file client/"),
+        cause="A rank on {host} did not get what PMIx requires when it starts. Most often its session folder or /dev/shm is full or not writable, or the host has too many ranks for its limits.",
+        next="Check on {host}: df -h /dev/shm $TMPDIR, df -i $TMPDIR and ulimit -a where the ranks run. If these are fine, try fewer ranks per host, then the newest release of the same Open MPI series.",
+        survived=True,
     ),
     Signature(
         "pmix-session-folder",

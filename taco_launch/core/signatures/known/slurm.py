@@ -5,11 +5,17 @@ from taco_launch.core.signatures.known import FailureText, Signature
 SLURM = (
     Signature(
         "slurm-out-of-memory",
-        keys=("oom-kill event", "oom_kill event"),
+        keys=(
+            "oom-kill event",
+            "oom_kill event",
+            "xceeded memory limit",
+            "xceeded job memory limit",
+            "xceeded step memory limit",
+        ),
         cause="Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
         next="Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
-        pattern=r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
+        pattern=r"slurmstepd\S*: error: (?:[^\r\n]{0,80}oom.kill event|(?:(?:Job|Step) \S+ )?[Ee]xceeded (?:job |step )?memory limit)",
     ),
     Signature(
         "slurm-task-out-of-memory",
@@ -51,7 +57,7 @@ SLURM = (
         "failed before that line.",
         pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
         kind=FailureText.OUTCOME,
-        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait"),
+        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
     ),
     Signature(
         "slurm-task-exited",

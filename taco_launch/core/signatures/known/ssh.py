@@ -69,12 +69,20 @@ SSH = (
         pattern=r"host key is known for (?P<host>\S+) and",
     ),
     Signature(
+        "ssh-home-not-writable",
+        keys=("Could not create directory '",),
+        cause="ssh cannot keep the keys of other hosts: {folder} does not exist, and the home that should have it is missing or not writable for that user. It therefore trusts no host.",
+        next="Check it as that user, where ssh runs: ls -ld {folder} $HOME. Create the home (or set another with usermod -d), then ssh to each host once to add its key.",
+        pattern=r"Could not create directory '(?P<folder>[^'\r\n]*\.ssh)'[\s\S]{0,1200}?Host key verification failed",
+        lines=9,
+    ),
+    Signature(
         "ssh-host-key-refused",
         keys=("Host key verification failed",),
         cause="ssh has no trusted host key for a host, and cannot ask the user.",
         next="ssh to each host once from the machine that runs mpirun, as the same user and with the same port, and "
         "compare the fingerprint; ssh then adds the key to known_hosts.",
-        unless=("ssh-host-key-changed", "ssh-host-key-unknown"),
+        unless=("ssh-host-key-changed", "ssh-host-key-unknown", "ssh-home-not-writable"),
     ),
     Signature(
         "ssh-key-modes",

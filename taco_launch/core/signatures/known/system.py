@@ -32,9 +32,9 @@ SYSTEM = (
     Signature(
         "driver-mismatch",
         keys=("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
-        cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded.",
+        cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded, or two versions are installed.",
         next="Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
-        "nvidia), or reboot {host}.",
+        "nvidia), or reboot {host}. If it remains, find the second version (find / -name 'libnvidia-ml.so.*'; cat /proc/driver/nvidia/version) and remove it.",
     ),
     Signature(
         "fabricmanager-not-needed",
@@ -319,6 +319,13 @@ SYSTEM = (
         pattern=r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
         r"|Health issue observed[^\r\n,]*|(?:wait_func|cmd_work_handler|wait_func_handle_exec_timeout)\b[^\r\n]*?timeout"
         r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
+    ),
+    Signature(
+        "hca-objects-used-up",
+        keys=("failed, status limits exceeded",),
+        cause="The HCA of {host} has no more of one kind of object ({what}) for the ranks on it[[uar?: each process takes some of its doorbell pages]][[qp?: each connection takes one]].",
+        next="Run fewer ranks on {host}, or connect over one device only: -x UCX_NET_DEVICES=mlx5_0:1[[qp? with -x UCX_TLS=dc_x,sm,self]]. [[uar?Enlarge the firmware's LOG_BAR_SIZE (mlxconfig -d DEVICE query | grep BAR), then reboot||Update the firmware and the driver of the HCA]].",
+        pattern=r"mlx5_core[^\r\n]*?(?<!\w)(?P<what>(?!CREATE_MKEY)(?=[A-Z])(?P<uar>ALLOC_UAR)?(?P<qp>CREATE_QP)?[A-Z\d_]*)\(0x[\da-f]+\)[^\r\n]{0,80}failed, status limits exceeded",
     ),
     Signature(
         "hca-keys-used-up",

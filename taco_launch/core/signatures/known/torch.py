@@ -10,9 +10,16 @@ from taco_launch.core.signatures.known import FailureText, Signature
 TORCH = (
     Signature(
         "no-cuda-in-torch",
-        keys=("Torch not compiled with CUDA enabled",),
-        cause="This torch is built for CPUs only.",
-        next="Install the CUDA build in that environment, or let the program use the CPU.",
+        keys=("Torch not compiled with CUDA enabled", "module 'torch._C' has no attribute '_cuda_"),
+        cause="The torch of a rank on {host} was built without CUDA.",
+        next="Install a CUDA build of torch in that environment or image, or run on the CPU. Check it there: python3 -c 'import torch; print(torch.version.cuda)'.",
+    ),
+    Signature(
+        "windows",
+        keys=("(system error: 10", "[WinError "),
+        cause="The program runs on Windows[[code? (socket error {code})]]. Neither NCCL nor taco-launch supports it.",
+        next="Run it on Linux hosts, or in WSL 2 or a Linux container. If it has to run on Windows, use one process and no torchrun.",
+        pattern=r"\(system error: (?P<code>10\d{3}) - |\[WinError (?P<code2>\d+)\]",
     ),
     Signature(
         "port-in-use",

@@ -7,6 +7,40 @@ coordination; jax/_src/distributed.py.
 
 from taco_launch.core.signatures.known import FailureText, Signature
 
+# Packages whose name on PyPI is not that of the module; apex of PyPI is another project.
+_PACKAGES = {
+    "cv2": "opencv-python",
+    "PIL": "pillow",
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "yaml": "pyyaml",
+    "bs4": "beautifulsoup4",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "git": "gitpython",
+    "pynvml": "nvidia-ml-py",
+    "pkg_resources": "setuptools",
+    "distutils": "setuptools",
+    "attr": "attrs",
+    "hydra": "hydra-core",
+    "google": "protobuf",
+    "faiss": "faiss-cpu",
+    "Levenshtein": "python-Levenshtein",
+    "apex": "git+https://github.com/NVIDIA/apex",
+}
+_PACKAGE = "".join(f"[[{module.strip('0123456789')}?{package}]]" for module, package in _PACKAGES.items())
+_PACKAGE_GROUPS = "|".join(rf"(?P<{module.strip('0123456789')}>{module}\b)" for module in _PACKAGES)
+
+# A traceback's places: those in libraries are not the program's own.
+_LIBRARY = r'(?:[^"\r\n]*/)?(?:site-packages|dist-packages|lib(?:64)?/python3[\d.]*)/'
+_NOT_OWN = rf'(?:{_LIBRARY}|<|[^"\r\n]*\.pyx")'
+_OWN = rf'^  File "(?!{_NOT_OWN})(?:[^"\r\n]*/)?(?P<file>[^"/\r\n]+)", line (?P<at>\d+)[^\r\n]*\r?\n'
+_INNER = rf'(?:(?!  File "(?!{_NOT_OWN}))(?: [^\r\n]*)?\r?\n){{0,50}}?^  File "(?:{_LIBRARY})?(?P<inner>{{}})", line (?P<inner_at>\d+)[^\r\n]*\r?\n'.replace(
+    "{}", r'[^"<\r\n][^"\r\n]*'
+)
+_LAST = r'^  File "(?:[^"\r\n]*/)?(?P<file2>[^"/<\r\n][^"/\r\n]*)", line (?P<at2>\d+)[^\r\n]*\r?\n'
+_CODE = r"(?:^    (?:(?P<code{}>assert [^\r\n]{{0,200}}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){{0,2}}"
+
 TRAINING = (
     Signature(
         "horovod-stall-shutdown",
@@ -155,6 +189,7 @@ TRAINING = (
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found",
         kind=FailureText.OUTCOME,
+        unless=("pod-no-kubectl",),
         survived=True,
     ),
     Signature(
@@ -170,9 +205,9 @@ TRAINING = (
         "module-missing",
         keys=("ModuleNotFoundError: No module named",),
         cause="The Python of a rank on {host} has no module {module}.",
-        next="Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If your own "
-        "Python finds it, the ranks run another Python: name it by its full path.",
-        pattern=r"No module named '?(?P<module>[^'\s]+)",
+        next=f"Install it where the ranks run: python3 -m pip install {_PACKAGE}[[other?{{other}}]], or into an image: taco-launch image build --from IMAGE --requirements FILE --tag NAME:TAG. "
+        "If it is your own file, copy it (--sync DIR); if your own Python finds it, name that Python by its full path.",
+        pattern=rf"No module named '?(?P<module>(?:{_PACKAGE_GROUPS}|(?P<other>[^'\s.]+))[^'\s]*)",
         survived=True,
     ),
     Signature(
@@ -221,10 +256,10 @@ TRAINING = (
     Signature(
         "python-exception",
         keys=("Traceback (most recent call last)", "Error): ray::"),
-        cause="The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
+        cause="The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]][[code?: {code}]].",
         next="Read the traceback that ends there: its last File line that names your own code shows the place.",
-        # The traceback's last place, with the line of the source and what underlines it, stands right above the error.
-        pattern=r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
+        # The last place of the program's own, and the last place, with the line of the source and what underlines it.
+        pattern=rf"(?m)(?:{_OWN}(?:{_INNER})?{_CODE.format('')}|{_LAST}{_CODE.format('2')})?"
         r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",

@@ -49,7 +49,7 @@ UNKNOWN = (
         "mpirun-help-missing",
         keys=("You were supposed to get help about:",),
         cause="mpirun reports {what}[[slots?: there are fewer slots than ranks]], and its help files, which explain more, are missing: its installation was moved or is incomplete.",
-        next="[[slots?Request fewer ranks (-np), or give the hosts more slots; to run more ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE). ]]export OPAL_PREFIX=/WHERE/IT/IS, or use the mpirun of the "
+        next="[[slots?Request fewer ranks (-np), or give the hosts more slots; to run more ranks than slots on purpose: --mca rmaps_base_oversubscribe 1 (5.0: --mca rmaps_default_mapping_policy :oversubscribe). ]]export OPAL_PREFIX=/WHERE/IT/IS, or use the mpirun of the "
         "program's own installation.",
         pattern=r"You were supposed to get help about:\s+(?P<what>[\w-]+(?=(?P<slots>:alloc-error)?)[\w:.-]*)",
         kind=FailureText.FALLBACK,

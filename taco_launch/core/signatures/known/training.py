@@ -31,13 +31,12 @@ _PACKAGES = {
 _PACKAGE = "".join(f"[[{module.strip('0123456789')}?{package}]]" for module, package in _PACKAGES.items())
 _PACKAGE_GROUPS = "|".join(rf"(?P<{module.strip('0123456789')}>{module}\b)" for module in _PACKAGES)
 
-# A traceback's places: those in libraries are not the program's own.
+# A traceback's places: those in libraries are not the program's own. All lines of one are indented, or another rank's.
 _LIBRARY = r'(?:[^"\r\n]*/)?(?:site-packages|dist-packages|lib(?:64)?/python3[\d.]*)/'
-_NOT_OWN = rf'(?:{_LIBRARY}|<|[^"\r\n]*\.pyx")'
-_OWN = rf'^  File "(?!{_NOT_OWN})(?:[^"\r\n]*/)?(?P<file>[^"/\r\n]+)", line (?P<at>\d+)[^\r\n]*\r?\n'
-_INNER = rf'(?:(?!  File "(?!{_NOT_OWN}))(?: [^\r\n]*)?\r?\n){{0,50}}?^  File "(?:{_LIBRARY})?(?P<inner>{{}})", line (?P<inner_at>\d+)[^\r\n]*\r?\n'.replace(
-    "{}", r'[^"<\r\n][^"\r\n]*'
-)
+_NOT_OWN = rf'  File "(?:{_LIBRARY}|<|[^"\r\n]*\.pyx")'
+_OWN = rf'^(?!{_NOT_OWN})  File "(?:[^"\r\n]*/)?(?P<file>[^"/\r\n]+)", line (?P<at>\d+)[^\r\n]*\r?\n'
+_ABOVE = rf'(?:(?!(?!{_NOT_OWN})  File ")(?: [^\r\n]*)?\r?\n){{0,58}}?'
+_IN = rf'(?:^(?={_NOT_OWN})  File "(?:{_LIBRARY})?(?P<inner>[^"<\r\n][^"\r\n]*)", line (?P<inner_at>\d+)[^\r\n]*\r?\n)?'
 _LAST = r'^  File "(?:[^"\r\n]*/)?(?P<file2>[^"/<\r\n][^"/\r\n]*)", line (?P<at2>\d+)[^\r\n]*\r?\n'
 _CODE = r"(?:^    (?:(?P<code{}>assert [^\r\n]{{0,200}}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){{0,2}}"
 
@@ -259,7 +258,7 @@ TRAINING = (
         cause="The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]][[code?: {code}]].",
         next="Read the traceback that ends there: its last File line that names your own code shows the place.",
         # The last place of the program's own, and the last place, with the line of the source and what underlines it.
-        pattern=rf"(?m)(?:{_OWN}(?:{_INNER})?{_CODE.format('')}|{_LAST}{_CODE.format('2')})?"
+        pattern=rf"(?m)(?:{_OWN}{_ABOVE}{_IN}{_CODE.format('')}|{_LAST}{_CODE.format('2')})?"
         r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",

@@ -318,6 +318,8 @@ class LogScan:
     ) -> None:
         """Note a text of a host, and of a rank if its label is known, that is new or takes the place of another."""
         values, text, told = values_of(match), match.string, self._hosts[entry.name]
+        if entry.packages and "package" in values:
+            values["package"] = dict(entry.packages).get(values["package"], values["package"])
         host = self._named(_host(values.pop("host", ""))) or host
         of = (self._log, entry.name, rank or host)
         place = self._places.get(of) if last_counts else None

@@ -131,8 +131,8 @@ DOCKER = (
         "service-failed",
         keys=(".service failed because ", ".service: Failed with result "),
         cause="The service {service} of {host} does not start: {why}.",
-        next="On {host}: systemctl status {service}; journalctl -u {service} -n 50.[[fabric? Its version must be exactly the driver's (nvidia-smi). A host "
-        "without NVSwitches needs none: systemctl disable it.]]",
+        next="On {host}, run systemctl status {service}; journalctl -u {service} -n 50.[[fabric? If its version is not exactly the driver's (nvidia-smi), install "
+        "that one; a host without NVSwitches needs none: systemctl disable it.]]",
         pattern=r"Job for (?P<service>(?P<fabric>nvidia-fabricmanager)?[\w@.-]*?)\.service failed because (?P<why>[^\r\n]*[^\s.])"
         r"|(?P<service2>(?P<fabric2>nvidia-fabricmanager)?[\w@.-]*?)\.service: Failed with result '(?P<why2>[^'\r\n]+)'",
         unless=("fabricmanager-not-needed", "fabricmanager"),
@@ -202,7 +202,8 @@ DOCKER = (
             "Devices cgroup isn't mounted",
         ),
         cause="Docker on {host} cannot create a control group for the container: the groups are not mounted, or systemd does not manage them.",
-        next='mount | grep cgroup and docker info | grep -i cgroup on {host} must agree. In /etc/docker/daemon.json, "exec-opts": ["native.cgroupdriver=systemd"] fits systemd and cgroupfs a host without it; then systemctl restart docker.',
+        next='Make mount | grep cgroup and docker info | grep -i cgroup on {host} agree: in /etc/docker/daemon.json, "exec-opts": ["native.cgroupdriver=systemd"] '
+        "fits systemd, and cgroupfs a host without it. Then run systemctl restart docker.",
     ),
     Signature(
         "docker-memory-limit",
@@ -230,7 +231,8 @@ DOCKER = (
         "docker-runtime-broken",
         keys=("unable to retrieve OCI runtime error",),
         cause="The container runtime of {host} did not start[[why? ({why})]]: its program is missing or does not run there.",
-        next="runc --version and nvidia-container-runtime --version on {host} must answer. Install containerd.io (runc) again, check the path under runtimes in /etc/docker/daemon.json, and systemctl restart docker.",
+        next="Check that runc --version and nvidia-container-runtime --version answer on {host}. Install containerd.io (runc) again, check the path under runtimes "
+        "in /etc/docker/daemon.json, and systemctl restart docker.",
         pattern=r"unable to retrieve OCI runtime error \([^)\r\n]{1,300}\): (?P<why>[^\r\n]{1,160}?)(?:: unknown|\.?\s*$)",
         unless=("docker-no-gpu-support", "library-missing"),
     ),
@@ -311,7 +313,8 @@ DOCKER = (
         "docker-iptables",
         keys=("(iptables failed: ", "Failed to program FILTER chain", "No chain/target/match by that name"),
         cause="Docker on {host} cannot add its rules to the firewall: another program removed its chains, or iptables does not fit the kernel.",
-        next="systemctl restart docker on {host} creates them again. If it fails: iptables --version and update-alternatives --display iptables (legacy or nf_tables), lsmod | grep ip_tables. Or docker run --network host, which needs no rules.",
+        next="systemctl restart docker on {host} creates them again. If it fails: iptables --version and update-alternatives --display iptables (legacy or "
+        "nf_tables), lsmod | grep ip_tables, or docker run --network host, which needs no rules.",
         pattern=r"\(iptables failed: |Failed to program FILTER chain",
     ),
     Signature(
@@ -355,7 +358,8 @@ DOCKER = (
             "Minimum memory limit allowed is",
         ),
         cause="The container requests CPUs or memory that {host} does not have[[asked? ({asked} of {there})]].",
-        next="nproc, lscpu | grep NUMA and free -h on {host} show what there is. Correct --cpuset-cpus, --cpuset-mems, --cpus or --memory for that host, or leave them out.",
+        next="Correct --cpuset-cpus, --cpuset-mems, --cpus or --memory for that host, or leave them out: nproc, lscpu | grep NUMA and free -h on {host} show what "
+        "it has.",
         pattern=r"Requested (?:CPUs|memory nodes) are not available - requested (?P<asked>[\d,-]{1,60}), available: (?P<there>[\d,-]{1,60})|[Rr]ange of CPUs is from|Minimum memory limit allowed is",
     ),
     Signature(
@@ -462,8 +466,8 @@ CONTAINERS = (
         "registry-limit",
         keys=("toomanyrequests",),
         cause="The registry refuses more pulls from {host} for now: its pull limit is reached. All hosts behind one IP address share that limit.",
-        next="Run docker login on {host}. Or pull once and distribute the image: docker save and docker load, or your own "
-        "registry or mirror. Or set image: from: controller in the inventory: setup then copies it from host to host.",
+        next="Run docker login on {host}, or pull once and distribute the image: docker save and docker load, or your own registry or mirror. Or set image: from: "
+        "controller in the inventory: setup then copies it from host to host.",
     ),
     Signature(
         "nvidia-container-ldconfig",
@@ -521,8 +525,8 @@ CONTAINERS = (
         "process-signalled",
         keys=("Aborted", "Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"),
         cause="[[rank?Rank {rank}||A process]] on {host} was ended by a signal: {why}.",
-        next="Bus error: /dev/shm is full, most often. Illegal instruction: a library built for another CPU. Otherwise read the lines before it; in Python: -x "
-        "PYTHONFAULTHANDLER=1.",
+        next="Read the lines before it; in Python, run it with -x PYTHONFAULTHANDLER=1. If it was a bus error, check df -h /dev/shm, which is most often full; if "
+        "an illegal instruction, look for a library built for another CPU.",
         pattern=r"^(?:\S+: line \d+: +\d+ )?(?P<why>Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
         r"(?: +\(core dumped\))?(?:$| {2,}(?=\S)(?:HOROVOD_HOSTNAME=(?P<host>\S+) HOROVOD_RANK=(?P<rank>\d+))?[^\r\n]*$)",
         kind=FailureText.OUTCOME,
@@ -548,8 +552,8 @@ CONTAINERS = (
         "container-program-missing",
         keys=("executable file not found in $PATH",),
         cause="The container on {host} has no program {program}.",
-        next="[[tool?The driver's own programs come from the host: start the container with --gpus all (the NVIDIA Container Toolkit puts them in)||Install it in "
-        "the image, or give its full path there]].",
+        next="[[tool?Start the container with --gpus all: the NVIDIA Container Toolkit then puts the driver's own programs, which come from the host, into "
+        "it||Install it in the image, or give its full path there]].",
         pattern=r"exec: \\*\"(?P<program>(?P<tool>nvidia-smi)?[^\"\\]*)\\*\": executable file not found in \$PATH",
         unless=("docker-no-gpu-support",),
     ),
@@ -566,8 +570,8 @@ CONTAINERS = (
         "apptainer-failed",
         keys=("FATAL:   ",),
         cause="apptainer (singularity) could not start the container on {host}: {why}.",
-        next="Run it by hand on that host with apptainer --debug. Every folder that is bound must exist there. For fuse or "
-        "setuid problems, use apptainer config or --userns.",
+        next="Run it by hand on that host with apptainer --debug: every folder that is bound must exist there. For fuse or setuid problems, use apptainer config or "
+        "--userns.",
         pattern=r"^FATAL: {2,}(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -581,16 +585,16 @@ CONTAINERS = (
         "enroot-folder",
         keys=("pyxis: ",),
         cause="Slurm's container plugin (pyxis) is not allowed to create the folder {path} on {host}.",
-        next="Each user needs a folder there. In /etc/enroot/enroot.conf, set ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u) (likewise ENROOT_CACHE_PATH and "
-        "ENROOT_DATA_PATH), and create it in a Slurm prolog.",
+        next="In /etc/enroot/enroot.conf, set ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u) (likewise ENROOT_CACHE_PATH and ENROOT_DATA_PATH), a folder of each "
+        "user's own. Create it in a Slurm prolog.",
         pattern=r"pyxis: +mkdir: cannot create directory ['\u2018](?P<path>[^'\u2019\r\n]+)['\u2019]: Permission denied",
     ),
     Signature(
         "pyxis-failed",
         keys=("pyxis: failed to ", "pyxis: couldn't start container"),
         cause="Slurm's container plugin (pyxis) could not start the container on {host}: {why}.",
-        next="The indented lines below it give the reason. If they are not here, see that host's slurmd.log. Running enroot "
-        "import docker://IMAGE by hand on that host may also show it.",
+        next="Read the indented lines below it, which give the reason; if they are not here, see that host's slurmd.log. To see it by hand on that host: enroot "
+        "import docker://IMAGE.",
         pattern=r"pyxis: (?P<why>failed to (?:import|create|start)[^\r\n]*[^\s.]|couldn't start container)",
         unless=("enroot-failed", "enroot-folder", "enroot-mount", "pyxis-image-path"),
     ),

@@ -137,9 +137,8 @@ CUDA = (
             *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
         ),
         cause="A rank on {host} sees no GPU.",
-        next="Run nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all). "
-        "CUDA_VISIBLE_DEVICES must not be empty.[[torch? If both are right, torch was built without CUDA: python3 -c 'import torch; "
-        "print(torch.version.cuda)'.]]",
+        next="Run nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all), and set no empty CUDA_VISIBLE_DEVICES.[[torch? If both are "
+        "right, torch was built without CUDA: python3 -c 'import torch; print(torch.version.cuda)'.]]",
         # What torch only warns of, and TensorFlow's own, are said by programs that continue without a GPU.
         pattern=r"^(?!.*(?:CUDA initialization: |failed call to cuInit))(?=(?:.*(?P<torch>ProcessGroupNCCL is only))?)",
     ),

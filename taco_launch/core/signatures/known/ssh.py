@@ -17,9 +17,8 @@ SSH = (
         "ssh-unresolvable",
         keys=("Could not resolve hostname ",),
         cause="ssh cannot turn the name {host} into an address ({why}).",
-        next="Check it where mpirun runs: getent hosts {host}. Use the address, or add the name to /etc/hosts. If the name "
-        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.[[slots? An mpirun that "
-        "does not know HOST:SLOTS reads it as a host name. Check which -a mpirun and mpirun --version: Open MPI 3 and newer know it.]]",
+        next="Check it where mpirun runs: getent hosts {host}; use the address, or add the name to /etc/hosts[[slots? (mpirun before 3.0 reads HOST:SLOTS as a "
+        "name: which -a mpirun)]]. If the name was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.",
         pattern=r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
     ),
     Signature(
@@ -53,8 +52,8 @@ SSH = (
         keys=("REMOTE HOST IDENTIFICATION HAS CHANGED",),
         cause="The host key of {host} differs from the one in known_hosts: it was reinstalled, its container was created "
         "again, or something else answers at that address.",
-        next="When you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once and check the "
-        "fingerprint.",
+        next="If you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once "
+        "and check the fingerprint.",
         pattern=r"REMOTE HOST IDENTIFICATION HAS CHANGED"
         r"(?=(?:[\s\S]{0,1200}?Offending (?:\S+ )?key in (?P<file>\S+):\d+)?)"
         r"(?=(?:[\s\S]{0,1500}?[Hh]ost key for (?P<known>(?P<host>\S+)) has changed)?)",
@@ -209,16 +208,16 @@ SSH = (
         "sshd-not-started",
         keys=("no hostkeys available", "Missing privilege separation directory", "Cannot bind any address"),
         cause="The sshd of {host} does not start: {why}.",
-        next="If host keys are missing: ssh-keygen -A. If the folder is missing: mkdir -p /run/sshd. If the port is in use, ss -ltnp shows by what; sshd -p 2222 uses another port. Then "
-        "/usr/sbin/sshd -t on that host shows any remaining error.",
+        next="Run /usr/sbin/sshd -t on that host, which shows the reason. If host keys are missing: ssh-keygen -A; if the folder is missing: mkdir -p /run/sshd; if "
+        "the port is in use: ss -ltnp shows by what, and sshd -p 2222 uses another one.",
         pattern=r"(?P<why>no hostkeys available|Missing privilege separation directory: \S*[^\s.]|Cannot bind any address)",
     ),
     Signature(
         "ssh-broken",
         keys=("ssh_dispatch_run_fatal: ",),
         cause="The ssh connection to {host} broke in the middle: {why}.",
-        next="Something in between changes or drops packets. Use the same MTU on all hosts and switches (test an MTU of "
-        "9000 with ping -M do -s 8972 {host}), and make sure that no two hosts have the same address. If the cipher is the cause: plm_rsh_args '-c aes128-ctr'.",
+        next="Use the same MTU on all hosts and switches (test 9000 with ping -M do -s 8972 {host}), and give no two hosts the same address: something in between "
+        "changes or drops packets. If the cipher is the cause: plm_rsh_args '-c aes128-ctr'.",
         pattern=r"ssh_dispatch_run_fatal: Connection to (?P<host>\S+) port \d+: (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(

@@ -14,8 +14,9 @@ from tests.support.paths import ROOT
 from tests.support.shown_commands import VALUE, refusal, simple_commands
 
 # What words of a sentence follow the program's name, where it is no command.
-_PROSE = frozenset(
-    "adds chooses did does follows from gives go has is keeps knew needs no on or runs sets snapshot starts supports that use uses was with would".split()
+_PROSE = (
+    "adds chooses did does follows from gives go has is keeps knew needs no on or runs sets snapshot starts "
+    "supports that use uses was with would"
 )
 _START = re.compile(r"(?<!# )(?P<tick>`?)\btaco-launch (?=[\w-])")
 # A command in a sentence ends where the sentence goes on; one that has its own line is whole.
@@ -71,7 +72,7 @@ def told(text: str) -> Iterator[list[str]]:
         with suppress(ValueError):  # an apostrophe of a sentence
             words = [word.strip("[]") for word in next(simple_commands(_ALTERNATIVES.sub("", command)))]
             bare = len(words) == 2 and not _TYPED.search(before)
-            if not bare and words[1] not in _PROSE:
+            if not bare and words[1] not in _PROSE.split():
                 yield words
 
 

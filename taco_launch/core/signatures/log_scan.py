@@ -112,8 +112,8 @@ class LogScan:
         first = () if self._failed else self._first_error.told(found, self._lengths)
         if first:
             # A text that programs survive may be why this one did not, where it stands shortly above the error.
-            known = self._told(first)
-            first, found = ((), known) if any(is_reason(match) for _log, match in known) else (first, found)
+            survived = self._told(first)
+            first, found = ((), survived) if any(is_reason(match) for _log, match in survived) else (first, found)
         return tuple(match for _log, match in (*first, *found))
 
     def _told(self, first: Tuple[Tuple[int, SignatureMatch], ...] = ()) -> List[Tuple[int, SignatureMatch]]:

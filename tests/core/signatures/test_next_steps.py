@@ -8,13 +8,13 @@ from taco_launch.core.signatures.known import Signature
 from taco_launch.core.signatures.table import TABLE
 
 _PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")
-_VERBS = frozenset(
+_VERBS = (
     "Accept Add Allow Ask Begin Bind Build Call Change Check Choose Communicate Compare Continue Convert Correct Create "
     "Delete Do Download End Enroll Exit Find Fix Follow Generate Give Ignore Install Keep Leave Limit List Load Look Lower "
     "Make Mount Move Name Open Pass Print Put Quote Raise Read Register Remove Replace Request Run Search See Send Set "
-    "Show Start Stop Submit Test Try Turn Unset Update Use Wrap Write".split()
+    "Show Start Stop Submit Test Try Turn Unset Update Use Wrap Write"
 )
-# "If it is full, remove files", "On gpu2: dmesg"
+# A condition or a place, and behind it what to do.
 _CONDITION = re.compile(r"(?:If|On|In|Inside|To|For)\b(?:[^.;]|\.(?! ))*?[,:] \S")
 _COMMAND = re.compile(r"[a-z-][\w.=/-]*(?: |$)(?![^.:;]*\b(?:must|has to|have to)\b)")
 _SENTENCE_END = re.compile(r"[.?](?:\s+(?=[A-Z-])|$)")
@@ -25,8 +25,8 @@ def told(text: str) -> set[str]:
     """Return what a next step says where none of its values is known, and where one is."""
     names = {part["name"] for part in _PART.finditer(text)}
 
-    def with_value(known: str) -> str:
-        return _PART.sub(lambda part: (part["then"] if part["name"] == known else part["other"]) or "", text).strip()
+    def with_value(given: str) -> str:
+        return _PART.sub(lambda part: (part["then"] if part["name"] == given else part["other"]) or "", text).strip()
 
     # A text of which only the value's own part is left is never told.
     return {said for said in map(with_value, (*names, "")) if " " in said}
@@ -34,7 +34,7 @@ def told(text: str) -> set[str]:
 
 def fault(text: str) -> str:
     """Return what is wrong with a next step, or nothing."""
-    if not (text.split()[0].rstrip(":") in _VERBS or _CONDITION.match(text) or _COMMAND.match(text)):
+    if not (text.split(maxsplit=1)[0].rstrip(":") in _VERBS.split() or _CONDITION.match(text) or _COMMAND.match(text)):
         return "it states"
     words = sum(any(map(str.isalnum, word)) for word in text.split())
     if len(_SENTENCE_END.findall(text)) > _MOST_SENTENCES or words > _MOST_WORDS:

@@ -615,7 +615,7 @@ NCCL_DEVICES = (
         "nccl-proxy-failed",
         keys=("NCCL WARN Proxy Call to rank ",),
         cause="A request ({what}) from NCCL on {host} to rank {rank} on the same host failed.",
-        next="Read the NCCL WARN lines of rank {rank}, which show the reason; if there are none, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, give "
+        next="Read the NCCL WARN lines of rank {rank}, which show the reason; without any, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, give "
         "each host another one.",
         pattern=r"Proxy Call to rank (?P<rank>\d+) failed \((?P<what>\w+)\)",
         kind=FailureText.FALLBACK,

@@ -31,7 +31,7 @@ _SLACK = 1 << 14
 _READ_ME = """\
 Job {name} as taco-launch knew it on {when}.
 
-get.txt        state, reason, hosts, conditions and events, as `taco-launch get -o wide` prints them
+get.txt        state, reason, hosts, conditions and events, as `taco-launch get NAME -o wide` prints them
 job.json       the same as data: the request, the record, all events
 line.txt       the command line that started the ranks
 events.jsonl   one event per line

@@ -139,7 +139,7 @@ def test_gpus_that_a_reload_took_are_told_and_come_back_by_what_is_said(host: Re
     typed, _, rest = after.partition("; ")
     assert before == "hint: on gpu1, "
     assert rest.startswith(
-        "then run this command again. Each reload removes the GPUs again. To prevent this, set in the inventory docker: "
+        "then run this command again. To keep the GPUs, which each reload removes again, set in the inventory docker: "
     )
     assert rest.endswith(f"; then run taco-launch -i lab:{host.lab.name} setup --disrupt docker")
     host.sh(typed)

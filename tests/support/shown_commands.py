@@ -8,7 +8,9 @@ import click
 
 from taco_launch.cli.main import cli
 from taco_launch.cli.verbs import Verb
+from taco_launch.core.errors import TacoLaunchError
 
+VALUE = "gpu1"
 _OPERATORS = frozenset("|&;<>()")
 
 
@@ -63,6 +65,32 @@ def fault(words: list[str]) -> str:
             if command is None:
                 return f"{context.command_path}: no command {word}"
             context = click.Context(loaded(command), info_name=word, parent=context)
+    return ""
+
+
+def refusal(words: list[str]) -> str:
+    """Return why click's parser refuses the words of a `taco-launch` call; "" where only a value is not right here.
+
+    A word in capitals, or VALUE, stands for any, so files that do not exist are no fault.
+    """
+    try:
+        context = cli.make_context("taco-launch", words[1:])
+        # Before 8.2 click keeps the name of the command apart.
+        while isinstance(context.command, click.Group) and (
+            rest := [*vars(context).get("_protected_args", ()), *context.args]
+        ):
+            if rest[0].isupper() or rest[0] == VALUE:
+                return ""
+            try:
+                name, command, rest = context.command.resolve_command(context, rest)
+            except (click.UsageError, TacoLaunchError) as error:
+                return str(error)
+            assert command is not None
+            context = loaded(command).make_context(name, rest, parent=context)
+    except (click.NoSuchOption, click.MissingParameter, click.BadOptionUsage) as error:
+        return error.format_message()
+    except (click.ClickException, click.exceptions.Exit, TacoLaunchError):
+        pass
     return ""
 
 

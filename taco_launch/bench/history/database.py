@@ -51,7 +51,7 @@ def connect(path: Path, *, create: bool, busy: float = BUSY_SECONDS) -> sqlite3.
     if not create and not path.exists():
         raise TacoLaunchError(
             f"{path}: there is no history yet",
-            hint="measure first: taco-launch bench run or bench ladder; or name another file: --db PATH",
+            hint="measure first: taco-launch bench run --np N -- COMMAND; or name another file: --db PATH",
         )
     if create:
         try:

@@ -101,7 +101,7 @@ def run(
         raise UsageError("a suspended job has no output to follow", hint="start it with submit instead of run")
     if dry_run:
         if spec.policy.suspend:
-            settings.talk(f"note: job {spec.name} would stay suspended until `taco-launch resume`")
+            settings.talk(f"note: job {spec.name} would stay suspended until `taco-launch resume {spec.name}`")
         if request.sync is not None:
             settings.talk(
                 f"note: {request.sync} is copied to each host when the job starts, and the ranks start in the copy"

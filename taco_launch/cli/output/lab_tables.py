@@ -57,10 +57,10 @@ def show(found: "Status", *, first: bool) -> None:
     password = f"password in {found.password_file}" if found.password_file else "its password is not stored here"
     click.echo(f"Registry: {found.registry}, user {found.user}, {password}")
     click.echo(f"Training: {found.image or none}")
-    enter = f"taco-launch lab exec{option_of(found.lab)}"
+    lab = option_of(found.lab)
     if found.password_file:
         login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"
-        click.echo(f"Log in:   {enter} gpu1 -- {login}")
+        click.echo(f"Log in:   taco-launch lab exec{lab} gpu1 -- {login}")
     if not all(seen.ssh for seen in found.hosts):
         click.echo(
             f"Keys:     not here: the lab was made by another user or with another TACO_LAUNCH_STATE ({up} adds yours)"
@@ -74,7 +74,7 @@ def show(found: "Status", *, first: bool) -> None:
             "" if seen.host.is_registry else str(seen.host.slots),
             f"{_gpus(seen.host)} (simulated)" if _gpus(seen.host) else "none",
             ", ".join(seen.faults) or "none",
-            seen.ssh or f"{enter} {seen.host.name} -- bash",
+            seen.ssh or f"taco-launch lab exec{lab} {seen.host.name} -- bash",
         ]
         for seen in found.hosts
     ]

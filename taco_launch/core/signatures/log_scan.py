@@ -108,6 +108,16 @@ class LogScan:
     def matches(self) -> Tuple[SignatureMatch, ...]:
         """Return what was found: failures before what follows from them, before notes; then in the order of the lines."""
         self._examine(last=True)
+        found = self._told()
+        first = () if self._failed else self._first_error.told(found, self._lengths)
+        if first:
+            # A text that programs survive may be why this one did not, where it stands shortly above the error.
+            survived = self._told(first)
+            first, found = ((), survived) if any(is_reason(match) for _log, match in survived) else (first, found)
+        return tuple(match for _log, match in (*first, *found))
+
+    def _told(self, first: Tuple[Tuple[int, SignatureMatch], ...] = ()) -> List[Tuple[int, SignatureMatch]]:
+        """Return (its log, a match) of what is told, in order; `first` is an error of no known cause that ended a rank."""
         logs = {id(match): log for log, match in self._found}
         names = {match.finding.signature for _log, match in self._found}
         with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
@@ -128,7 +138,7 @@ class LogScan:
         told = [
             match
             for match in told
-            if not is_survived(match) or self._counts(logs[id(match)], match, failures, known=known)
+            if not is_survived(match) or self._counts(logs[id(match)], match, (*failures, *first), known=known)
         ]
         if not self._failed and not any(match.kind < FailureText.NOTE and not is_warning(match) for match in told):
             told = [match for match in told if not is_warning(match) or self._ends_with(match)]
@@ -139,9 +149,7 @@ class LogScan:
         found = [(logs[id(m)], m._replace(kind=lower.get(m.kind, m.kind))) for m in told]
         order = [(*self._ranked(log, match, found), log) for log, match in found]
         order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
-        found = [(log, match) for match, _later, log in order[:_MOST_FINDINGS]]
-        first = () if self._failed else self._first_error.told(found, self._lengths)
-        return (*first, *(match for _log, match in found))
+        return [(log, match) for match, _later, log in order[:_MOST_FINDINGS]]
 
     def findings(self) -> Tuple[Finding, ...]:
         """Return `matches` without the rest."""
@@ -310,6 +318,8 @@ class LogScan:
     ) -> None:
         """Note a text of a host, and of a rank if its label is known, that is new or takes the place of another."""
         values, text, told = values_of(match), match.string, self._hosts[entry.name]
+        if entry.packages and "package" in values:
+            values["package"] = dict(entry.packages).get(values["package"], values["package"])
         host = self._named(_host(values.pop("host", ""))) or host
         of = (self._log, entry.name, rank or host)
         place = self._places.get(of) if last_counts else None

@@ -4,7 +4,7 @@ import re
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from taco_launch.core.model.jobs import Finding
-from taco_launch.core.signatures.filling import MOST_SHOWN, filled
+from taco_launch.core.signatures.filling import MOST_SHOWN, filled, shortened
 from taco_launch.core.signatures.known import FailureText, Signature
 from taco_launch.core.signatures.known.containers import DOCKER
 from taco_launch.core.signatures.known.mpirun import LAUNCHER, RANKS
@@ -141,7 +141,7 @@ class FirstError:
             self._errors[of] = known._replace(last=number, since=0)
         elif known or len(self._errors) < _MOST_RANKS:
             rank, time = _RANK.search(line), _TIME.search(line)
-            values = {"what": (match["raised"] or match["what"])[:MOST_SHOWN]}
+            values = {"what": shortened(match["raised"] or match["what"])}
             values.update({"rank": rank[rank.lastindex or 0]} if rank else {})
             values.update({"host": host} if host else {})
             cause, advice = filled(_ENTRY.cause, values, ""), filled(_ENTRY.next, values, "")
@@ -162,8 +162,8 @@ class FirstError:
 
     def told(
         self, found: Sequence[Tuple[int, SignatureMatch]], lengths: Mapping[int, int]
-    ) -> Tuple[SignatureMatch, ...]:
-        """Return the first error that ended a rank if nothing of what is found says why: by time where all have one, else by line.
+    ) -> Tuple[Tuple[int, SignatureMatch], ...]:
+        """Return the first error that ended a rank, with its log, if nothing of what is found says why: by time where all have one, else by line.
 
         `lengths` has the last line of each log. Beside words that a rank failed, only what a program raised is told.
         """
@@ -181,4 +181,4 @@ class FirstError:
         timed = all(error.time for _log, error in errors) and len({bool(error.date) for _log, error in errors}) == 1
         errors.sort(key=lambda one: ((one[1].date, one[1].time) if timed else (), one[0], one[1].first.finding.line))
         kind = min((match.kind for _log, match in failures), default=_ENTRY.kind)
-        return tuple(error.first._replace(kind=kind) for _log, error in errors[:1])
+        return tuple((log, error.first._replace(kind=kind)) for log, error in errors[:1])

@@ -64,7 +64,7 @@ def hcas(plan: RunPlan, nccl: NcclPlan, seats: Sequence[NcclRank]) -> Found:
                 f"The port of {', '.join(lacking)} is not active, or not visible in the container."
                 if lacking
                 else "NCCL_IB_HCA did not reach the ranks: NCCL uses every HCA with an active port.",
-                f"Compare taco-launch facts {seat.place} --only rdma with NCCL_IB_HCA in taco-launch run --dry-run --explain.",
+                f"Compare `taco-launch facts {seat.place} --only rdma` with NCCL_IB_HCA in `taco-launch run --dry-run --explain -- COMMAND`.",
             )
     yield from _silent_hosts(plan, seats, "HCAs")
 

@@ -124,7 +124,7 @@ class AgentClient:
                     raise HostError(
                         f"{self.name}: the answer to {request.op} is larger than {_ANSWER_BYTES >> 20} MiB, or has more "
                         f"than {_ANSWER_VALUES >> 20} million values",
-                        hint="are there very many old jobs? remove them: taco-launch prune",
+                        hint="are there very many old jobs? remove them: taco-launch prune --older-than 30d",
                     )
                 answer.append(reply)
         return answer

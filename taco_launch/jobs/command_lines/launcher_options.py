@@ -370,7 +370,7 @@ _SLURM = {
         " no-container-remap-root no-container-entrypoint container-entrypoint",
         "container-name container-save container-env bcast",
     ),
-    **_omitted("use `taco-launch shell NAME -t` for a terminal", "pty"),
+    **_omitted("`taco-launch shell NAME` opens a terminal", "pty"),
     **_refused("submit one job for each element", two="array a"),
     **_refused(_SEVERAL, "multi-prog", "het-group"),
 }

@@ -97,10 +97,10 @@ class Manifest:
         raise NotImplementedError
 
     def is_state(self, template: Loc) -> bool:
-        """Refuse what `taco-launch get -o yaml` prints, which has a status and lacks the pods' `template`."""
+        """Refuse what `taco-launch get NAME -o yaml` prints, which has a status and lacks the pods' `template`."""
         if "status" not in self._value or self.at(template) is not None:
             return False
-        problem = "this is the state of a job, as `taco-launch get -o yaml` prints it, not a job file"
+        problem = "this is the state of a job, as `taco-launch get NAME -o yaml` prints it, not a job file"
         self.faults.add(("status",), problem, f"to run it again: {self._again()}")
         return True
 

@@ -291,7 +291,7 @@ def lease(cluster: str, container: Container, hosts: Fanout, head: str, own: int
     raise HostError(
         f"no port from {first} to {last} is free on all hosts, for the sshd of another container",
         hint="set another port range in the inventory: container: {variant_ports: FIRST-LAST}; or remove containers that no job "
-        "needs: taco-launch prune --images",
+        "needs: taco-launch prune --older-than 30d --unused 1h",
     )
 
 

@@ -84,7 +84,7 @@ def test_gpus_that_a_reload_took_will_be_taken_again() -> None:
     (flaw,) = proved(inside=((LOST,), 255))
     again, _, lasting = flaw.hint.partition(". ")
     assert again.startswith("on gpu1, when no job runs: systemctl restart taco-launch-")
-    assert lasting.startswith("Each reload removes the GPUs again. To prevent this, set in the inventory docker: ")
+    assert lasting.startswith("To keep the GPUs, which each reload removes again, set in the inventory docker: ")
     (other,) = proved(inside=((), 126))
     assert other.hint == again
 

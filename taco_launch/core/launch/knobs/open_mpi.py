@@ -150,8 +150,9 @@ OPENMPI = (
          values="none, core, socket, numa, ...", history="5.0: --bind-to"),
     Knob("rmaps_base_mapping_policy", "text", "", "How ranks are distributed over hosts; as --map-by.", _PAIR,
          values="slot, node, ppr:N:node, ...", aliases=("rmaps_default_mapping_policy", "mapby", "map_by")),
-    Knob("rmaps_base_oversubscribe", "switch", "0", "Allows more ranks than slots; as --oversubscribe.", _FOUR,
-         until="5.0", history="5.0: --map-by :OVERSUBSCRIBE"),
+    Knob("rmaps_base_oversubscribe", "switch", "0", "Allows more ranks than slots, also those that a program starts"
+         " (MPI_Comm_spawn).", _FOUR,
+         until="5.0", history="5.0: --mca rmaps_default_mapping_policy :oversubscribe"),
     Knob("OMPI_ALLOW_RUN_AS_ROOT", "word", "", "Lets root run mpirun, as --allow-run-as-root does, but only with"
          " OMPI_ALLOW_RUN_AS_ROOT_CONFIRM beside it.", "Open MPI 4.1, orte/tools/orterun", choices=("1",),
          applies="in mpirun's own environment; -x gives it to the ranks, which do not read it", given=_EXPORTED),

@@ -26,6 +26,8 @@ class Signature:
     only if a group has a value: [[port?, port {port},]] or [[port?port {port}||a port]]. A group whose name ends in a
     digit is another place for the same value.
 
+    With `packages`, pairs of a module and its package, the value `package` is told by its package's name.
+
     With `more`, two groups, it is told only where the first one's number is larger than the other's.
 
     `unless` names signatures that say the same more precisely: where one of them is found this one is not told. Nor is
@@ -54,3 +56,4 @@ class Signature:
     handled: bool = False
     unknown: bool = False
     more: Tuple[str, ...] = ()
+    packages: Tuple[Tuple[str, str], ...] = ()

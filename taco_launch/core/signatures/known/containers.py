@@ -131,8 +131,8 @@ DOCKER = (
         "service-failed",
         keys=(".service failed because ", ".service: Failed with result "),
         cause="The service {service} of {host} does not start: {why}.",
-        next="On {host}: systemctl status {service}; journalctl -u {service} -n 50.[[fabric? Its version must be exactly the driver's (nvidia-smi). A host "
-        "without NVSwitches needs none: systemctl disable it.]]",
+        next="On {host}, run systemctl status {service}; journalctl -u {service} -n 50.[[fabric? If its version is not exactly the driver's (nvidia-smi), install "
+        "that one; a host without NVSwitches needs none: systemctl disable it.]]",
         pattern=r"Job for (?P<service>(?P<fabric>nvidia-fabricmanager)?[\w@.-]*?)\.service failed because (?P<why>[^\r\n]*[^\s.])"
         r"|(?P<service2>(?P<fabric2>nvidia-fabricmanager)?[\w@.-]*?)\.service: Failed with result '(?P<why2>[^'\r\n]+)'",
         unless=("fabricmanager-not-needed", "fabricmanager"),
@@ -202,7 +202,8 @@ DOCKER = (
             "Devices cgroup isn't mounted",
         ),
         cause="Docker on {host} cannot create a control group for the container: the groups are not mounted, or systemd does not manage them.",
-        next='mount | grep cgroup and docker info | grep -i cgroup on {host} must agree. In /etc/docker/daemon.json, "exec-opts": ["native.cgroupdriver=systemd"] fits systemd and cgroupfs a host without it; then systemctl restart docker.',
+        next='Make mount | grep cgroup and docker info | grep -i cgroup on {host} agree: in /etc/docker/daemon.json, "exec-opts": ["native.cgroupdriver=systemd"] '
+        "fits systemd, and cgroupfs a host without it. Then run systemctl restart docker.",
     ),
     Signature(
         "docker-memory-limit",
@@ -230,7 +231,8 @@ DOCKER = (
         "docker-runtime-broken",
         keys=("unable to retrieve OCI runtime error",),
         cause="The container runtime of {host} did not start[[why? ({why})]]: its program is missing or does not run there.",
-        next="runc --version and nvidia-container-runtime --version on {host} must answer. Install containerd.io (runc) again, check the path under runtimes in /etc/docker/daemon.json, and systemctl restart docker.",
+        next="Check that runc --version and nvidia-container-runtime --version answer on {host}. Install containerd.io (runc) again, check the path under runtimes "
+        "in /etc/docker/daemon.json, and systemctl restart docker.",
         pattern=r"unable to retrieve OCI runtime error \([^)\r\n]{1,300}\): (?P<why>[^\r\n]{1,160}?)(?:: unknown|\.?\s*$)",
         unless=("docker-no-gpu-support", "library-missing"),
     ),
@@ -311,7 +313,8 @@ DOCKER = (
         "docker-iptables",
         keys=("(iptables failed: ", "Failed to program FILTER chain", "No chain/target/match by that name"),
         cause="Docker on {host} cannot add its rules to the firewall: another program removed its chains, or iptables does not fit the kernel.",
-        next="systemctl restart docker on {host} creates them again. If it fails: iptables --version and update-alternatives --display iptables (legacy or nf_tables), lsmod | grep ip_tables. Or docker run --network host, which needs no rules.",
+        next="systemctl restart docker on {host} creates them again. If it fails: iptables --version and update-alternatives --display iptables (legacy or "
+        "nf_tables), lsmod | grep ip_tables, or docker run --network host, which needs no rules.",
         pattern=r"\(iptables failed: |Failed to program FILTER chain",
     ),
     Signature(
@@ -355,7 +358,8 @@ DOCKER = (
             "Minimum memory limit allowed is",
         ),
         cause="The container requests CPUs or memory that {host} does not have[[asked? ({asked} of {there})]].",
-        next="nproc, lscpu | grep NUMA and free -h on {host} show what there is. Correct --cpuset-cpus, --cpuset-mems, --cpus or --memory for that host, or leave them out.",
+        next="Correct --cpuset-cpus, --cpuset-mems, --cpus or --memory for that host, or leave them out: nproc, lscpu | grep NUMA and free -h on {host} show what "
+        "it has.",
         pattern=r"Requested (?:CPUs|memory nodes) are not available - requested (?P<asked>[\d,-]{1,60}), available: (?P<there>[\d,-]{1,60})|[Rr]ange of CPUs is from|Minimum memory limit allowed is",
     ),
     Signature(
@@ -462,8 +466,8 @@ CONTAINERS = (
         "registry-limit",
         keys=("toomanyrequests",),
         cause="The registry refuses more pulls from {host} for now: its pull limit is reached. All hosts behind one IP address share that limit.",
-        next="Run docker login on {host}. Or pull once and distribute the image: docker save and docker load, or your own "
-        "registry or mirror. Or set image: from: controller in the inventory: setup then copies it from host to host.",
+        next="Run docker login on {host}, or pull once and distribute the image: docker save and docker load, or your own registry or mirror. Or set image: from: "
+        "controller in the inventory: setup then copies it from host to host.",
     ),
     Signature(
         "nvidia-container-ldconfig",
@@ -498,15 +502,31 @@ CONTAINERS = (
         keys=("command terminated with exit code ",),
         cause="Kubernetes ended what ran in a worker's pod (exit code {code}[[killed?: killed, most often because memory ran out]]); anything lost after that is a "
         "consequence.",
-        next="kubectl describe pod WORKER shows why (OOMKilled, evicted, a limit); kubectl logs --previous has its last lines.",
-        pattern=r"^command terminated with exit code (?P<code>(?P<killed>137)|143|\d+)",
+        next="Run kubectl describe pod WORKER, which shows why (OOMKilled, evicted, a limit). Read its last lines: kubectl logs --previous WORKER.",
+        pattern=r"^command terminated with exit code (?P<code>(?P<killed>137)|143)\b",
+    ),
+    Signature(
+        "pod-command-failed",
+        keys=("command terminated with exit code ",),
+        cause="What kubectl exec ran in a pod ended with exit code {code}, and this log does not show why.",
+        next="Read the lines above it, and the pod's own log: kubectl logs POD.",
+        pattern=r"^command terminated with exit code (?P<code>(?!(?:137|143)\b)\d+)",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "pod-no-kubectl",
+        keys=("kubectl: not found", "kubectl: No such file or directory", "kubectl: command not found"),
+        cause="{file} was not found in a pod that should start mpirun's daemon in another one. By default mpirun starts daemons from worker to worker, and only the "
+        "launcher's pod has kubectl.",
+        next="Start all daemons from the launcher: --mca plm_rsh_no_tree_spawn 1 (5.0: --prtemca plm_ssh_no_tree_spawn 1). If the launcher's pod itself lacks it, correct the init container that delivers kubectl.",
+        pattern=r"(?P<file>[^\s:]*kubectl): (?:command )?(?:not found|No such file)",
     ),
     Signature(
         "process-signalled",
         keys=("Aborted", "Segmentation fault", "Bus error", "Illegal instruction", "Floating point exception"),
         cause="[[rank?Rank {rank}||A process]] on {host} was ended by a signal: {why}.",
-        next="Bus error: /dev/shm is full, most often. Illegal instruction: a library built for another CPU. Otherwise read the lines before it; in Python: -x "
-        "PYTHONFAULTHANDLER=1.",
+        next="Read the lines before it; in Python, run it with -x PYTHONFAULTHANDLER=1. If it was a bus error, check df -h /dev/shm, which is most often full; if "
+        "an illegal instruction, look for a library built for another CPU.",
         pattern=r"^(?:\S+: line \d+: +\d+ )?(?P<why>Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
         r"(?: +\(core dumped\))?(?:$| {2,}(?=\S)(?:HOROVOD_HOSTNAME=(?P<host>\S+) HOROVOD_RANK=(?P<rank>\d+))?[^\r\n]*$)",
         kind=FailureText.OUTCOME,
@@ -532,8 +552,8 @@ CONTAINERS = (
         "container-program-missing",
         keys=("executable file not found in $PATH",),
         cause="The container on {host} has no program {program}.",
-        next="[[tool?The driver's own programs come from the host: start the container with --gpus all (the NVIDIA Container Toolkit puts them in)||Install it in "
-        "the image, or give its full path there]].",
+        next="[[tool?Start the container with --gpus all: the NVIDIA Container Toolkit then puts the driver's own programs, which come from the host, into "
+        "it||Install it in the image, or give its full path there]].",
         pattern=r"exec: \\*\"(?P<program>(?P<tool>nvidia-smi)?[^\"\\]*)\\*\": executable file not found in \$PATH",
         unless=("docker-no-gpu-support",),
     ),
@@ -550,8 +570,8 @@ CONTAINERS = (
         "apptainer-failed",
         keys=("FATAL:   ",),
         cause="apptainer (singularity) could not start the container on {host}: {why}.",
-        next="Run it by hand on that host with apptainer --debug. Every folder that is bound must exist there. For fuse or "
-        "setuid problems, use apptainer config or --userns.",
+        next="Run it by hand on that host with apptainer --debug: every folder that is bound must exist there. For fuse or setuid problems, use apptainer config or "
+        "--userns.",
         pattern=r"^FATAL: {2,}(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -565,25 +585,24 @@ CONTAINERS = (
         "enroot-folder",
         keys=("pyxis: ",),
         cause="Slurm's container plugin (pyxis) is not allowed to create the folder {path} on {host}.",
-        next="Each user needs a folder there. In /etc/enroot/enroot.conf, set ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u) (likewise ENROOT_CACHE_PATH and "
-        "ENROOT_DATA_PATH), and create it in a Slurm prolog.",
+        next="In /etc/enroot/enroot.conf, set ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u) (likewise ENROOT_CACHE_PATH and ENROOT_DATA_PATH), a folder of each "
+        "user's own. Create it in a Slurm prolog.",
         pattern=r"pyxis: +mkdir: cannot create directory ['\u2018](?P<path>[^'\u2019\r\n]+)['\u2019]: Permission denied",
     ),
     Signature(
         "pyxis-failed",
         keys=("pyxis: failed to ", "pyxis: couldn't start container"),
         cause="Slurm's container plugin (pyxis) could not start the container on {host}: {why}.",
-        next="The indented lines below it give the reason. If they are not here, see that host's slurmd.log. Running enroot "
-        "import docker://IMAGE by hand on that host may also show it.",
+        next="Read the indented lines below it, which give the reason; if they are not here, see that host's slurmd.log. To see it by hand on that host: enroot "
+        "import docker://IMAGE.",
         pattern=r"pyxis: (?P<why>failed to (?:import|create|start)[^\r\n]*[^\s.]|couldn't start container)",
         unless=("enroot-failed", "enroot-folder", "enroot-mount", "pyxis-image-path"),
     ),
     Signature(
         "nvidia-container-driver",
         keys=("failed to process request",),
-        cause="The NVIDIA container runtime of {host} gets no answer from the driver: its libraries and its kernel module do not match, or it is too old.",
-        next="Run nvidia-smi and cat /proc/driver/nvidia/version on {host}: both must show the same version. Update the driver and the NVIDIA Container "
-        "Toolkit, then reboot. nvidia-container-cli -k -d /dev/tty info shows where it fails.",
+        cause="The NVIDIA container runtime of {host} gets no answer from the driver. Most often the driver's libraries and its kernel module do not match, or the driver or the NVIDIA Container Toolkit is too old.",
+        next="Run nvidia-container-cli -k -d /dev/tty info on {host}, which shows the step that fails. If nvidia-smi and cat /proc/driver/nvidia/version show different versions, reboot; otherwise update the driver and the NVIDIA Container Toolkit.",
         pattern=r"nvidia-container-cli(?:\.real)?: [^\r\n]{0,80}driver (?:rpc )?error: failed to process request",
         unless=("nvidia-container-no-gpu",),
     ),
@@ -698,7 +717,7 @@ CONTAINERS = (
         "nvidia-container-nvml",
         keys=(": nvml error: ",),
         cause="The driver of {host} does not answer the NVIDIA container runtime ({why}), so no container there gets its GPUs.",
-        next="nvidia-smi and dmesg -T | grep -E 'NVRM|Xid' on {host} show what is wrong. A GPU that is lost needs a reset or a reboot; insufficient permissions: ls -l /dev/nvidia*, and no-cgroups in /etc/nvidia-container-runtime/config.toml for rootless Docker.",
+        next="Run nvidia-smi and dmesg -T | grep -E 'NVRM|Xid' on {host}: if a GPU is lost, reset it or reboot; if nvidia-smi works, reinstall the NVIDIA Container Toolkit from NVIDIA's own packages. If permissions are insufficient, check ls -l /dev/nvidia* and, for rootless Docker, no-cgroups in /etc/nvidia-container-runtime/config.toml.",
         pattern=r"nvidia-container-cli(?:\.real)?: \w{1,20} error: nvml error: (?P<why>(?!driver not loaded|driver/library)[a-z][a-z ]{1,60}[a-z])",
         unless=("driver-mismatch", "nvidia-driver-not-loaded"),
     ),

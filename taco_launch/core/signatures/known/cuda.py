@@ -76,13 +76,29 @@ CUDA = (
         next="Update the driver, or use an image for an older CUDA: nvidia-smi shows the newest CUDA that the driver can run.",
     ),
     Signature(
+        "cuda-device-assert",
+        keys=(
+            *("device-side assert triggered", "CUDA_ERROR_ASSERT"),
+            *(", in cross_entropy", ", in nll_loss", ", in embedding", ", in one_hot"),
+            *(".gather(", ".scatter(", ".scatter_(", "index_select("),
+        ),
+        cause="A check in a CUDA kernel failed on {host}[[op?, in {op} or a step before it]]: an index or a label is out of range. It is not a fault of the GPU, and every later CUDA error of that "
+        "rank is a consequence.",
+        next="Check the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against the vocabulary. To find the line, run one batch on the CPU, or with "
+        "-x CUDA_LAUNCH_BLOCKING=1.",
+        pattern=r"(?m)(?:(?:, in |\.)(?P<op>cross_entropy|nll_loss|embedding|one_hot|gather|scatter_?|index_select)\b[^\r\n]*\r?\n(?:  [^\r\n]*\r?\n){0,6})?"
+        r"^[^\r\n]*?(?P<error>(?:\w+: CUDA error: )?device-side assert triggered|CUDA_ERROR_ASSERT)",
+        lines=8,
+        unless=("cuda-assert",),
+    ),
+    Signature(
         "cuda-error",
         keys=("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_", "an illegal memory access was encountered"),
         cause="A CUDA call failed on {host}: {why}.",
         next="Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where it failed, and check dmesg -T | grep Xid on {host}.",
-        pattern=r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
+        pattern=r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|device-side assert|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
         r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|the launch timed out|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
-        r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|ASSERT|UNKNOWN"
+        r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|UNKNOWN"
         r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)"
         r"|^(?!.*(?:NCCL|UCX))[^\r\n]{0,80}(?P<why3>an illegal memory access was encountered)",
         unless=("cuda-assert",),
@@ -121,9 +137,8 @@ CUDA = (
             *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
         ),
         cause="A rank on {host} sees no GPU.",
-        next="Run nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all). "
-        "CUDA_VISIBLE_DEVICES must not be empty.[[torch? If both are right, torch was built without CUDA: python3 -c 'import torch; "
-        "print(torch.version.cuda)'.]]",
+        next="Run nvidia-smi -L where the ranks run on {host} (a container needs docker run --gpus all), and set no empty CUDA_VISIBLE_DEVICES.[[torch? If both are "
+        "right, torch was built without CUDA: python3 -c 'import torch; print(torch.version.cuda)'.]]",
         # What torch only warns of, and TensorFlow's own, are said by programs that continue without a GPU.
         pattern=r"^(?!.*(?:CUDA initialization: |failed call to cuInit))(?=(?:.*(?P<torch>ProcessGroupNCCL is only))?)",
     ),

@@ -10,8 +10,8 @@ UCX = (
         "ucx-without-cuda",
         keys=("no copy across memory types transport",),
         cause="UCX on {host} was built without CUDA support, but the program uses the memory of a GPU.",
-        next="ucx_info -d | grep cuda must list cuda_copy. Install a UCX that is built --with-cuda (NVIDIA's HPC-X has one), or leave UCX "
-        "out: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm instead of vader).",
+        next="Install a UCX that is built --with-cuda (NVIDIA's HPC-X has one), so that ucx_info -d | grep cuda lists cuda_copy. To leave UCX out: --mca pml ob1 "
+        "--mca btl tcp,self,vader (5.0: sm instead of vader).",
         pattern=r"UCX +ERROR +no copy across memory types transport",
     ),
     Signature(
@@ -61,8 +61,8 @@ UCX = (
         keys=("ibv_create_ah(",),
         cause="UCX on {host} found no route to the other host's RDMA address[[peer? {peer}]] over [[device?{device}||its device]]: their networks are "
         "not connected, or the GID index[[index? ({index})]] belongs to the wrong network.",
-        next="ping that address[[device? from the interface of {device}]] (ibdev2netdev shows its name). Run show_gids, and "
-        "set UCX_IB_GID_INDEX to the RoCE v2 index with the IPv4 address. Without RDMA: --mca pml ob1 --mca btl tcp,self.",
+        next="ping that address[[device? from the interface of {device}]] (ibdev2netdev shows its name), run show_gids, and set UCX_IB_GID_INDEX to the RoCE v2 "
+        "index with the IPv4 address. To run without RDMA: --mca pml ob1 --mca btl tcp,self.",
         # Each part by itself, as an assertion is not tried again: else a line made for it takes minutes.
         pattern=r"ibv_create_ah\((?=(?:[^)\r\n]{0,300}?dgid=(?P<peer>[^\s)]{1,64}))?)(?=(?:[^)\r\n]{0,300}?sgid_index=(?P<index>\d{1,4}))?)"
         r"[^)\r\n]{0,400}\)(?=(?:[^\r\n]{1,30}? on (?P<device>[^\s:]{1,32}(?::\d{1,3})?))?)(?=[^\r\n]{0,300}?(?:failed|timed out))",
@@ -79,8 +79,8 @@ UCX = (
         "ucx-connect",
         keys=("dest_addr=",),
         cause="UCX on {host} cannot connect to {peer} ({why}): a firewall blocks it, or the address is on a network that the hosts do not share.",
-        next="ip route get {peer} on {host} shows the route. Name the network: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0). To "
-        "run without UCX: --mca pml ob1 --mca btl tcp,self,vader (5.0: sm instead of vader).",
+        next="Run ip route get {peer} on {host}, and name the network: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0). To run without UCX: --mca pml ob1 --mca btl "
+        "tcp,self,vader (5.0: sm instead of vader).",
         pattern=r"UCX +ERROR +connect\([^)\r\n]*dest_addr=(?P<peer>[^\s:)]+)[^)\r\n]*\) failed: (?P<why>[^\r\n]*\S)",
         unless=("ucx-docker-bridge",),
     ),
@@ -106,8 +106,8 @@ UCX = (
         "ucx-no-cuda",
         keys=("'cuda_copy'", "'cuda_ipc'", "cuda_copy is not available"),
         cause="UCX on {host} has no CUDA support ({names} not available), so it treats GPU memory as host memory.",
-        next="ucx_info -d | grep cuda shows its CUDA transports. Use a UCX built with CUDA, and put the driver's "
-        "libcuda.so.1 first in LD_LIBRARY_PATH. To run without UCX: --mca pml ob1.",
+        next="Use a UCX built with CUDA (ucx_info -d | grep cuda shows its CUDA transports), and put the driver's libcuda.so.1 first in LD_LIBRARY_PATH. To run "
+        "without UCX: --mca pml ob1.",
         pattern=r"UCX +WARN +transports? (?P<names>'?cuda_(?:copy|ipc)'?(?:,'?\w+'?)*) (?:is|are) not available",
     ),
     Signature(
@@ -124,8 +124,8 @@ UCX = (
         "ucx-memory-pool",
         keys=("Failed to allocate memory pool", "failed: Resource temporarily unavailable"),
         cause="UCX on {host} cannot register more memory for its HCA: the memlock limit is too low, or the HCA's table of registered memory is full.",
-        next="Run ulimit -l through mpirun: it must show unlimited. For mlx4, set a larger log_num_mtt (/etc/modprobe.d/mlx4_core.conf). -x UCX_TLS=tcp,sm,self shows whether "
-        "the rest works.",
+        next="Run ulimit -l through mpirun: it must show unlimited. For mlx4, set a larger log_num_mtt (/etc/modprobe.d/mlx4_core.conf); to see whether the rest "
+        "works: -x UCX_TLS=tcp,sm,self.",
         pattern=r"UCX +ERROR +(?:Failed to allocate memory pool \(name=\w+\) chunk: Input/output error"
         r"|ibv_(?:exp_)?reg_mr\([^\r\n]*\) failed: Resource temporarily unavailable)",
         unless=("memlock",),
@@ -143,8 +143,8 @@ UCX = (
         keys=("UCX  ERROR Invalid gid[", "UCX ERROR Invalid gid[", "ERROR ibv_query_gid(dev="),
         cause="UCX on {host} found no address at index {index} of the RDMA device {device}: the interface of that device has no IP address or is down, or the index is "
         "wrong.",
-        next="show_gids {device} lists the indices in use, and ibdev2netdev shows the interface. Leave UCX_IB_GID_INDEX "
-        "unset, or set it to the RoCE v2 index with the IPv4 address. Name only devices that have an address: -x UCX_NET_DEVICES=mlx5_0:1 (set it on each host where names differ).",
+        next="Leave UCX_IB_GID_INDEX unset, or set it to the RoCE v2 index with the IPv4 address: show_gids {device} lists the indices in use. Name only devices "
+        "that have an address: -x UCX_NET_DEVICES=mlx5_0:1 (set it on each host where names differ; ibdev2netdev shows the interfaces).",
         pattern=r"UCX +ERROR Invalid gid\[(?P<index>\d+)\] on (?P<device>\w+)"
         r"|UCX +ERROR ibv_query_gid\(dev=(?P<device2>\w+) port=\d+ index=(?P<index2>\d+)\) failed",
     ),
@@ -159,8 +159,8 @@ UCX = (
         "ucx-address",
         keys=("failed to unpack address",),
         cause="UCX on {host} cannot use the address that another rank gave it ({why}): the ranks have different versions of UCX, or the speed of a device is not known.",
-        next="ucx_info -v must show one version on all hosts and in all images. If it does: -x UCX_NET_DEVICES=mlx5_0:1 (or eth0) selects one working device; ibstat and ethtool show the speed of each "
-        "device.",
+        next="Check that ucx_info -v shows one version on all hosts and in all images. If it does, select one working device: -x UCX_NET_DEVICES=mlx5_0:1 (or "
+        "eth0); ibstat and ethtool show the speed of each.",
         pattern=r"UCX +ERROR +failed to unpack address[,:]? *(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -177,8 +177,9 @@ UCX = (
         keys=("returned -1: Operation not permitted", "returned -1: Bad address"),
         cause="A rank of {host} could not read another rank's memory directly (UCX's cma): [[memory?the kernel cannot read that address, most often because it is GPU memory||the "
         "kernel or the container does not allow it]].",
-        next="[[memory?UCX needs CUDA support for that (ucx_info -d | grep cuda), and UCX_TLS must not exclude cuda_copy. Or turn cma off||In a container: docker run --cap-add SYS_PTRACE, and all "
-        "ranks of a host in one container. Outside a container: sysctl kernel.yama.ptrace_scope=0. Or turn cma off]]: -x UCX_TLS=^cma.",
+        next="[[memory?Use a UCX with CUDA support (ucx_info -d | grep cuda) and a UCX_TLS that does not exclude cuda_copy, or turn cma off||In a container, add "
+        "docker run --cap-add SYS_PTRACE, with all ranks of a host in one container; outside: sysctl kernel.yama.ptrace_scope=0. To do without, turn cma "
+        "off]]: -x UCX_TLS=^cma.",
         pattern=r"process_vm_(?:readv|writev)\(pid=[^\r\n]{0,200}?returned -1: (?:Operation not permitted|(?P<memory>Bad address))",
     ),
     Signature(
@@ -186,21 +187,24 @@ UCX = (
         keys=("ibv_reg_mr(address=",),
         cause="The HCA of {host} could not register memory: it or the kernel has no room for more registrations, or the limit on locked memory is too low (newer versions of UCX report "
         "it if the limit is the cause).",
-        next="ulimit -l must show unlimited where the ranks run. Check free memory with free -g on {host}. -x UCX_IB_REG_METHODS=direct turns off UCX's registration cache. Fewer ranks on the host, or larger pages, need fewer registrations.",
+        next="Check where the ranks run that ulimit -l shows unlimited, and free memory with free -g on {host}. Make fewer registrations: -x "
+        "UCX_IB_REG_METHODS=direct (no cache of them), fewer ranks on the host, or larger pages.",
         pattern=r"UCX +ERROR ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$",
     ),
     Signature(
         "rdma-gid-missing",
         keys=("Failed to query GID ",),
         cause="The HCA {device} of {host} has no GID {index} on the port in use ({why}), so nothing can be sent over it.",
-        next="On {host}, show_gids lists the GIDs, and ibv_devinfo -d {device} shows whether the port is active. Choose the RoCE v2 index with an IPv4 address. If the interface has no address, assign one.",
+        next="Run show_gids on {host} and choose the RoCE v2 index with an IPv4 address; ibv_devinfo -d {device} shows whether the port is active. If the interface "
+        "has no address, assign one.",
         pattern=r"Failed to query GID (?P<index>\d+) on (?P<device>[\w.-]+?)/\S*: (?P<why>[A-Z][\w ]+)",
     ),
     Signature(
         "ucx-queue-pairs",
         keys=("mlx5dv_devx_obj_create(QP) failed",),
         cause="UCX on {host} could not create a connection (queue pair) on the HCA ({why}): the ranks need more reliable connections than the HCA or the kernel allows.",
-        next="-x UCX_TLS=dc_x,sm,self (or ud_x) needs far fewer, as does a job with fewer ranks per host. ulimit -l must show unlimited where the ranks run. Check dmesg -T | grep mlx5 on {host}.",
+        next="Use far fewer: -x UCX_TLS=dc_x,sm,self (or ud_x), or fewer ranks per host. Check where the ranks run that ulimit -l shows unlimited, and dmesg -T | "
+        "grep mlx5 on {host}.",
         pattern=r"mlx5dv_devx_obj_create\(QP\) failed[^\r\n:]*: (?P<why>[A-Z][\w ]+)",
     ),
     Signature(
@@ -241,7 +245,8 @@ UCX = (
         "ucx-zero-copy",
         keys=("No zero-copy protocol found for ",),
         cause="UCX on {host} cannot transfer this memory directly: it has no GPU transport, or no HCA that reaches the memory of the GPU.",
-        next="ucx_info -d | grep -E 'cuda|mlx5' must list cuda_copy and an HCA on {host}, and lsmod | grep peermem a module. -x UCX_PROTO_EMULATION_ENABLE=y continues with slower copies.",
+        next="Check on {host} that ucx_info -d | grep -E 'cuda|mlx5' lists cuda_copy and an HCA, and lsmod | grep peermem a module. To continue with slower copies: "
+        "-x UCX_PROTO_EMULATION_ENABLE=y.",
     ),
     Signature(
         "ucx-gpudirect",
@@ -307,7 +312,8 @@ UCX = (
             "error modifying DCT to RTR",
         ),
         cause="UCX on {host} cannot bring up a connection on the HCA ({why}): the GID index, the MTU or the port is not valid for the other host.",
-        next="show_gids and ibstat on both hosts must show an active port and the same kind of GID. Unset UCX_IB_GID_INDEX and UCX_IB_PATH_MTU, and name one device: -x UCX_NET_DEVICES=mlx5_0:1.",
+        next="Check that show_gids and ibstat show an active port and the same kind of GID on both hosts. Unset UCX_IB_GID_INDEX and UCX_IB_PATH_MTU, and name one "
+        "device: -x UCX_NET_DEVICES=mlx5_0:1.",
         pattern=r"UCX +(?:ERROR|FATAL) +(?:error modifying (?:QP|DCT) to RT[RS]|Failed to modify UD QP to RT[RS]|ibv_modify_qp\(DCI, RT[RS]\) failed) ?: (?P<why>[^\r\n]{1,100}[^\s.])",
     ),
     Signature(
@@ -325,14 +331,15 @@ UCX = (
             "failed to register buffer with mem type domain",
         ),
         cause="UCX on {host} could not copy between GPU memory and host memory.",
-        next="ucx_info -d | grep cuda must list cuda_copy where the ranks run, and UCX_TLS must contain cuda_copy. If it does, choose the GPU before MPI_Init (CUDA_VISIBLE_DEVICES, torch.cuda.set_device).",
+        next="Check that ucx_info -d | grep cuda lists cuda_copy where the ranks run, and that UCX_TLS contains cuda_copy. If both are right, choose the GPU before "
+        "MPI_Init (CUDA_VISIBLE_DEVICES, torch.cuda.set_device).",
     ),
     Signature(
         "ucx-registered-type",
         keys=("failed to register address ",),
         cause="UCX on {host} could not register {kind} memory with {domain} ({why}), which supports {supports}.",
-        next="[[gpu?lsmod | grep peermem must show a module on {host}, and ucx_info -d | grep cuda the CUDA transports; -x UCX_IB_GPU_DIRECT_RDMA=n turns GPUDirect RDMA off||ulimit -l must show unlimited where the "
-        "ranks run; free -g on {host} shows whether memory is left]]. -x UCX_LOG_LEVEL=info shows the attempts before it.",
+        next="[[gpu?Check on {host} that lsmod | grep peermem shows a module and ucx_info -d | grep cuda the CUDA transports; -x UCX_IB_GPU_DIRECT_RDMA=n turns GPUDirect RDMA off||Check where the ranks run that ulimit -l "
+        "shows unlimited and free -g that memory is left on {host}]]. To see the attempts before it: -x UCX_LOG_LEVEL=info.",
         pattern=r"UCX +ERROR +failed to register address 0x[\da-f]{1,16} \((?P<kind>(?P<gpu>cuda|rocm)?[\w-]{0,20})\) length \d{1,20}(?: dmabuf_fd \d{1,9})? on md\[\d{1,3}\]=(?P<domain>[\w-]{1,40}): "
         r"(?P<why>[^(\r\n]{1,80}?) \(md supports: (?P<supports>[^)\r\n]{1,80})\)",
         unless=("memlock", "ucx-register", "ucx-registration"),
@@ -341,7 +348,8 @@ UCX = (
         "ucx-gdrcopy",
         keys=("UCX  ERROR gdr_", "UCX ERROR gdr_", "failed to open gdr copy", "could not open gdr copy"),
         cause="UCX on {host} cannot use GDRCopy: its kernel module gdrdrv is missing there, or has another version than the library.",
-        next="lsmod | grep gdrdrv on {host} must show the module, and a container requires docker run --device /dev/gdrdrv. -x UCX_TLS=^gdr_copy continues without it.",
+        next="Check that lsmod | grep gdrdrv shows the module on {host}; a container requires docker run --device /dev/gdrdrv. To continue without it: -x "
+        "UCX_TLS=^gdr_copy.",
         at_end=r"gdr",
     ),
     Signature(
@@ -422,11 +430,19 @@ EFA = (
         ),
         cause="EFA on {host} could not register memory: [[device?the device {device} has no room for more registrations||the "
         "limit on locked memory is too low, or the device has no room for more registrations]].",
-        next="ulimit -l must show unlimited where the ranks run: docker run --ulimit memlock=-1:-1, or LimitMEMLOCK of sshd or slurmd. If it does, try FI_EFA_USE_HUGE_PAGE=0, fewer processes on that host, or a newer "
-        "EFA installer.",
+        next="Check where the ranks run that ulimit -l shows unlimited: docker run --ulimit memlock=-1:-1, or LimitMEMLOCK of sshd or slurmd. If it does, try "
+        "FI_EFA_USE_HUGE_PAGE=0, fewer processes on that host, or a newer EFA installer.",
         pattern=r"^(?:infiniband (?P<device>efa_\d+): )?(?:[^\r\n]*(?:Failure to post internal|RX packet pool|Unable to register MR: Cannot)|Failed to (?:process command (?:REG_MR|ALLOC_PD)"
         r"|register mr \[)[^\r\n]*-12)",
         unless=("nccl-ofi-memory",),
+    ),
+    Signature(
+        "efa-no-device",
+        keys=("provider efa output empty list",),
+        cause="libfabric found no EFA device on {host}: the container was started without it, the instance has none, or the driver is not loaded.",
+        next="Run ls /dev/infiniband and fi_info -p efa where the ranks run. If only the container lacks it, pass it on: docker run --device /dev/infiniband --ulimit memlock=-1:-1 (Kubernetes: request vpc.amazonaws.com/efa).",
+        # libfabric warns of it on hosts without EFA too, where another network is used well.
+        only_with=("nccl-libfabric", "nccl-ofi-no-provider", "efa-failed"),
     ),
     Signature(
         "efa-failed",

@@ -37,8 +37,8 @@ FRAMEWORKS = (
         "deepep-timeout",
         keys=("DeepEP error: timeout (", "DeepEP timeout check failed: ", "DeepEP dispatch ", "DeepEP combine "),
         cause="DeepEP timed out on {host} while waiting for data from other ranks ([[where?{where}||{what}]]).",
-        next="Check that every rank makes the same dispatch and combine calls and that none has ended. Between hosts DeepEP needs NVSHMEM with IBGDA (driver options NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, then a restart). Use a version of NVSHMEM that this DeepEP supports, the same on all "
-        "hosts.",
+        next="Check that every rank makes the same dispatch and combine calls and that none has ended. Between hosts, use a version of NVSHMEM that this DeepEP "
+        "supports, the same on all hosts, with IBGDA (driver options NVreg_EnableStreamMemOPs=1 and PeerMappingOverride=1, then a restart).",
         pattern=r"DeepEP (?:error: timeout \((?P<where>[^)\r\n]{1,80})\)|(?P<what>timeout check failed|(?:dispatch|combine)[^\r\n,]{0,80} timeout))",
     ),
     Signature(
@@ -80,8 +80,8 @@ FRAMEWORKS = (
         "horovod-tensor-in-flight",
         keys=("with the same name as another tensor that is currently being processed",),
         cause="Horovod was asked to reduce a tensor whose last reduction is not done yet: backward() was called again before optimizer.step().",
-        next="Use DistributedOptimizer(..., backward_passes_per_step=N). Or call optimizer.synchronize() after backward(), "
-        "and then with optimizer.skip_synchronize(): optimizer.step(). Give your own tensors different names.",
+        next="Use DistributedOptimizer(..., backward_passes_per_step=N), or call optimizer.synchronize() after backward(), and then with "
+        "optimizer.skip_synchronize(): optimizer.step(). Give your own tensors different names.",
     ),
     Signature(
         "lightning-slurm",
@@ -118,9 +118,9 @@ FRAMEWORKS = (
         keys=("Check batch related parameters.",),
         cause="DeepSpeed's batch sizes do not fit together: train_batch_size is {all}, which is not {micro} (per GPU) x {steps} (steps of gradient accumulation) x "
         "{world} (ranks).",
-        next="[[alone?DeepSpeed counts one rank only: start the script with a launcher, and create the model after deepspeed.init_distributed() (with Hugging "
-        "Face: after TrainingArguments). Otherwise ]][[alone?remove||Remove]] train_batch_size from the configuration of DeepSpeed, or set all three values "
-        'to "auto" with Hugging Face\'s Trainer.',
+        next="[[alone?Start the script with a launcher, and create the model after deepspeed.init_distributed() (with Hugging Face: after TrainingArguments): "
+        'DeepSpeed counts one rank only. Otherwise remove||Remove]] train_batch_size from the configuration of DeepSpeed, or set all three values to "auto" '
+        "with Hugging Face's Trainer.",
         pattern=r"world_size\s?(?P<all>\d+)\s!=\s(?P<micro>\d+)\s\*\s(?P<steps>\d+)\s\*\s(?=(?P<alone>1\b)?)(?P<world>\d+)",
         lines=3,  # a narrow terminal wraps it
     ),
@@ -160,7 +160,7 @@ FRAMEWORKS = (
         "script-is-an-option",
         keys=("can't find '__main__' module in '",),
         cause="{what} was started as the script: it is a file or a folder without a program.",
-        next="Options of a launcher, such as --hostfile FILE, go before the script, and each needs its value.",
+        next="Put options of a launcher, such as --hostfile FILE, before the script, each with its value.",
         pattern=r"can't find '__main__' module in '(?P<what>[^'\r\n]{1,200})'",
     ),
     Signature(
@@ -240,8 +240,8 @@ FRAMEWORKS = (
         "lightning-no-gpu",
         keys=("No supported gpu backend found",),
         cause="Lightning on {host} sees no GPU: torch is built without CUDA, or no GPU is visible.",
-        next="Where the ranks run: nvidia-smi -L, echo $CUDA_VISIBLE_DEVICES, and python3 -c 'import torch; print(torch.version.cuda, torch.cuda.is_available())'. If the version is None, torch was "
-        "built without CUDA: install a CUDA build. A container needs --gpus all.",
+        next="Check where the ranks run (a container needs --gpus all): nvidia-smi -L, echo $CUDA_VISIBLE_DEVICES, and python3 -c 'import torch; "
+        "print(torch.version.cuda, torch.cuda.is_available())'. If the version is None, torch was built without CUDA: install a CUDA build.",
         pattern=r"MisconfigurationException: No supported gpu backend found",
     ),
     Signature(
@@ -256,8 +256,9 @@ FRAMEWORKS = (
         "deepspeed-not-gathered",
         keys=("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
         cause="With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
-        next="Ranks must go through the same modules in the same order: for models with experts, use "
-        "deepspeed.utils.set_z3_leaf_modules; with gradient checkpointing, use_reentrant=False. Outside of forward(), use with deepspeed.zero.GatheredParameters([...]). A run with stage 2 shows whether ZeRO-3 is the cause.",
+        next="Make all ranks go through the same modules in the same order: for models with experts, use deepspeed.utils.set_z3_leaf_modules; with gradient "
+        "checkpointing, use_reentrant=False. Outside of forward(), use with deepspeed.zero.GatheredParameters([...]); to see whether ZeRO-3 is the cause, run "
+        "it with stage 2.",
         pattern=r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
     ),
     Signature(
@@ -271,16 +272,16 @@ FRAMEWORKS = (
         "ranks-not-divisible",
         keys=("orld_size (", "orld size ("),
         cause="{all} ranks are not divisible by the model's parallel size[[by? ({by})]].",
-        next="The number of ranks (hosts x ranks of a host) must be a multiple of tensor x pipeline x context parallel size. Change these, or the number of ranks; if {all} is less than the number you started, the ranks do not "
-        "see each other: check WORLD_SIZE in each.",
+        next="Change the sizes, or the number of ranks (hosts x ranks of a host), which must be a multiple of tensor x pipeline x context parallel size. If {all} "
+        "is less than the number you started, the ranks do not see each other: check WORLD_SIZE in each.",
         pattern=r"orld[_ ]size`? \((?P<all>\d+)\) (?:is not|must be) divisible by (?P<by>[^\r\n]{0,160}[^\s.])",
     ),
     Signature(
         "checkpoint-of-other-model",
         keys=("Error(s) in loading state_dict for ",),
         cause="The checkpoint does not fit the model {model}[[missing?: it lacks {missing}]][[unexpected?: the model has no {unexpected}]][[size?: {size} has another size]].",
-        next="Build the model with the configuration that the checkpoint was saved with (sizes, vocabulary, version). Names "
-        "that begin with module. come from DDP: remove that prefix, or save model.module.state_dict(). Sharded checkpoints (FSDP, ZeRO-3, tensor parallel) have to be merged first.",
+        next="Build the model with the configuration that the checkpoint was saved with (sizes, vocabulary, version), and remove the prefix module. of DDP from its "
+        "names, or save model.module.state_dict(). If the checkpoint is sharded (FSDP, ZeRO-3, tensor parallel), merge it first.",
         pattern=r"in loading state_dict for (?P<model>\w+):?(?:\s+(?:Missing key\(s\) in state_dict: \"(?P<missing>[^\"\r\n]{1,120})|Unexpected key\(s\) in state_dict: \"(?P<unexpected>[^\"\r\n]{1,120})"
         r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
         lines=2,
@@ -293,7 +294,8 @@ FRAMEWORKS = (
             *("RuntimeError: File ", "RuntimeError: Parent directory ", "unexpected pos "),
         ),
         cause="torch.save could not write its file on {host}[[why? ({why})]]: the folder is missing, the disk or the quota is full, or its file system failed.",
-        next="Check df -h, df -i and quota -s for that folder, and dmesg -T | tail. Keep fewer checkpoints. Write each one under a temporary name, and rename it when it is complete.",
+        next="Check df -h, df -i and quota -s for that folder, and dmesg -T | tail. Keep fewer checkpoints, and write each one under a temporary name that is "
+        "changed when it is complete.",
         pattern=r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos|RuntimeError: (?:File|Parent directory) \S+ (?P<why2>cannot be opened|does not exist)|write\(\): fd \d+ failed with (?P<why>[^\r\n]*[^\s.])",
         unless=("disk-full",),
     ),
@@ -336,8 +338,9 @@ FRAMEWORKS = (
         "hub-not-reached",
         keys=("We couldn't connect to 'https://huggingface.co'", "is not a valid model identifier listed on"),
         cause="[[name?{name} is neither a folder on {host} nor a model of Hugging Face||The process on {host} cannot reach Hugging Face, and what it needs is not in its cache]].",
-        next="[[name?A path must exist on every host: check it on {host} with ls -d. A name is OWNER/MODEL; a private one requires HF_TOKEN (-x HF_TOKEN)||Download once on a host with access "
-        "(huggingface-cli download), put HF_HOME on storage that all hosts share, and pass -x HF_HOME -x HF_HUB_OFFLINE=1]].",
+        next="[[name?Check a path on {host} with ls -d: it must exist on every host. If it is a name, write OWNER/MODEL; a private one requires HF_TOKEN (-x "
+        "HF_TOKEN)||Download once on a host with access (huggingface-cli download), put HF_HOME on storage that all hosts share, and pass -x HF_HOME -x "
+        "HF_HUB_OFFLINE=1]].",
         pattern=r"couldn't connect to 'https://huggingface|(?P<name>[^\s'\"]{1,120}) is not a local folder and is not a valid model identifier",
         unless=("hub-gated",),
         survived=True,
@@ -368,8 +371,8 @@ FRAMEWORKS = (
             "mesh_shape and mesh_dim_names should have same length",
         ),
         cause="The device mesh does not fit: [[asked?its shape needs {asked} ranks, which is more than there are||it has fewer sizes than dimension names]].",
-        next="[[asked?The product of its sizes (data x tensor x ... parallel) must be the number of ranks: start more, or make it smaller||Give init_device_mesh one size for each of "
-        "mesh_dim_names]].",
+        next="[[asked?Start more ranks, or make its sizes smaller: their product (data x tensor x ... parallel) must be the number of ranks||Give init_device_mesh "
+        "one size for each of mesh_dim_names]].",
         pattern=r"bigger than default world size(?: (?P<now>\d+))?, but found (?P<asked>\d+)|should have same length",
     ),
     Signature(
@@ -384,7 +387,7 @@ FRAMEWORKS = (
         "vllm-parallel-size",
         keys=("attention heads (",),
         cause="{heads} attention heads of the model are not divisible by vLLM's tensor parallel size {size}.",
-        next="--tensor-parallel-size must be a divisor of {heads}; to use more hosts or GPUs, set --pipeline-parallel-size.",
+        next="Set --tensor-parallel-size to a divisor of {heads}; to use more hosts or GPUs, set --pipeline-parallel-size.",
         pattern=r"attention heads \((?P<heads>\d+)\) must be divisible by tensor parallel size \((?P<size>\d+)\)",
     ),
     Signature(
@@ -392,8 +395,8 @@ FRAMEWORKS = (
         keys=("Ray does not allocate any GPUs on the driver node",),
         cause="vLLM was started on a host where Ray's placement group has no GPU: all GPUs of {host} are in use or unknown to Ray, or Ray knows {host} by another "
         "address.",
-        next="ray status shows the free GPUs of each host. Start vLLM on a host with free GPUs. If hosts have several "
-        "addresses, set VLLM_HOST_IP on each host to the one given to ray start --node-ip-address.",
+        next="Start vLLM on a host with free GPUs: ray status shows those of each host. If hosts have several addresses, set VLLM_HOST_IP on each host to the one "
+        "given to ray start --node-ip-address.",
     ),
     Signature(
         "megatron-helpers",
@@ -422,8 +425,8 @@ FRAMEWORKS = (
         "deepspeed-no-sync",
         keys=("no_sync context manager is incompatible with gradient partition",),
         cause="DeepSpeed refuses no_sync() with ZeRO stage {stage}, which reduces gradients in every backward pass; newer versions of DeepSpeed check that.",
-        next="Update accelerate and transformers, which no longer call it there. Or use gradient_accumulation_steps=1, ZeRO stage 1, or an older DeepSpeed. In a loop of your own: engine.backward() and engine.step() "
-        "accumulate without no_sync().",
+        next="Update accelerate and transformers, which no longer call it there, or use gradient_accumulation_steps=1, ZeRO stage 1, or an older DeepSpeed. In a "
+        "loop of your own, use engine.backward() and engine.step(), which accumulate without no_sync().",
         pattern=r"gradient partition\w* logic of ZeRO stage (?P<stage>\d)",
     ),
     Signature(
@@ -437,8 +440,8 @@ FRAMEWORKS = (
         "header-missing",
         keys=(" fatal error: ",),
         cause="A C++ or CUDA extension is compiled on {host}, and the header {what} is missing there.",
-        next="[[cuda?It is part of the CUDA toolkit: install the whole toolkit (not only nvcc) in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?It is part of Python: install python3-dev "
-        "for that Python]][[other?Install the package that has it: apt-file search {other}]].",
+        next="[[cuda?Install the whole CUDA toolkit, which has it (not only nvcc), in the version of torch.version.cuda, and set CUDA_HOME to it]][[python?Install "
+        "python3-dev for that Python, which has it]][[other?Install the package that has it: apt-file search {other}]].",
         pattern=r"(?:\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+|^cc1(?:plus)?): fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
         r"(?:(?P<cuda>(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|b/)|nv(?:ml|rtc|tx|Tools)|thrust/|driver_types)[\w/.]*)|(?P<python>Python\.h)|(?P<other>[\w./+-]+)):",
     ),

@@ -15,23 +15,30 @@ MPICH = (
         pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
     ),
     Signature(
+        "hydra-hostfile-missing",
+        keys=("nable to open host file",),
+        cause="mpiexec cannot open the hostfile {file}.",
+        next="Check its name where mpiexec runs: ls -l {file}. A relative name starts from the current folder: give the full path after -f (Intel MPI: -hostfile).",
+        pattern=r"nable to open host file:? +(?P<file>[^\r\n]*\S)",
+    ),
+    Signature(
         "hydra-bootstrap",
-        keys=("Unable to run bstrap_proxy", "Error setting up the bootstrap proxies"),
+        keys=("nable to run bstrap_proxy", "rror setting up the bootstrap proxies"),
         cause="Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
         "Slurm job.",
         next="Test the connection by hand: ssh {host} true. I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) in the environment selects "
         "one of the two, and I_MPI_HYDRA_DEBUG=1 shows the command.",
-        pattern=r"Unable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
-        r"|Error setting up the bootstrap proxies",
+        pattern=r"nable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
+        r"|rror setting up the bootstrap proxies",
     ),
     Signature(
         "hydra-connect",
-        keys=("unable to connect from",),
+        keys=("nable to connect from",),
         cause="Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall blocks it, or that name "
         "resolves to another address there.",
-        next="On {host}: getent hosts {peer}. Name the interface to use: mpiexec -iface NAME. If only some ports are open: MPIEXEC_PORT_RANGE=20000:20100 "
+        next="On {host}, run getent hosts {peer}, and name the interface to use: mpiexec -iface NAME. If only some ports are open: MPIEXEC_PORT_RANGE=20000:20100 "
         "(Intel MPI: I_MPI_PORT_RANGE).",
-        pattern=r'unable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
+        pattern=r'nable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
     ),
     Signature(
         "hydra-rank-ended",
@@ -90,8 +97,8 @@ MPICH = (
         keys=("OFI get address vector map failed",),
         cause="MPI on {host} could not build its map of all ranks' addresses: libfabric ran out of resources (address handles, memory), or the addresses of some ranks are on "
         "another network.",
-        next="Try with fewer ranks. FI_LOG_LEVEL=warn names the provider and its error; FI_PROVIDER=tcp (Intel MPI: also psm3 or verbs) shows whether the provider "
-        "is at fault. Use the newest libfabric of that provider.",
+        next="Try with fewer ranks, and with the newest libfabric of that provider. To see whether the provider is at fault: FI_LOG_LEVEL=warn names it and its "
+        "error, and FI_PROVIDER=tcp (Intel MPI: also psm3 or verbs) replaces it.",
     ),
     Signature(
         "mpich-without-launcher",
@@ -126,8 +133,8 @@ MPICH = (
         "mpich-peer",
         keys=("Communication error with rank ", "(unknown)(): connection failure"),
         cause="A rank of MPICH on {host} cannot reach [[rank?rank {rank}||another rank]][[why? ({why})]]: that rank has ended, or its host name resolves to an address that cannot be reached, or its port is blocked.",
-        next="If no rank ended first: getent hosts NAME on each host must show an address on the network that the hosts share (not 127.0.x.x for the host's own name in /etc/hosts). All ports must be open between the hosts. "
-        "-iface eth0 (or MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE) names the interface.",
+        next="If no rank ended first, run getent hosts NAME on each host: it must show an address on the network that the hosts share (not 127.0.x.x for the host's "
+        "own name in /etc/hosts). Open all ports between the hosts, or name the interface: -iface eth0 (or MPIR_CVAR_NEMESIS_TCP_NETWORK_IFACE).",
         pattern=r"Communication error with rank (?P<rank>\d+)(?:: (?P<why>[A-Z][\w ]+\w))?|\(unknown\)\(\): connection failure",
         kind=FailureText.ECHO,
     ),
@@ -135,7 +142,8 @@ MPICH = (
         "mpich-pmi",
         keys=("PMI_KVS_Get returned -1", "PMI2_KVS_Get returned"),
         cause="The ranks of MPICH could not exchange their addresses through the launcher (PMI): a rank ended during startup, or the launcher and the program use different MPI installations.",
-        next="which mpirun and ldd PROGRAM | grep libmpi must show the same installation on all hosts. Then try a program without GPUs: mpirun -n 2 -ppn 1 hostname.",
+        next="Check that which mpirun and ldd PROGRAM | grep libmpi show the same installation on all hosts. Then try a program without GPUs: mpirun -n 2 -ppn 1 "
+        "hostname.",
         kind=FailureText.ECHO,
     ),
     Signature(
@@ -157,7 +165,7 @@ MPICH = (
     ),
     Signature(
         "hydra-proxy-refused",
-        keys=("unable to connect to proxy",),
+        keys=("nable to connect to proxy",),
         cause="mpiexec (Hydra) could not connect to its proxy on a host: nothing listens there yet, or a firewall blocks the port.",
         next="Start persistent proxies before mpiexec, and wait until they listen (ss -ltnp on that host), or let mpiexec start them by ssh: mpiexec -launcher ssh.",
     ),
@@ -165,7 +173,8 @@ MPICH = (
         "mpich-failed",
         keys=("Fatal error in ",),
         cause="[[rank?Rank {rank}||A rank]] of MPICH or Intel MPI ended in {call}: [[last?{last}||{why}]].",
-        next="The last line of its error stack gives the reason. If it names OFI, FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether the network is at fault. If it names UCX, use UCX_TLS=tcp,sm,self.",
+        next="Read the last line of its error stack, which gives the reason. If it names OFI, FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether the "
+        "network is at fault; if it names UCX, use UCX_TLS=tcp,sm,self.",
         pattern=r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=\r?\n|$)"
         r"(?:\r?\n\w{1,80}\(\d{1,6}\)\.*: *(?P<last>[^\s][^\r\n]*)?)*",
         lines=20,

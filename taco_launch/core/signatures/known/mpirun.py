@@ -66,11 +66,17 @@ LAUNCHER = (
             "has unexpectedly failed after launch",
         ),
         cause="mpirun could not start its daemon on {host}, and this log does not show why.",
-        next="Test the connection by hand: ssh -p PORT {host} 'command -v orted prted'. To see mpirun's own ssh command: "
-        "--mca plm_base_verbose 5. If ssh works, the daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
+        next="Test the connection by hand: ssh -p PORT {host} 'command -v orted prted' (--mca plm_base_verbose 5 shows mpirun's own ssh command). If ssh works, the "
+        "daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
         pattern=r"unable to reliably start|failed after launch|failed to report back" + _REMOTE,
         kind=FailureText.FALLBACK,
         lines=14,
+    ),
+    Signature(
+        "mpi-spawn-failed",
+        keys=("MPI_ERR_SPAWN", "An error occurred in MPI_Comm_spawn"),
+        cause="The program starts more processes through MPI (MPI_Comm_spawn, mpi4py's MPIPoolExecutor), and they did not start: most often the job has no free slot for them.",
+        next="Allow more ranks than slots: --mca rmaps_base_oversubscribe 1 (5.0: --mca rmaps_default_mapping_policy :oversubscribe). With MPIPoolExecutor, start the workers as ranks instead: python3 -m mpi4py.futures SCRIPT.",
     ),
     Signature(
         "not-enough-slots",
@@ -81,11 +87,12 @@ LAUNCHER = (
         ),
         cause="There are fewer slots than ranks[[asked? (requested: {asked})]].",
         next="Request fewer ranks (-np), or give the hosts more slots: -H gpu1:8,gpu2:8 (a bare name is one slot), slots=8 in "
-        "the hostfile. More ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE).[[list? A list of CPUs (--cpu-set) "
-        "also limits the slots: extend it, or add --use-hwthread-cpus.]]",
+        "the hostfile. If more ranks than slots are meant: --mca rmaps_base_oversubscribe 1 (5.0: --mca rmaps_default_mapping_policy :oversubscribe)[[list?; if --cpu-set "
+        "limits the slots, extend it, or add --use-hwthread-cpus]].",
         pattern=r"not enough slots available in the system (?:to satisfy the (?P<asked>\d+)|or not enough[\s\S]{0,200}?Number of procs: +(?P<asked2>\d+)\s+pe-list: "
         r"(?P<list>\S+))|already filled|Process number should not be larger than total available slots",
         lines=8,
+        unless=("mpi-spawn-failed",),
     ),
     Signature(
         "executable-not-found",
@@ -111,8 +118,8 @@ LAUNCHER = (
         "runtime-versions-differ",
         keys=("detected a mismatch in versions between two processes",),
         cause="The hosts have different versions of mpirun's runtime[[version?: {version} on {host}, {other} on {where}]].",
-        next="Install the same Open MPI on all hosts. What a login without a terminal finds first on its PATH counts: ssh "
-        "[[where?{where}||HOST]] 'command -v prted orted'. Or name one installation: --prefix /PATH.",
+        next="Install the same Open MPI on all hosts, or name one installation: --prefix /PATH. See what a login without a terminal finds first on its PATH: ssh "
+        "[[where?{where}||HOST]] 'command -v prted orted'.",
         pattern=r"detected a mismatch in versions between two processes(?:[\s\S]{0,600}?Host 1: +(?P<host>\S+)\s+Version: +(?P<version>\S+)"
         r"\s+Host 2: +(?P<where>\S+)\s+Version: +(?P<other>\S+))?",
         lines=14,
@@ -340,8 +347,8 @@ RANKS = (
         "rank-bus-error",
         keys=("noticed that process rank ", "Root Cause (first observed failure)"),
         cause="Rank {rank} on {host} ended with a bus error, most often because /dev/shm was full.",
-        next="Run df -h /dev/shm where the ranks run. To enlarge it in a container: docker run --shm-size=32g (shm_size in the inventory). On the host: "
-        "mount -o remount,size=32g /dev/shm, and remove leftover files from it.",
+        next="Run df -h /dev/shm where the ranks run. To enlarge it in a container: docker run --shm-size=32g (shm_size in the inventory); on the host: mount -o "
+        "remount,size=32g /dev/shm, and remove leftover files from it.",
         pattern=r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:7|10)\b"
         + _OR_BOX
         + r"(?:7|10)\b",
@@ -352,8 +359,8 @@ RANKS = (
         "rank-crashed",
         keys=("noticed that process rank ", "Root Cause (first observed failure)"),
         cause="Rank {rank} on {host} crashed ({why}).",
-        next="Look at the stack above, if there is one. In Python: run it with -x PYTHONFAULTHANDLER=1. A library built for "
-        "another CUDA, NCCL or CPU does this too.",
+        next="Look at the stack above, if there is one; in Python, run it with -x PYTHONFAULTHANDLER=1. If a library there was built for another CUDA, NCCL or CPU, "
+        "rebuild it.",
         pattern=r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal (?:4|6|8|11) "
         r"\((?P<why>[^)]+)\)" + _OR_BOX + r"(?:4|8|11) [^\n]*\((?P<why2>SIG\w+)\)",
         kind=FailureText.OUTCOME,
@@ -363,8 +370,8 @@ RANKS = (
         "process-crashed",
         keys=("*** Process received signal ***",),
         cause="A process on {host} crashed ({why})[[where?, in {where}]].",
-        next="Look at the stack below that line: frame 1 is where it crashed. If a library there was built for another version of Python, torch, CUDA or MPI, rebuild it. In "
-        "Python: run it with -x PYTHONFAULTHANDLER=1.",
+        next="Look at the stack below that line: frame 1 is where it crashed (in Python, -x PYTHONFAULTHANDLER=1 shows more). If a library there was built for "
+        "another version of Python, torch, CUDA or MPI, rebuild it.",
         pattern=r"(?:\[(?P<host>[\w.-]+):\d+\] )?\*\*\* Process received signal \*\*\*\s[^\r\n]*Signal: "
         r"(?P<why>Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
         r"(?:[\s\S]{0,600}?\[ ?[1-9]\d?\] (?P<where>[^\s()]+\([\w.@]*\+0x[\da-f]+\)))?",
@@ -376,7 +383,7 @@ RANKS = (
         "rank-terminated",
         keys=("noticed that process rank ",),
         cause="Rank {rank} on {host} was ended by signal {signal} from outside.",
-        next="A user, a time limit or a shutdown ended it. On {host}, run last -x | head and journalctl -n 100.",
+        next="On {host}, run last -x | head and journalctl -n 100: a user, a time limit or a shutdown ended it.",
         pattern=r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal "
         r"(?P<signal>(?!(?:4|6|7|8|9|10|11)\b)\d+ \([^)]+\))",
         kind=FailureText.OUTCOME,
@@ -413,7 +420,7 @@ RANKS = (
         "setpgid-race",
         keys=("Warning: setpgid(",),
         cause="A harmless race in mpirun while it started ssh: nothing is wrong.",
-        next="You can ignore this line.",
+        next="Ignore this line.",
         pattern=r"plm:(?:rsh|ssh): Warning: setpgid\(\d+,\d+\) failed in parent",
         kind=FailureText.NOTE,
     ),

@@ -21,9 +21,9 @@ NCCL = (
         keys=("Got completion ",),
         cause="An RDMA message of {host}[[peer? to {peer}]] got no answer (status 12, retries exceeded). An error at the "
         "start means a wrong GID index or no route; a later one means a link, cable or lossless-Ethernet (PFC) fault, or the other rank is gone.",
-        next="[[link?The GID that was used is link-local (fe80:): -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x "
-        "NCCL_IB_GID_INDEX=INDEX with the RoCE v2 index of a network address (run show_gids on both hosts)||Run "
-        "show_gids on both hosts, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address (leave it unset from NCCL 2.21 on)]]. Test the pair: ib_write_bw -d mlx5_0 -x INDEX. If the error came later: -x NCCL_IB_TIMEOUT=22.",
+        next="[[link?Use no link-local GID (fe80:), as this one was: -x NCCL_IB_ADDR_FAMILY=AF_INET6, or -x NCCL_IB_GID_INDEX=INDEX with the RoCE v2 index of a "
+        "network address (run show_gids on both hosts)||Run show_gids on both hosts, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 "
+        "address (leave it unset from NCCL 2.21 on)]]. Test the pair: ib_write_bw -d mlx5_0 -x INDEX; if the error came later: -x NCCL_IB_TIMEOUT=22.",
         pattern=_COMPLETION + r"12\b(?=(?:[^\r\n]*localGid (?P<link>fe80))?)",
     ),
     Signature(
@@ -39,8 +39,8 @@ NCCL = (
         keys=("Got completion ",),
         cause="An RDMA operation of {host} failed with status 4 (local protection): the HCA was not allowed to access the memory. With GPUDirect RDMA the most common cause "
         "is PCI access control (ACS) or the IOMMU, which redirect the traffic between GPU and HCA.",
-        next="-x NCCL_NET_GDR_LEVEL=LOC shows whether it is GPUDirect. If so, on {host}: lspci -vvv | grep ACSCtl must show SrcValid- (switch ACS off on the bridges), the IOMMU must be off or in passthrough mode (iommu=pt), and "
-        "nvidia_peermem must have the driver's version (lsmod, modinfo).",
+        next="See whether it is GPUDirect: -x NCCL_NET_GDR_LEVEL=LOC. If so, on {host}, switch ACS off on the bridges (lspci -vvv | grep ACSCtl shows SrcValid-) "
+        "and the IOMMU off or to passthrough mode (iommu=pt), and check that nvidia_peermem has the driver's version (lsmod, modinfo).",
         pattern=_COMPLETION + r"4\b",
         unless=("nccl-device-event",),
     ),
@@ -58,7 +58,7 @@ NCCL = (
         "nccl-hca-unusable",
         keys=("ibv_modify_qp",),
         cause="{host} cannot use one of its HCAs for RDMA (No such device): its port has no network device or GID that this container or process sees, or its driver does not match.",
-        next="NCCL_DEBUG=INFO names the HCAs in use (NET/IB : Using): leave the wrong one out, -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which HCAs work; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
+        next="See the HCAs in use with -x NCCL_DEBUG=INFO (NET/IB : Using), and leave the wrong one out: -x NCCL_IB_HCA=^mlx5_3. ibv_devinfo and show_gids where the ranks run show which HCAs work; -x NCCL_IB_DISABLE=1 shows whether the rest works.",
         pattern=r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? No such device",
     ),
     Signature(
@@ -66,9 +66,8 @@ NCCL = (
         keys=("ibv_modify_qp",),
         cause="{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
         "connected.",
-        next="Run show_gids on every host, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address, "
-        "often 3. From NCCL 2.21 on, leave it unset, or where the index differs between hosts: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24. On rail networks: -x "
-        "NCCL_CROSS_NIC=0.",
+        next="Run show_gids on every host, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address, often 3. From NCCL 2.21 on, leave it unset, "
+        "or where the index differs between hosts: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24 (on rail networks: -x NCCL_CROSS_NIC=0).",
         pattern=r"ibv_modify_qp failed(?: with(?: error)?(?: \d+)?)?:? ?(?P<why>[^\r\n,]*)",
         unless=("nccl-hca-unusable",),
     ),
@@ -120,9 +119,9 @@ NCCL = (
         keys=("onnect to ", "socketPollConnect", "WARN Call to connect failed"),
         cause="{host} cannot connect to [[peer?{peer}||another rank]] when NCCL starts[[why? ({why})]]: the address is on a "
         "network that the hosts do not share, a firewall blocks it, or a rank never started[[dropped? or gets more connections than it accepts]].",
-        next="Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows "
-        "the route, and ]]all ports from 1024 on have to be open between the hosts (NCCL uses any free one).[[dropped? With hundreds "
-        "of ranks: sysctl net.core.somaxconn net.ipv4.tcp_max_syn_backlog.]]",
+        next="Name the network: -x NCCL_SOCKET_IFNAME==bond0. If that is set: [[peer?ip route get {peer} on {host} shows the route, and ]]all ports from 1024 on "
+        "have to be open between the hosts (NCCL uses any free one)[[dropped?; with hundreds of ranks: sysctl net.core.somaxconn "
+        "net.ipv4.tcp_max_syn_backlog]].",
         pattern=r"onnect to (?P<peer>[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?"
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
         r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)"
@@ -132,8 +131,8 @@ NCCL = (
         "nccl-network-unknown",
         keys=("Error: network ",),
         cause="NCCL has no network {name}, which NCCL_NET requests.",
-        next="NCCL_NET is IB, Socket or the name of a plugin that is in the image. IB is available only with libibverbs and "
-        "/dev/infiniband where the ranks run (docker run --device /dev/infiniband).",
+        next="Set NCCL_NET to IB, Socket or the name of a plugin that is in the image. For IB, install libibverbs and pass /dev/infiniband where the ranks run "
+        "(docker run --device /dev/infiniband).",
         pattern=r"Error: network (?P<name>\S+) not found",
     ),
     Signature(
@@ -153,9 +152,8 @@ NCCL = (
             "out of shared memory",
         ),
         cause="Shared memory (/dev/shm) of {host} is too small.",
-        next="df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g (shm_size in the inventory; 64 MB is "
-        "docker's default), or --ipc=host. On the host: mount -o remount,size=32g /dev/shm, and remove leftover files "
-        "from it. If you cannot enlarge it, use fewer data loader workers.",
+        next="Run df -h /dev/shm where the ranks run. In a container, start it with docker run --shm-size=32g (shm_size in the inventory; 64 MB is docker's "
+        "default) or --ipc=host; on the host: mount -o remount,size=32g /dev/shm, and remove leftover files; otherwise use fewer data loader workers.",
         pattern=r"Error while creating shared memory segment (?:/dev/shm/)?\S+ \(size \d+\)(?!, error: (?!No space left))"
         r"|shm\w*\.(?:h|cc):\d+ [^\r\n]*fallocate failed|failed to extend /dev/shm|(?:posix_)?fallocate[^\r\n]*/dev/shm|/dev/shm[^\r\n]*No space left"
         r"|No space left[^\r\n]*/dev/shm|insufficient shared memory|out of shared memory",
@@ -193,11 +191,10 @@ NCCL = (
         "nccl-cuda-failure",
         keys=("Cuda failure ", "CUDA failure "),
         cause="A CUDA call of NCCL failed on {host}: {why}.",
-        next="[[argument?NCCL, CUDA and torch may not match: run python3 -c 'import torch; print(torch.version.cuda, "
-        "torch.cuda.nccl.version())', and keep only one libnccl in LD_LIBRARY_PATH. Otherwise two ranks are on one GPU: torch.cuda.set_device(local_rank)||Run "
-        "nvidia-smi on {host}: is the GPU there, free, and without Xid errors (dmesg -T | grep Xid)?]]"
-        "[[unknown? If nvidia-smi works but CUDA does not: nvidia-modprobe -u -c=0 on the host, then start the container again; with NVSwitch, systemctl status "
-        "nvidia-fabricmanager.]]",
+        next="[[argument?Run python3 -c 'import torch; print(torch.version.cuda, torch.cuda.nccl.version())' and keep only one libnccl in LD_LIBRARY_PATH: NCCL, "
+        "CUDA and torch may not match. If they do, two ranks are on one GPU: torch.cuda.set_device(local_rank)||Run nvidia-smi on {host}: is the GPU there, "
+        "free, and without Xid errors (dmesg -T | grep Xid)?]][[unknown? If nvidia-smi works but CUDA does not: nvidia-modprobe -u -c=0 on the host, then "
+        "start the container again; with NVSwitch, systemctl status nvidia-fabricmanager.]]",
         # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
         pattern=r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)"
         r"(?=(?P<unknown>unknown error)?)(?P<why>[^'\r\n]*[^'\s])",
@@ -296,7 +293,7 @@ NCCL = (
             ),
         ),
         cause="NCCL failed, and this log shows no known reason.",
-        next="The reason is in the NCCL WARN lines before the error; without any, run it again with -x NCCL_DEBUG=INFO.",
+        next="Read the NCCL WARN lines before the error, which give the reason; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
         unless=("nccl-warned", "nccl-start-failed", "nccl-invalid-argument", "nccl-not-ready"),
     ),
@@ -337,8 +334,8 @@ NCCL = (
         "nccl-gdr-off",
         keys=("GPU Direct RDMA Disabled for HCA",),
         cause="GPUDirect RDMA is off for {hca} on {host}: data goes through the host's memory.",
-        next="On the host, check lsmod | grep peermem. If the module is missing, run modprobe nvidia-peermem, and add "
-        "its name to a file in /etc/modules-load.d/ so that it is loaded at boot. All hosts need it.",
+        next="On every host, check lsmod | grep peermem. If the module is missing, run modprobe nvidia-peermem, and add its name to a file in /etc/modules-load.d/ "
+        "so that it is loaded at boot.",
         pattern=r"GPU Direct RDMA Disabled for HCA \d+ '(?P<hca>[^']+)'",
         kind=FailureText.NOTE,
     ),
@@ -365,16 +362,15 @@ NCCL_DEVICES = (
         "nccl-ib-device",
         keys=("NET/IB : Unable to open device", "NET/IB : Unable to query "),
         cause="NCCL on {host} cannot use an RDMA device: {what}.",
-        next="Where the ranks run: ls -l /dev/infiniband, and ibv_devinfo. A container needs --device /dev/infiniband; "
-        "the user must be able to read and write /dev/infiniband/uverbs*.",
+        next="Run ls -l /dev/infiniband and ibv_devinfo where the ranks run. Start a container with --device /dev/infiniband; the user must be able to read and "
+        "write /dev/infiniband/uverbs*.",
         pattern=r"NET/IB : (?P<what>Unable to (?:open|query) [^\r\n]*[^\s.])",
     ),
     Signature(
         "nccl-ib-fatal",
         keys=("async fatal event",),
         cause="The RDMA device[[device? {device}]] of {host} reported a fatal error: {why}.",
-        next="On {host}: dmesg -T | grep -i mlx5; ibstat. Look for a reset or outdated firmware. Leave {host} out with --exclude {host} until it "
-        "is fixed.",
+        next="On {host}, run dmesg -T | grep -i mlx5 and ibstat: look for a reset or outdated firmware. Leave {host} out with --exclude {host} until it is fixed.",
         pattern=r"NET/IB : (?P<device>[\w.-]+:\d+)? ?async fatal event(?: on \w+)?[^\r\n:(]{0,80}[:(]?\s{0,8}"
         r"(?P<why>[^\s.](?:[^\r\n]*[^\s.])?)",
     ),
@@ -399,8 +395,8 @@ NCCL_DEVICES = (
         "nccl-nvls",
         keys=("Failed to bind NVLink SHARP (NVLS)", "nvls.cc:"),
         cause="NVLink SHARP (NVLS) cannot be set up on {host}: {why}. There is a problem with the fabric manager or an NVSwitch.",
-        next="Check systemctl status nvidia-fabricmanager on {host}: its version must be exactly that of the driver. "
-        "Restart it when no job is running. -x NCCL_NVLS_ENABLE=0 runs the job without NVLS.",
+        next="Check systemctl status nvidia-fabricmanager on {host}: its version must be exactly that of the driver; restart it when no job is running. To run the "
+        "job without NVLS: -x NCCL_NVLS_ENABLE=0.",
         pattern=r"Failed to bind NVLink SHARP \(NVLS\) Multicast memory of size \d+ ?: (?P<why>CUDA error (?!2 )\d+ '[^'\r\n]*')"
         r"|nvls\.cc:\d+ NCCL WARN (?P<why2>Cuda failure [^\r\n]*\S)",
         unless=("nccl-nvls-full", "cuda-not-started", "cuda-out-of-memory", "cuda-driver-old"),
@@ -416,24 +412,24 @@ NCCL_DEVICES = (
         "nccl-peer-access",
         keys=("failed to peer with device", "failed to open CUDA IPC handle", "IpcGetMemHandle failed"),
         cause="Two GPUs of {host} cannot reach each other's memory: {why}.",
-        next="nvidia-smi topo -p2p r shows which GPUs can. They cannot in a virtual machine, with an IOMMU and ACS on, "
-        "or if the ranks run in separate containers without --ipc=host. With -x NCCL_P2P_DISABLE=1, NCCL uses shared memory instead.",
+        next="nvidia-smi topo -p2p r shows which GPUs can: none in a virtual machine, with an IOMMU and ACS on, or if the ranks run in separate containers without "
+        "--ipc=host. To use shared memory instead: -x NCCL_P2P_DISABLE=1.",
         pattern=r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S|(?:cuda|hip)IpcGetMemHandle failed[^\r\n]*\S)",
     ),
     Signature(
         "nccl-ranks-differ",
         keys=("Bootstrap Root : mismatch in ", "has already checked in"),
         cause="The ranks do not agree on their rank numbers or on the number of ranks: {what}.",
-        next="Each rank needs a different number in RANK, and all ranks need the same WORLD_SIZE. Two jobs that use the "
-        "same MASTER_PORT also cause this error: make sure that no rank of an older job is still running.",
+        next="Give each rank a different number in RANK, and all ranks the same WORLD_SIZE. Make sure that no rank of an older job with the same MASTER_PORT is "
+        "still running: this causes the error too.",
         pattern=r"Bootstrap Root : (?P<what>(?:mismatch in|rank \d+ of \d+)[^\r\n]*\S)",
     ),
     Signature(
         "nccl-address",
         keys=("Invalid NCCL_COMM_ID", "verify NCCL_OOB_NET_IFNAME"),
         cause="NCCL on {host} cannot use an address that it is given: {what}.",
-        next="NCCL_COMM_ID is HOST:PORT of rank 0, and NCCL_OOB_NET_IFNAME names interfaces that every host has. Both may be left "
-        "out under mpirun and torchrun.",
+        next="Leave NCCL_COMM_ID and NCCL_OOB_NET_IFNAME out under mpirun and torchrun. If you set them, write NCCL_COMM_ID as HOST:PORT of rank 0, and in "
+        "NCCL_OOB_NET_IFNAME interfaces that every host has.",
         pattern=r"(?P<what>Invalid NCCL_COMM_ID|no device found [^\r\n]*verify NCCL_OOB_NET_IFNAME)",
     ),
     Signature(
@@ -448,8 +444,9 @@ NCCL_DEVICES = (
             " of node ",
         ),
         cause="NCCL does not understand how the devices of {host} are connected: {what}.",
-        next="[[net?All ranks must use the same network devices: the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME in each, and the same image on all hosts. ]]Unset "
-        "NCCL_TOPO_FILE and NCCL_GRAPH_FILE. A container needs the host's /sys. -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH shows what NCCL sees.",
+        next="[[net?Use the same network devices for all ranks (the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME) and the same image on all hosts, and unset "
+        "NCCL_TOPO_FILE and NCCL_GRAPH_FILE||Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, and mount the host's /sys into the container]]. To see what NCCL sees: "
+        "-x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH.",
         pattern=r"NCCL WARN (?P<what>[^\r\n]*(?:local path|(?P<net>NET with id)|CPU close|XML|real path)[^\r\n]*[^\s.])"
         r"|(?P<what2>Attribute \w+ of node \w+ not found)",
         unless=("nccl-usb-interface",),
@@ -466,16 +463,16 @@ NCCL_DEVICES = (
         "nccl-socket",
         keys=("Socket creation failed",),
         cause="NCCL on {host} cannot open a socket: {why}.",
-        next="Run ip -br addr where the ranks run: an interface must have an address. A container needs docker run "
-        "--network host. Name the interface: -x NCCL_SOCKET_IFNAME==NAME.",
+        next="Run ip -br addr where the ranks run: an interface must have an address (a container needs docker run --network host). Name the interface: -x "
+        "NCCL_SOCKET_IFNAME==NAME.",
         pattern=r"WARN (?:NCCL )?(?:Net : )?Socket creation failed ?: (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "nccl-start-failed",
         keys=("socket.cc:", "socket.h:", "bootstrap.cc:"),
         cause="A TCP connection failed on {host} while NCCL was starting; NCCL does not report why.",
-        next="Name the network that the hosts share: -x NCCL_SOCKET_IFNAME==bond0. All ports from 1024 on have to be "
-        "open between them. Another possible cause is a rank that never started. -x NCCL_DEBUG=WARN shows more.",
+        next="Name the network that the hosts share: -x NCCL_SOCKET_IFNAME==bond0; all ports from 1024 on have to be open between them. If that is right, look for "
+        "a rank that never started (-x NCCL_DEBUG=WARN shows more).",
         pattern=r"NCCL INFO (?:\w+/)?(?:socket|bootstrap)\.(?:cc|h):\d+ -> [1-9][\s\S]{0,900}?NCCL INFO (?:init|group)\.cc:\d+ -> [1-9]",
         kind=FailureText.FALLBACK,
         lines=8,
@@ -505,8 +502,8 @@ NCCL_DEVICES = (
         "nccl-networks-differ",
         keys=("wrong type ", "wrong socket type "),
         cause="The hosts do not use the same network: NCCL uses RDMA on one and TCP on another, so they cannot communicate.",
-        next="Compare the 'Using network' lines of all hosts (-x NCCL_DEBUG=INFO shows them). On a host that uses "
-        "Socket, RDMA is not available: run ibv_devinfo there, and check that the container has /dev/infiniband. -x NCCL_IB_DISABLE=1 makes all hosts use TCP.",
+        next="Compare the 'Using network' lines of all hosts (-x NCCL_DEBUG=INFO shows them). On a host that uses Socket, run ibv_devinfo and check that the "
+        "container has /dev/infiniband; to make all hosts use TCP: -x NCCL_IB_DISABLE=1.",
         # ncclSocketType: 3 is that of sockets' transport, 4 that of InfiniBand's
         pattern=r"socket\w*: wrong type (?:3 != 4|4 != 3)\b|wrong socket type \(peer (?:3 != expected 4|4 != expected 3)\b",
     ),
@@ -520,10 +517,12 @@ NCCL_DEVICES = (
     Signature(
         "nccl-libfabric",
         keys=("NET/OFI Couldn't ", "NET/OFI Creating new endpoint"),
-        cause="NCCL's plugin for libfabric (on AWS: EFA) cannot use a device of {host}: {what}.",
-        next="On {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. -x NCCL_NET_PLUGIN=none continues over TCP.",
-        pattern=r"NET/OFI (?P<what>(?:Couldn't (?:create|allocate|bind|enable|open|get|register) |Creating new endpoint [^\r\n]{0,80}failed: )[^\r\n]*[^\s.])",
-        unless=("slingshot-no-vni",),
+        cause="NCCL's plugin for libfabric (on AWS: EFA) opened a device of {host}, which then refused [[av?the table of the other ranks' addresses]][[ep?an endpoint, the rank's end of its connections]][[other?a part of its setup]] ({why}). "
+        "Most often too many processes use the device, too little memory may be locked, or libfabric, the plugin and the driver are of releases that do not fit.",
+        next="Check on {host}: fi_info -p efa (or the provider that the log names), ulimit -l where the ranks run, dmesg -T | grep -i efa. Install one release of the EFA installer on all hosts and in the image; to continue over TCP: -x NCCL_NET_PLUGIN=none.",
+        pattern=r"NET/OFI (?:Couldn't (?:create|allocate|bind|enable|open|get|register) (?:(?P<av>AV\b|address vector)|(?P<ep>(?:an? )?endpoint)|(?P<other>))[^\r\n]*?|Creating new (?P<ep2>endpoint) [^\r\n]{0,80}failed)"
+        r"(?:(?:[.:] )?(?:RC: -?\d+, ERROR)?: +(?P<why>[^\r\n]*[^\s.]))?\s*$",
+        unless=("slingshot-no-vni", "efa-no-device"),
     ),
     Signature(
         "nccl-sizes-differ",
@@ -555,17 +554,17 @@ NCCL_DEVICES = (
         "nccl-device-event",
         keys=("async event",),
         cause="An RDMA queue or device of {host}[[device? ({device})]] reported: {why}. Errors about completions on other hosts are a consequence of this.",
-        next="[[hardware?The HCA itself failed: dmesg -T | grep -i mlx on {host}. Reset it or update its firmware, and leave {host} out with "
-        "--exclude {host} until then||An access violation means memory that was freed or never registered: use the same NCCL and driver on "
-        "all hosts, and -x NCCL_NET_GDR_LEVEL=LOC to see whether GPUDirect is at fault. dmesg -T | grep -i mlx5 on {host}]].",
+        next="[[hardware?Leave {host} out with --exclude {host} until its HCA, which failed, is reset or has newer firmware: dmesg -T | grep -i mlx on {host}||Use "
+        "the same NCCL and driver on all hosts: an access violation means memory that was freed or never registered. To see whether GPUDirect is at fault: -x "
+        "NCCL_NET_GDR_LEVEL=LOC, and dmesg -T | grep -i mlx5 on {host}]].",
         pattern=rf"NET/IB ?: (?:(?P<device>[\w.-]+:\d+) )?Got (?:non-fatal )?async event ?: (?=(?P<hardware>local cata)?)(?P<why>{_EVENTS})",
     ),
     Signature(
         "nccl-too-many-peers",
         keys=("peer mapping resources exhausted", "CUDA_ERROR_TOO_MANY_PEERS"),
         cause="A GPU of {host} requires direct access to more than 8 other GPUs, the limit of CUDA.",
-        next="[[one?One process uses all of them, as nccl-tests does with -g: start one process per GPU (mpirun -np N, -g 1)||-x "
-        "NCCL_P2P_LEVEL=PXB limits direct access to GPUs that are near each other; with -x NCCL_P2P_DISABLE=1, NCCL uses shared memory instead]].",
+        next="[[one?Start one process per GPU (mpirun -np N, -g 1): here one process uses all of them, as nccl-tests does with -g||Limit direct access to GPUs that "
+        "are near each other: -x NCCL_P2P_LEVEL=PXB. To use shared memory instead: -x NCCL_P2P_DISABLE=1]].",
         pattern=r"(?:(?P<one>allocator\.cc):\d+ NCCL WARN Cuda failure [\d ']{0,20})?(?:peer mapping resources exhausted|CUDA_ERROR_TOO_MANY_PEERS)",
     ),
     Signature(
@@ -616,7 +615,8 @@ NCCL_DEVICES = (
         "nccl-proxy-failed",
         keys=("NCCL WARN Proxy Call to rank ",),
         cause="A request ({what}) from NCCL on {host} to rank {rank} on the same host failed.",
-        next="Read the NCCL WARN lines of rank {rank}: they show the reason. If there are no such lines, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, it must differ between hosts.",
+        next="Read the NCCL WARN lines of rank {rank}, which show the reason; without any, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, give "
+        "each host another one.",
         pattern=r"Proxy Call to rank (?P<rank>\d+) failed \((?P<what>\w+)\)",
         kind=FailureText.FALLBACK,
     ),
@@ -630,8 +630,8 @@ NCCL_DEVICES = (
             ),
         ),
         cause="NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
-        next="Run fi_info -p efa where the ranks run. A container needs docker run --device /dev/infiniband and the EFA software "
-        "in its image; unset FI_PROVIDER. -x NCCL_NET_PLUGIN=none continues over TCP.",
+        next="Run fi_info -p efa where the ranks run, unset FI_PROVIDER, and start a container with docker run --device /dev/infiniband and the EFA software in its "
+        "image. To continue over TCP: -x NCCL_NET_PLUGIN=none.",
         pattern=r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
     ),
     Signature(
@@ -646,8 +646,8 @@ NCCL_DEVICES = (
         "nccl-ofi-request",
         keys=("completed with error. RC: ",),
         cause="A message of {host} failed in libfabric (on AWS: EFA): code {code} ({why}). Another rank has ended, or cannot be reached.",
-        next="Look for the rank that ended first. If none did: the EFA security group needs rules that allow all traffic to and from itself. "
-        "Compare the versions of EFA and aws-ofi-nccl on all hosts.",
+        next="Look for the rank that ended first. If none did, allow all traffic to and from the EFA security group itself, and compare the versions of EFA and "
+        "aws-ofi-nccl on all hosts.",
         pattern=r"NET/OFI Request[^\r\n]{0,40} completed with error\. RC: (?P<code>\d+)\. Error: (?P<why>[^\r\n]{0,160}[^\s.])",
     ),
     Signature(
@@ -676,7 +676,8 @@ NCCL_DEVICES = (
         keys=("operation counts",),
         cause="NCCL's RAS reports that the ranks are out of step: they have started different numbers of {what}[[at?: {most} ranks are at {at}, {few} "
         "at {other}]][[rank?, including rank {rank}]].",
-        next="While they hang, taco-launch stacks JOB (or py-spy dump --pid PID on ranks of both groups) shows where they are. Every rank has to call the same collectives in the same order.",
+        next="Make every rank call the same collectives in the same order. To see where they are while they hang: taco-launch stacks JOB (or py-spy dump --pid PID "
+        "on ranks of both groups).",
         pattern=r"Communicator ranks have different (?P<what>\w+) operation counts(?:\s{1,9}(?P<most>\d+) ranks? ha\w+ launched up to operation (?P<at>\d+)"
         r"\s{1,9}(?P<few>\d+) ranks? ha\w+ launched up to operation (?P<other>\d+)(?:\s{1,9}Rank (?P<rank>\d+) -- GPU \S+ managed by process \d+ on node "
         r"(?P<host>\S+))?)?",
@@ -686,15 +687,16 @@ NCCL_DEVICES = (
         "nccl-ofi-memory",
         keys=("NET/OFI Unable to register memory",),
         cause="NCCL's plugin for libfabric (on AWS: EFA) cannot register memory with device {device} of {host} ({why}).",
-        next="[[argument?To register GPU memory, NCCL 2.19 and newer needs EFA installer 1.29.1 or newer, or -x FI_EFA_SET_CUDA_SYNC_MEMOPS=0||ulimit -l must show unlimited where the "
-        "ranks run (docker run --ulimit memlock=-1:-1)]]. Use the same EFA installer on all hosts and in the image.",
+        next="Check where the ranks run that ulimit -l shows unlimited (docker run --ulimit memlock=-1:-1). Use the same EFA installer on all hosts and in the "
+        "image.",
         pattern=r"Unable to register memory(?: \(type = \w+\))? for device (?P<device>\d+)\. RC: (?P<code>-?\d+),? E\w+: (?=(?P<argument>Invalid argument)?)(?P<why>[^\r\n]{0,120}[^\s.])",
     ),
     Signature(
         "nccl-imex",
         keys=("MNNVL (cliqueSize ",),
         cause="NVLink between hosts does not work on {host}: the IMEX service, or its channel in the container, is missing.",
-        next="nvidia-imex-ctl -N on {host} must show every host of the domain as READY, and ls /dev/nvidia-caps-imex-channels a channel where the ranks run. -x NCCL_MNNVL_ENABLE=0 continues without it.",
+        next="Check that nvidia-imex-ctl -N on {host} shows every host of the domain as READY, and ls /dev/nvidia-caps-imex-channels a channel where the ranks run. "
+        "To continue without it: -x NCCL_MNNVL_ENABLE=0.",
         pattern=r"MNNVL \(cliqueSize \d+\) is available but not",
     ),
     Signature(
@@ -784,7 +786,8 @@ NCCL_DEVICES = (
         "nccl-ib-no-address",
         keys=("NET/IB : No IP interface found",),
         cause="NCCL on {host} found HCAs but no IP interface, which it uses to set up RDMA connections.",
-        next="ip -br addr where the ranks run must show an interface with an address (docker run --network host). Correct NCCL_SOCKET_IFNAME if it names another one.",
+        next="Check where the ranks run that ip -br addr shows an interface with an address (docker run --network host). If NCCL_SOCKET_IFNAME names another one, "
+        "correct it.",
     ),
     Signature(
         "nccl-nvml",

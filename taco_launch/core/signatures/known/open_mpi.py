@@ -23,8 +23,8 @@ OPEN_MPI = (
         "cuda-memory-not-pinned",
         keys=("The call to cuMemHostRegister(",),
         cause="CUDA could not pin memory for Open MPI[[host? on {host}]] (cuMemHostRegister[[code?, return value {code}]]): copies between GPUs of a host are slower.",
-        next="Raise the limit of locked memory (ulimit -l unlimited; of a container: --ulimit memlock=-1). To run without it: --mca btl ^smcuda. "
-        "If the program fails, its own error is elsewhere in the log.",
+        next="Raise the limit of locked memory (ulimit -l unlimited; of a container: --ulimit memlock=-1), or run without it: --mca btl ^smcuda. If the program "
+        "fails, look for its own error elsewhere in the log.",
         pattern=r"The call to cuMemHostRegister\([^\r\n]{0,200}failed(?:[\s\S]{0,200}?Host: +(?P<host>\S+)\s+cuMemHostRegister return value: +(?P<code>-?\d+))?",
         lines=4,
         kind=FailureText.FALLBACK,
@@ -34,8 +34,8 @@ OPEN_MPI = (
         keys=("A requested component was not found", "No components were able to be opened in the"),
         cause="The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is a "
         "different version or build from that on the other hosts, or its files are incomplete.",
-        next="Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'. Where they differ, "
-        "select one installation: --prefix /PATH. Remove OMPI_MCA_{framework} and PMIX_MCA_{framework} from the environment: Slurm's srun sets them in a shell that it starts.",
+        next="Compare on all hosts: which mpirun; mpirun --version; ompi_info | grep 'MCA {framework}'; if they differ, select one installation: --prefix /PATH. "
+        "Remove OMPI_MCA_{framework} and PMIX_MCA_{framework} from the environment: Slurm's srun sets them in a shell that it starts.",
         pattern=r"(?:A requested component was not found|No components were able to be opened)"
         r"[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +(?P<framework>"
         + _OF_MPIRUN
@@ -102,9 +102,8 @@ OPEN_MPI = (
             'Returned "Unreachable" (-12)',
         ),
         cause="Two ranks[[one? on {one}]][[other? and {other}]] have no transport in common[[tried? (tried: {tried})]].",
-        next="Also allow TCP: --mca btl tcp,self,vader (5.0: tcp,self,sm), with --mca btl_tcp_if_include NETWORK, a "
-        "network that the hosts share.[[one?|| To see which ranks they are, add --mca orte_base_help_aggregate 0 "
-        "(4.1).]]",
+        next="Allow TCP too: --mca btl tcp,self,vader (5.0: tcp,self,sm), with --mca btl_tcp_if_include NETWORK, a network that the hosts share.[[one?|| To see "
+        "which ranks they are, add --mca orte_base_help_aggregate 0 (4.1).]]",
         pattern=r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?=(?P<one>\S+))(?P<host>\S+)"
         r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?"
         r"|process is unreachable|unreachable proc|add-procs-fail|Unreachable",
@@ -166,14 +165,15 @@ OPEN_MPI = (
             "PMIX ERROR: UNPACK",
             "PMIX_ERR_UNPACK",
             "PMIX ERROR: PMIX_ERR_UNPACK",
-            "PMIX ERROR: OUT-OF-RESOURCE in file client/",
+            "PMIX ERROR: NOT-SUPPORTED",
+            "PMIX_ERR_NOT_SUPPORTED",
         ),
         cause="[[plm?mpirun and its daemon on {host} do not understand each other: the hosts have different versions of Open MPI, or this 5.0 release has a known bug with hosts that "
         "differ||The PMIx of mpirun and that of the program on {host} do not "
-        "understand each other: they belong to different versions of Open MPI, on one host or on several]].",
+        "understand each other. Most often they belong to different versions of Open MPI, on one host or on several]].",
         next="[[plm?Compare mpirun --version on all hosts. If they agree, update Open MPI to the newest 5.0||Use the mpirun "
         "of the program's own MPI. Compare ldd PROGRAM | grep -E 'libmpi|pmix', which mpirun, and mpirun --version on all hosts]].",
-        pattern=r"(?:PMIX ERROR: (?:(?:PMIX_ERR_)?UNPACK|OUT-OF-RESOURCE in file client/)|PMIX_ERR_UNPACK)(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
+        pattern=r"(?:PMIX ERROR: (?:PMIX_ERR_)?(?:UNPACK|NOT[-_]SUPPORTED)|PMIX_ERR_(?:UNPACK|NOT_SUPPORTED))(?:[\w-]{0,60} in file \S{0,120}(?P<plm>plm_base_launch_support\.c))?",
         unless=("slurm-without-pmi", "pmix-session-folder"),
         survived=True,
     ),
@@ -204,8 +204,8 @@ OPEN_MPI = (
         "mpi-session-full",
         keys=("the shared-memory backing",),
         cause="Open MPI cannot write its session files on {host}[[path? ({path})]]: the disk is full, or the folder is another user's.",
-        next="Run df -h and ls -ld for it on {host}. In a container: docker run --shm-size=32g. To use another folder: --mca orte_tmpdir_base /PATH, or "
-        "TMPDIR.",
+        next="Run df -h and ls -ld for it on {host}. To enlarge it in a container: docker run --shm-size=32g; to use another folder: --mca orte_tmpdir_base /PATH, "
+        "or TMPDIR.",
         pattern=r"(?:not enough space for (?P<path>/[^\s()]+)[^\r\n]*)?shared-memory backing\s+file",
         lines=2,
     ),
@@ -213,7 +213,8 @@ OPEN_MPI = (
         "rank-caught-signal",
         keys=("Caught signal ",),
         cause="A rank on {host} crashed: {why}[[bus?, most often because /dev/shm was full]].",
-        next="[[bus?Run df -h /dev/shm where the ranks run. In a container: docker run --shm-size=32g, or --ipc=host||The lines below it name the function. Try one rank alone. Libraries of different versions are the usual cause]].",
+        next="[[bus?Run df -h /dev/shm where the ranks run. To enlarge it in a container: docker run --shm-size=32g, or --ipc=host||Read the lines below it, which "
+        "name the function, and try one rank alone. Compare the versions of the libraries: different ones are the usual cause]].",
         pattern=r"Caught signal \d+ \((?P<why>(?P<bus>Bus error)?[^:)\r\n]+)",
         kind=FailureText.OUTCOME,
     ),
@@ -221,8 +222,7 @@ OPEN_MPI = (
         "fork-warned",
         keys=("operating in a condition that could result in memory corruption",),
         cause="A rank on {host} forked a process while it uses RDMA, which Open MPI warns about. Data loaders do this.",
-        next="Mostly harmless: --mca mpi_warn_on_fork 0 turns the warning off. If ranks crash then: num_workers=0, or spawn instead "
-        "of fork.",
+        next="Turn the warning, which is mostly harmless, off: --mca mpi_warn_on_fork 0. If ranks crash then: num_workers=0, or spawn instead of fork.",
         kind=FailureText.NOTE,
     ),
     Signature(
@@ -325,8 +325,8 @@ OPEN_MPI = (
         "mpi-call-failed",
         keys=("*** An error occurred in MPI_",),
         cause="A rank's call of {call} failed: {why}.",
-        next="Read that rank's lines before it. MPI_ERR_TRUNCATE: the ranks call different collectives, or with different sizes. MPI_ERR_OTHER and "
-        "MPI_ERR_INTERN: a transport failed; --mca pml ob1 --mca btl tcp,self shows whether RDMA is at fault.",
+        next="Read that rank's lines before it: with MPI_ERR_TRUNCATE, the ranks call different collectives, or with different sizes. With MPI_ERR_OTHER or "
+        "MPI_ERR_INTERN a transport failed: --mca pml ob1 --mca btl tcp,self shows whether RDMA is at fault.",
         pattern=r"An error occurred in (?P<call>MPI_(?!Init)\w+)[\s\S]{0,600}?(?P<why>MPI_ERR_\w+: [^\r\n]*\S)",
         kind=FailureText.FALLBACK,
         lines=6,
@@ -370,21 +370,28 @@ OPEN_MPI = (
         "mpi-cuda-ipc-off",
         keys=("help-mpi-common-cuda.txt / cuIpc",),
         cause="Open MPI cannot share GPU memory between ranks of one host (CUDA IPC), and copies it through the host's memory.",
-        next="Containers of one host need --ipc=host and all GPUs. --mca btl_smcuda_use_cuda_ipc 0 turns the message off.",
+        next="Give containers of one host --ipc=host and all GPUs. To turn the message off: --mca btl_smcuda_use_cuda_ipc 0.",
         kind=FailureText.NOTE,
     ),
     Signature(
         "psm2-failed",
         keys=("PSM2 can't open hfi unit", "PSM2 was unable to open an endpoint"),
         cause="Open MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than PSM2 contexts.",
-        next="mpirun ... bash -c 'ulimit -l' has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd). Then "
-        "check the link: opainfo on {host}. To run without PSM2: --mca mtl ^psm2.",
+        next="Check the limit with mpirun ... bash -c 'ulimit -l', which has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd), and the link with "
+        "opainfo on {host}. To run without PSM2: --mca mtl ^psm2.",
     ),
     Signature(
         "pmix-munge",
         keys=("psec: munge failed to create credential",),
         cause="PMIx on {host} cannot use munge, which identifies its users: munged does not run, or its socket is not in the container.",
         next="Mount /run/munge into the container, or -x PMIX_MCA_psec=native.",
+    ),
+    Signature(
+        "pmix-out-of-resource",
+        keys=("PMIX ERROR: OUT-OF-RESOURCE in file client/", "PMIX ERROR: PMIX_ERR_OUT_OF_RESOURCE in file client/"),
+        cause="A rank on {host} did not get what PMIx requires when it starts. Most often its session folder or /dev/shm is full or not writable, or the host has too many ranks for its limits.",
+        next="Check on {host}: df -h /dev/shm $TMPDIR, df -i $TMPDIR and ulimit -a where the ranks run. If these are fine, try fewer ranks per host, then the newest release of the same Open MPI series.",
+        survived=True,
     ),
     Signature(
         "pmix-session-folder",

@@ -5,11 +5,17 @@ from taco_launch.core.signatures.known import FailureText, Signature
 SLURM = (
     Signature(
         "slurm-out-of-memory",
-        keys=("oom-kill event", "oom_kill event"),
+        keys=(
+            "oom-kill event",
+            "oom_kill event",
+            "xceeded memory limit",
+            "xceeded job memory limit",
+            "xceeded step memory limit",
+        ),
         cause="Slurm killed a process of this job[[host? on {host}]]: it used more memory than the job has.",
         next="Request more: sbatch --mem=0 (all of a node's memory) or --mem-per-cpu; or smaller batches, fewer data loader "
         "workers.",
-        pattern=r"slurmstepd\S*: error: (?:Detected \d+ oom.kill event|[^\r\n]{0,80}oom.kill event)",
+        pattern=r"slurmstepd\S*: error: (?:[^\r\n]{0,80}oom.kill event|(?:(?:Job|Step) \S+ )?[Ee]xceeded (?:job |step )?memory limit)",
     ),
     Signature(
         "slurm-task-out-of-memory",
@@ -51,7 +57,7 @@ SLURM = (
         "failed before that line.",
         pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
         kind=FailureText.OUTCOME,
-        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait"),
+        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
     ),
     Signature(
         "slurm-task-exited",
@@ -78,10 +84,10 @@ SLURM = (
             "Unable to allocate resources:",
         ),
         cause="Slurm refused [[job?a step of job {job}||the job]]: {why}.",
-        next="[[node?No node of the partition has what is requested of one node: scontrol show node NODE shows its CPUs, memory and GPUs; lower --cpus-per-task, --cpus-per-gpu, "
-        "--ntasks-per-node, --mem or --gres||Compare what is requested (nodes, tasks, CPUs, GPUs, memory, time, account) with what there is: scontrol show "
-        "partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID]]"
-        "[[account?. sacctmgr show assoc user=$USER lists what you may use: set -A, -p and --qos to the values of one of its lines]].",
+        next="[[node?Lower --cpus-per-task, --cpus-per-gpu, --ntasks-per-node, --mem or --gres: no node of the partition has what is requested of one node "
+        "(scontrol show node NODE shows its CPUs, memory and GPUs)||Compare what is requested (nodes, tasks, CPUs, GPUs, memory, time, account) with what "
+        "there is: scontrol show partition, sinfo -o '%P %l %c %m %G'; for a step: scontrol show job JOBID]][[account?. Set -A, -p and --qos to the values of "
+        "one line of sacctmgr show assoc user=$USER]].",
         pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
@@ -109,8 +115,8 @@ SLURM = (
         "slurm-pmix",
         keys=("pmixp_",),
         cause="Slurm's step daemons (PMIx) do not reach each other from {host}[[why?: {why}]], or one of the hosts arrived late.",
-        next="Ports have to be open between compute nodes (SrunPortRange in slurm.conf, firewall). If that does not help: "
-        "export SLURM_PMIX_DIRECT_CONN=false SLURM_PMIX_TIMEOUT=600.",
+        next="Open the ports between compute nodes (SrunPortRange in slurm.conf, firewall). If that does not help: export SLURM_PMIX_DIRECT_CONN=false "
+        "SLURM_PMIX_TIMEOUT=600.",
         pattern=r"mpi/pmix\w*: [^\r\n]*pmixp_[^\r\n]*?(?P<why>collective timeout|Cannot establish the connection|Unable to connect"
         r"|exceeded the retry limit)",
     ),
@@ -166,15 +172,15 @@ SLURM = (
         "slurm-plugin-failed",
         keys=("launch failed: Plugin initialization failed", "Plugin stack initialization failed"),
         cause="A plugin of Slurm failed on a node when it started the step's tasks (plugstack.conf lists them: pyxis, for example).",
-        next="The reason is in slurmd's log of that node: grep -iE 'spank|pyxis' /var/log/slurm/slurmd.log.",
+        next="Read the reason in slurmd's log of that node: grep -iE 'spank|pyxis' /var/log/slurm/slurmd.log.",
         unless=("pyxis-folder",),
     ),
     Signature(
         "slurm-task-signal",
         keys=("srun: error: ",),
         cause="Task {task} on {host} was ended by a signal: {why}.",
-        next="A bus error is most often a full /dev/shm. For a crash, read the lines before it (PYTHONFAULTHANDLER=1 "
-        "shows more). Terminated means that another task ended first.",
+        next="For a bus error, check df -h /dev/shm, which is most often full; for a crash, read the lines before it (PYTHONFAULTHANDLER=1 shows more). If it was "
+        "terminated, look for the task that ended first.",
         pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
         kind=FailureText.OUTCOME,
@@ -184,9 +190,9 @@ SLURM = (
         "slurm-program-missing",
         keys=("execve(): ",),
         cause="Slurm could not start {file} on {host}: {why}.",
-        next="[[script?The program that the script's first line (#!) names has to be on every node, and the script needs Unix line ends: sed -i "
-        "'s/\\r$//' SCRIPT. If both are right, slurmd's spool folder was emptied: systemctl restart slurmd there||On that node: ls -l {file}. "
-        "A shared folder may not be mounted there, or the program is not on the PATH]].",
+        next="[[script?Install the program that the script's first line (#!) names on every node, and give the script Unix line ends: sed -i 's/\\r$//' SCRIPT. If "
+        "both are right, slurmd's spool folder was emptied: systemctl restart slurmd there||On that node, run ls -l {file}: a shared folder may not be mounted "
+        "there, or the program is not on the PATH]].",
         pattern=r"error: execve\(\): (?P<file>(?:\S+/(?P<script>slurm_script))|[^\r\n:]+): (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
@@ -271,6 +277,7 @@ SLURM = (
         "slurm-pmi2-missing",
         keys=("PMI2_Init failed to intialize",),
         cause="Open MPI on {host} found no PMI2 server: srun started the ranks with another --mpi type than this Open MPI was built for.",
-        next="srun --mpi=list shows what Slurm offers. Use srun --mpi=pmi2, or --mpi=pmix if Open MPI has PMIx (ompi_info | grep -i pmix). Or use mpirun inside the allocation.",
+        next="srun --mpi=list shows what Slurm offers: use srun --mpi=pmi2, or --mpi=pmix if Open MPI has PMIx (ompi_info | grep -i pmix). Or use mpirun inside the "
+        "allocation.",
     ),
 )

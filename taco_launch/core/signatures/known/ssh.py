@@ -17,9 +17,8 @@ SSH = (
         "ssh-unresolvable",
         keys=("Could not resolve hostname ",),
         cause="ssh cannot turn the name {host} into an address ({why}).",
-        next="Check it where mpirun runs: getent hosts {host}. Use the address, or add the name to /etc/hosts. If the name "
-        "was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.[[slots? An mpirun that "
-        "does not know HOST:SLOTS reads it as a host name. Check which -a mpirun and mpirun --version: Open MPI 3 and newer know it.]]",
+        next="Check it where mpirun runs: getent hosts {host}; use the address, or add the name to /etc/hosts[[slots? (mpirun before 3.0 reads HOST:SLOTS as a "
+        "name: which -a mpirun)]]. If the name was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.",
         pattern=r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
     ),
     Signature(
@@ -53,8 +52,8 @@ SSH = (
         keys=("REMOTE HOST IDENTIFICATION HAS CHANGED",),
         cause="The host key of {host} differs from the one in known_hosts: it was reinstalled, its container was created "
         "again, or something else answers at that address.",
-        next="When you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once and check the "
-        "fingerprint.",
+        next="If you know why it changed: ssh-keygen -R [[known?'{known}'||HOST (of a port other than 22: '[HOST]:PORT')]][[file? -f {file}]], then ssh to it once "
+        "and check the fingerprint.",
         pattern=r"REMOTE HOST IDENTIFICATION HAS CHANGED"
         r"(?=(?:[\s\S]{0,1200}?Offending (?:\S+ )?key in (?P<file>\S+):\d+)?)"
         r"(?=(?:[\s\S]{0,1500}?[Hh]ost key for (?P<known>(?P<host>\S+)) has changed)?)",
@@ -69,12 +68,20 @@ SSH = (
         pattern=r"host key is known for (?P<host>\S+) and",
     ),
     Signature(
+        "ssh-home-not-writable",
+        keys=("Could not create directory '",),
+        cause="ssh cannot keep the keys of other hosts: {folder} does not exist, and the home that should have it is missing or not writable for that user. It therefore trusts no host.",
+        next="Check it as that user, where ssh runs: ls -ld {folder} $HOME. Create the home (or set another with usermod -d), then ssh to each host once to add its key.",
+        pattern=r"Could not create directory '(?P<folder>[^'\r\n]*\.ssh)'[\s\S]{0,1200}?Host key verification failed",
+        lines=9,
+    ),
+    Signature(
         "ssh-host-key-refused",
         keys=("Host key verification failed",),
         cause="ssh has no trusted host key for a host, and cannot ask the user.",
         next="ssh to each host once from the machine that runs mpirun, as the same user and with the same port, and "
         "compare the fingerprint; ssh then adds the key to known_hosts.",
-        unless=("ssh-host-key-changed", "ssh-host-key-unknown"),
+        unless=("ssh-host-key-changed", "ssh-host-key-unknown", "ssh-home-not-writable"),
     ),
     Signature(
         "ssh-key-modes",
@@ -201,16 +208,16 @@ SSH = (
         "sshd-not-started",
         keys=("no hostkeys available", "Missing privilege separation directory", "Cannot bind any address"),
         cause="The sshd of {host} does not start: {why}.",
-        next="If host keys are missing: ssh-keygen -A. If the folder is missing: mkdir -p /run/sshd. If the port is in use, ss -ltnp shows by what; sshd -p 2222 uses another port. Then "
-        "/usr/sbin/sshd -t on that host shows any remaining error.",
+        next="Run /usr/sbin/sshd -t on that host, which shows the reason. If host keys are missing: ssh-keygen -A; if the folder is missing: mkdir -p /run/sshd; if "
+        "the port is in use: ss -ltnp shows by what, and sshd -p 2222 uses another one.",
         pattern=r"(?P<why>no hostkeys available|Missing privilege separation directory: \S*[^\s.]|Cannot bind any address)",
     ),
     Signature(
         "ssh-broken",
         keys=("ssh_dispatch_run_fatal: ",),
         cause="The ssh connection to {host} broke in the middle: {why}.",
-        next="Something in between changes or drops packets. Use the same MTU on all hosts and switches (test an MTU of "
-        "9000 with ping -M do -s 8972 {host}), and make sure that no two hosts have the same address. If the cipher is the cause: plm_rsh_args '-c aes128-ctr'.",
+        next="Use the same MTU on all hosts and switches (test 9000 with ping -M do -s 8972 {host}), and give no two hosts the same address: something in between "
+        "changes or drops packets. If the cipher is the cause: plm_rsh_args '-c aes128-ctr'.",
         pattern=r"ssh_dispatch_run_fatal: Connection to (?P<host>\S+) port \d+: (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(

@@ -6,7 +6,7 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 # What keeps GPUs in containers for good: systemd knows of CDI's devices, and manages no cgroup of the driver cgroupfs.
 KEEPS_GPUS = (
-    "Each reload removes the GPUs again. To prevent this, set in the inventory docker: { settings: { features: { cdi: true } } } with engine 25 or "
+    "To keep the GPUs, which each reload removes again, set in the inventory docker: { settings: { features: { cdi: true } } } with engine 25 or "
     'newer, else docker: { settings: { exec-opts: ["native.cgroupdriver=cgroupfs"] } }; then run taco-launch -i FILE setup --disrupt '
     "docker"
 )
@@ -32,9 +32,9 @@ SYSTEM = (
     Signature(
         "driver-mismatch",
         keys=("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
-        cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded.",
+        cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded, or two versions are installed.",
         next="Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
-        "nvidia), or reboot {host}.",
+        "nvidia), or reboot {host}. If it remains, find the second version (find / -name 'libnvidia-ml.so.*'; cat /proc/driver/nvidia/version) and remove it.",
     ),
     Signature(
         "fabricmanager-not-needed",
@@ -63,8 +63,8 @@ SYSTEM = (
         "gpu-xid-nvlink",
         keys=("NVRM: Xid",),
         cause="GPU {gpu} of {host} reports Xid {xid}, an error of its NVLinks[[follows?; Xid {follows} follows from it]].",
-        next="Leave {host} out with --exclude {host}. There: nvidia-smi nvlink -e, dmesg -T | grep Xid; reset all GPUs that NVLinks join "
-        "(nvidia-smi -r), or reboot. If it recurs, have GPU, NVSwitch and board checked.",
+        next="Leave {host} out with --exclude {host}; run nvidia-smi nvlink -e and dmesg -T | grep Xid there, then reset all GPUs that NVLinks join (nvidia-smi "
+        "-r), or reboot. If it recurs, have GPU, NVSwitch and board checked.",
         pattern=_XID
         + rf"(?:(?P<xid>{_NVLINK})\b|(?P<follows>\d+)\b[^\r\n]*caused by previous Xid (?P<xid2>{_NVLINK})\b)",
     ),
@@ -131,8 +131,8 @@ SYSTEM = (
         "memory-refused",
         keys=("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
         cause="A process on {host} requested more memory than it may have.",
-        next="Check free -g and ulimit -v where the ranks run. Use smaller batches or fewer data loader workers, or load "
-        "less data at once. If the container has a --memory limit, raise it.",
+        next="Check free -g and ulimit -v where the ranks run; if the container has a --memory limit, raise it. Use smaller batches or fewer data loader workers, "
+        "or load less data at once.",
         pattern=r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
         r"|OOM when allocating tensor.*device:CPU",
     ),
@@ -167,7 +167,7 @@ SYSTEM = (
         "peermem-missing",
         keys=("FATAL: Module nv",),
         cause="There is no kernel module {module} on {host}.",
-        next="nvidia-peermem comes with the driver from version 470 on; for older ones build nv_peer_mem.",
+        next="Install the driver from version 470 on, which has nvidia-peermem; for an older one, build nv_peer_mem.",
         pattern=r"Module (?P<module>nv[\w-]{0,20}?peer[\w-]{0,20}) not found",
     ),
     Signature(
@@ -189,10 +189,9 @@ SYSTEM = (
         "kernel-headers",
         keys=("kernel headers for",),
         cause="The headers of the kernel {kernel}, which runs on {host}, are missing: dkms builds no module without them.",
-        next="Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}). If no package source of the host has "
-        "it, those sources have only newer kernels: add the distribution's archive of old packages as a source (Debian's "
-        "snapshots, CentOS's vault), or install and boot the distribution's current kernel with its headers. Then "
-        "run set-up again, or dkms autoinstall for modules that are not from set-up.",
+        next="Install linux-headers-{kernel} (rpm systems: kernel-devel-{kernel}), then run set-up again, or dkms autoinstall for modules that are not from set-up. "
+        "If no package source has it, add the distribution's archive of old packages (Debian's snapshots, CentOS's vault), or boot the distribution's current "
+        "kernel and install its headers.",
         pattern=r"kernel headers for kernel (?P<kernel>\S+) cannot be found",
     ),
     Signature(
@@ -283,7 +282,7 @@ SYSTEM = (
         "segfault",
         keys=("]: segfault at ",),
         cause="The kernel of {host} saw {what} crash.",
-        next="Its rank's log shows more with -x PYTHONFAULTHANDLER=1.",
+        next="Run it again with -x PYTHONFAULTHANDLER=1: the log of its rank then shows more.",
         pattern=r"(?P<what>\S+)\[\d+\]: segfault at ",
         kind=FailureText.OUTCOME,
     ),
@@ -291,8 +290,8 @@ SYSTEM = (
         "nvml-refused",
         keys=("Failed to initialize NVML: Insufficient Permissions",),
         cause="A process on {host} may not use the GPUs' devices.",
-        next="Run ls -l /dev/nvidia* where the process runs: all users must be able to read and write them. "
-        "NVreg_ModifyDeviceFiles or a cgroup may prevent that. With MIG, run nvidia-smi as root.",
+        next="Run ls -l /dev/nvidia* where the process runs: all users must be able to read and write them (NVreg_ModifyDeviceFiles or a cgroup may prevent that). "
+        "With MIG, run nvidia-smi as root.",
     ),
     Signature(
         "pcie-error",
@@ -319,6 +318,13 @@ SYSTEM = (
         pattern=r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
         r"|Health issue observed[^\r\n,]*|(?:wait_func|cmd_work_handler|wait_func_handle_exec_timeout)\b[^\r\n]*?timeout"
         r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
+    ),
+    Signature(
+        "hca-objects-used-up",
+        keys=("failed, status limits exceeded",),
+        cause="The HCA of {host} has no more of one kind of object ({what}) for the ranks on it[[uar?: each process takes some of its doorbell pages]][[qp?: each connection takes one]].",
+        next="Run fewer ranks on {host}, or connect over one device only: -x UCX_NET_DEVICES=mlx5_0:1[[qp? with -x UCX_TLS=dc_x,sm,self]]. [[uar?Enlarge the firmware's LOG_BAR_SIZE (mlxconfig -d DEVICE query | grep BAR), then reboot||Update the firmware and the driver of the HCA]].",
+        pattern=r"mlx5_core[^\r\n]*?(?<!\w)(?P<what>(?!CREATE_MKEY)(?=[A-Z])(?P<uar>ALLOC_UAR)?(?P<qp>CREATE_QP)?[A-Z\d_]*)\(0x[\da-f]+\)[^\r\n]{0,80}failed, status limits exceeded",
     ),
     Signature(
         "hca-keys-used-up",

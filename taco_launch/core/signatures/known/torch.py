@@ -10,9 +10,16 @@ from taco_launch.core.signatures.known import FailureText, Signature
 TORCH = (
     Signature(
         "no-cuda-in-torch",
-        keys=("Torch not compiled with CUDA enabled",),
-        cause="This torch is built for CPUs only.",
-        next="Install the CUDA build in that environment, or let the program use the CPU.",
+        keys=("Torch not compiled with CUDA enabled", "module 'torch._C' has no attribute '_cuda_"),
+        cause="The torch of a rank on {host} was built without CUDA.",
+        next="Install a CUDA build of torch in that environment or image, or run on the CPU. Check it there: python3 -c 'import torch; print(torch.version.cuda)'.",
+    ),
+    Signature(
+        "windows",
+        keys=("(system error: 10", "[WinError "),
+        cause="The program runs on Windows[[code? (socket error {code})]]. Neither NCCL nor taco-launch supports it.",
+        next="Run it on Linux hosts, or in WSL 2 or a Linux container. If it has to run on Windows, use one process and no torchrun.",
+        pattern=r"\(system error: (?P<code>10\d{3}) - |\[WinError (?P<code2>\d+)\]",
     ),
     Signature(
         "port-in-use",
@@ -35,8 +42,8 @@ TORCH = (
         keys=("failed to listen on any local network address",),
         cause="The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "
         "process with RANK=0.",
-        next="ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT. "
-        "Under torchrun, do not set --rank, --local_rank or RANK yourself.",
+        next="ss -ltnp on {host} shows which process uses it: end a previous job that still runs there, or choose another MASTER_PORT. Under torchrun, do not set "
+        "--rank, --local_rank or RANK yourself.",
         unless=("port-in-use",),
     ),
     Signature(
@@ -44,7 +51,7 @@ TORCH = (
         keys=("The client socket has", "TCP client failed to connect"),
         cause="A rank could not reach rank 0's port {port} at {host}: rank 0 has not started, the name of its host "
         "resolves to another address there, or a firewall is in between.",
-        next="MASTER_ADDR has to be an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
+        next="Set MASTER_ADDR to an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
         pattern=r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
         r" \(?(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
         unless=("port-in-use",),
@@ -81,10 +88,9 @@ TORCH = (
         "torch-collective-timeout",
         keys=("Watchdog caught collective operation timeout",),
         cause="A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
-        next="[[one?All ranks agree on a number there, as around a checkpoint: if one of them saves for longer than that, raise the timeout: "
-        "init_process_group(timeout=timedelta(hours=1)). ]]Compare the ranks' last lines: the one without this line did not arrive. -x TORCH_FR_BUFFER_SIZE=2000 -x "
-        "TORCH_NCCL_DUMP_ON_TIMEOUT=1 keeps each rank's last collectives (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), "
-        "and torchfrtrace compares them.",
+        next="[[one?If a rank saves a checkpoint for longer than that, raise the timeout: init_process_group(timeout=timedelta(hours=1)). Otherwise "
+        "compare||Compare]] the ranks' last lines: the one without this line did not arrive[[one?||. To keep each rank's last collectives: -x "
+        "TORCH_FR_BUFFER_SIZE=2000 -x TORCH_NCCL_DUMP_ON_TIMEOUT=1 (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), and torchfrtrace compares them]].",
         pattern=r"collective operation timeout: (?=(?:[^\r\n]{0,200}(?P<one>NumelIn=1,))?)(?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
         kind=FailureText.ECHO,
         unless=("torch-collectives-differ", "torch-ranks-apart", "torch-first-collective"),
@@ -93,8 +99,8 @@ TORCH = (
         "torch-watchdog-stuck",
         keys=("watchdog got stuck for", "Heartbeat monitor timed out", "that detected no heartbeat"),
         cause="A rank of {host} hangs in a call of NCCL or CUDA[[seconds? for {seconds} s]], so torch ends it.",
-        next="While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID on every rank) shows which rank is at a different place in the program: that rank is the cause. If compilations or checkpoints take long: -x "
-        "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800.",
+        next="Look for the rank that is at a different place in the program, which is the cause: while it hangs, taco-launch stacks JOB (or py-spy dump --pid PID "
+        "on every rank) shows it. If compilations or checkpoints take long: -x TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC=1800.",
         pattern=r"watchdog got stuck for (?P<seconds>\d+) seconds|Heartbeat monitor timed out|detected no heartbeat",
         kind=FailureText.ECHO,
         unless=("torch-collective-timeout",),
@@ -103,8 +109,8 @@ TORCH = (
         "torch-ranks-apart",
         keys=("Watchdog caught collective operation timeout",),
         cause="The ranks are out of step: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
-        next="Every rank has to call the same collectives equally often: the same number of batches on each "
-        "(drop_last=True, or join()), and no collective under if rank == 0. If only one rank does a checkpoint or an evaluation, look there first.",
+        next="Make every rank call the same collectives equally often: the same number of batches on each (drop_last=True, or join()), and no collective under if "
+        "rank == 0. If only one rank does a checkpoint or an evaluation, look there first.",
         pattern=r"\[Rank (?P<rank>\d+)\] Watchdog caught[^\r\n]{0,200}SeqNum=(?P<number>(?P<head>\d{0,12}?)\d{1,3}),"
         r"[\s\S]{1,6000}?\[Rank (?!(?P=rank)\])(?P<other>\d+)\] Watchdog caught[^\r\n]{0,200}"
         r"SeqNum=(?!(?P=head)\d{1,3},)(?P<theirs>\d+),",
@@ -114,8 +120,8 @@ TORCH = (
         "torch-collectives-differ",
         keys=("Watchdog caught collective operation timeout",),
         cause="The ranks call different collectives: in collective number {number}, one rank calls {one} and another calls {other}.",
-        next="Every rank has to call the same collectives in the same order and with the same sizes: no collective under "
-        "if rank == 0, and the same number of batches on each. -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows the place.",
+        next="Make every rank call the same collectives in the same order and with the same sizes: no collective under if rank == 0, and the same number of batches "
+        "on each. To see the place: -x TORCH_DISTRIBUTED_DEBUG=DETAIL.",
         pattern=r"SeqNum=(?P<number>\d+), OpType=(?P<one>\w+)\b[\s\S]{1,6000}?SeqNum=(?P=number), OpType=(?!(?P=one)\b)(?P<other>\w+)",
         lines=60,
     ),
@@ -123,8 +129,8 @@ TORCH = (
         "data-worker-killed",
         keys=("DataLoader worker (pid",),
         cause="A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
-        next="For a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). If the worker was "
-        "killed, memory ran out: use fewer workers. An exit code comes from the data set's own code: num_workers=0 shows where it fails.",
+        next="If the worker was killed, use fewer workers, as memory ran out; for a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). "
+        "If it has an exit code of the data set's own code, num_workers=0 shows where it fails.",
         pattern=r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
         r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
@@ -165,9 +171,9 @@ TORCH = (
         keys=("failed (exitcode: -",),
         cause="Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
-        next="[[abort?An abort has its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||A bus error is most often a "
-        "full /dev/shm. For a crash, read the lines before it; where they show nothing, -x PYTHONFAULTHANDLER=1 prints the Python stack, and a core file (ulimit -c unlimited) opens "
-        "with gdb python3 CORE: most crashes are of a library built for another CUDA or torch. For signal 15, look for the rank that ended first]].",
+        next="[[abort?Read its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||For a bus error, "
+        "enlarge /dev/shm; for a crash, read the lines before it, or run it with -x PYTHONFAULTHANDLER=1 (most are of a library built for another CUDA or "
+        "torch; gdb python3 CORE opens a core file). For signal 15, look for the rank that ended first]].",
         pattern=r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
         kind=FailureText.OUTCOME,
         unless=("rank-crashed", "rank-killed"),
@@ -206,8 +212,8 @@ TORCH = (
         "torchrun-ended",
         keys=("death signal, shutting down workers", "SignalException: Process "),
         cause="torchrun on {host} was ended from outside by signal {number}, and ended its ranks.",
-        next="15 (TERM) comes from a scheduler, a time limit, a container that is stopped or a user: sacct -j JOBID, docker events, journalctl -n 100 on {host}. 1 (HUP): the terminal was closed; start it by taco-launch submit, nohup or tmux. "
-        "2 (INT): Ctrl-C.",
+        next="For 15 (TERM), look for the scheduler, time limit, container stop or user that sent it: sacct -j JOBID, docker events, journalctl -n 100 on {host}. "
+        "For 1 (HUP), which a closed terminal sends, start it by taco-launch submit, nohup or tmux; 2 (INT) is Ctrl-C.",
         pattern=r"Received (?P<number>\d+) death signal|SignalException: Process \d+ got signal: (?P<number2>\d+)",
         kind=FailureText.FALLBACK,
     ),
@@ -215,7 +221,8 @@ TORCH = (
         "command-failed",
         keys=("CalledProcessError: Command ",),
         cause="The command that a launcher started ended [[code?with exit code {code}||by {signal}]], and the launcher does not report why: {command}.",
-        next="Read what the command itself wrote, above the launcher's traceback.[[signal? SIGKILL: most often memory ran out, dmesg -T | grep -i kill. SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
+        next="Read what the command itself wrote, above the launcher's traceback.[[signal? For SIGKILL, check whether memory ran out: dmesg -T | grep -i kill; for "
+        "SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
         pattern=r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>[^\r\n]{1,2000}?) (?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+))",
         kind=FailureText.FALLBACK,
     ),
@@ -285,9 +292,8 @@ TORCH = (
         cause="A C++ thread was still running on {host} when its program ended. Most often it is a thread of torch's gloo "
         "(as of 2.13) that releases a tensor after the last collective while Python exits. If nothing else is "
         "reported here, the rank's work was done; host names and addresses are not the cause.",
-        next="End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads. "
-        "With DistributedDataParallel, the threads remain even so: save and flush everything, then call "
-        "os._exit(0). If the rank did not reach its end, this shows where it was: -x PYTHONFAULTHANDLER=1.",
+        next="End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads; with DistributedDataParallel, they remain even so: "
+        "save and flush everything, then call os._exit(0). If the rank did not reach its end, see where it was: -x PYTHONFAULTHANDLER=1.",
         kind=FailureText.OUTCOME,
     ),
     Signature(
@@ -311,8 +317,8 @@ TORCH = (
         "cuda-library-failed",
         keys=("cuDNN error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUFFT_", "CUSOLVER_STATUS_"),
         cause="A CUDA library failed on a GPU of {host}: {why}.",
-        next="Most often the GPU's memory is nearly full, an earlier CUDA error is behind it (-x CUDA_LAUNCH_BLOCKING=1), "
-        "or the cuDNN or cuBLAS that is found is not the one that the program was built with: remove CUDA's own from LD_LIBRARY_PATH.",
+        next="Check GPU memory first (nvidia-smi), then whether an earlier CUDA error is behind it: -x CUDA_LAUNCH_BLOCKING=1. If neither is, the cuDNN or cuBLAS "
+        "that is found is not the one that the program was built with: remove CUDA's own from LD_LIBRARY_PATH.",
         pattern=r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
         r"|SETUP_FAILED))",
         unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error"),
@@ -336,8 +342,8 @@ TORCH = (
         "torch-internal",
         keys=("INTERNAL ASSERT FAILED at",),
         cause="torch itself reached a state that it considers impossible ({file}:{line}).",
-        next="[[trace?torch failed while it wrote its report on ranks that are out of step, so some ranks were: unset "
-        "TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG), and look for the rank that is behind||A newer torch may have fixed it: search for that file and line among its issues]].",
+        next="[[trace?Unset TORCH_NCCL_DESYNC_DEBUG (NCCL_DESYNC_DEBUG), with which torch failed while it wrote its report on ranks that are out of step, and look "
+        "for the rank that is behind||Search for that file and line among torch's issues: a newer torch may have fixed it]].",
         pattern=r"INTERNAL ASSERT FAILED at \\?\"(?P<file>[^\"\\\r\n]*?(?P<trace>TraceUtils\.h)?)\\?\":(?P<line>\d+)",
         kind=FailureText.OUTCOME,
         survived=True,
@@ -346,8 +352,8 @@ TORCH = (
         "deepspeed-ranks-differ",
         keys=("disagreement between rank",),
         cause="DeepSpeed (ZeRO 3) sees that rank {ranks} do not use the same parameters at the same step.",
-        next="Every rank has to go through the same layers. A mixture of experts, or branches that depend on the data, "
-        "prevents this (use DeepSpeed's set_z3_leaf_modules). No rank may skip a batch or generate for longer than the others (synced_gpus=True).",
+        next="Make every rank go through the same layers; with a mixture of experts, or branches that depend on the data, use DeepSpeed's set_z3_leaf_modules. Let "
+        "no rank skip a batch or generate for longer than the others (synced_gpus=True).",
         pattern=r"disagreement between rank(?P<ranks>\d+ and rank\d+)",
     ),
 )
@@ -368,8 +374,9 @@ TORCH_RANKS = (
         keys=("in store based barrier on rank",),
         cause="More processes reached the rendezvous of torch.distributed than WORLD_SIZE allows: {came} of {all}. [[again?torchrun restarted its group, and the processes of the previous attempt "
         "still count||The job was started twice (for example, srun starts it in each task, and each of these starts more ranks), or an older job's store or MASTER_PORT is in use]].",
-        next="[[again?This is a consequence: read what failed first, above the first 'will restart worker group'. --max-restarts 0 shows only that failure.||"
-        "Start it with one launcher only, and set WORLD_SIZE to the number of all processes. Use a new MASTER_PORT, and do not reuse an older job's file for init_method=file://.]]",
+        next="[[again?Read what failed first, above the first 'will restart worker group': this is a consequence. To see only that failure: --max-restarts "
+        "0.||Start it with one launcher only, and set WORLD_SIZE to the number of all processes. Use a new MASTER_PORT, and do not reuse an older job's file "
+        "for init_method=file://.]]",
         pattern=r"world_size=(?P<all>\d{1,7}), worker_count=(?P<came>\d{1,7})(?=(?:[\s\S]{0,1500}?(?P<again>will restart worker group))?)",
         lines=6,
         more=("came", "all"),
@@ -435,8 +442,8 @@ TORCH_RANKS = (
         "gloo-no-interface",
         keys=("Unable to find address for: ", "Unable to find interface for"),
         cause="{host} has no network interface that GLOO_SOCKET_IFNAME allows[[name?: {name}]].",
-        next="List its interfaces: ip -br addr. The name has to exist on every host. Without the variable, Gloo uses the "
-        "interface to which the host's own name resolves.",
+        next="List its interfaces: ip -br addr; the name has to exist on every host. If it does not, unset the variable: Gloo then uses the interface to which the "
+        "host's own name resolves.",
         pattern=r"Unable to find (?:address|interface) for:? ?\[?(?P<name>[\w.:@-]*\w)?",
         unless=("gloo-name-unknown",),
     ),
@@ -444,9 +451,8 @@ TORCH_RANKS = (
         "gloo-connect",
         keys=("connectFullMesh failed", "timed out connecting: ", "gloo/transport/tcp/"),
         cause="Gloo on {host} cannot connect to another rank[[peer? at {peer}]][[why? ({why})]].",
-        next="[[loop?The name of its host resolves to 127.0.x.x there: fix /etc/hosts, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the "
-        "network that the hosts share: -x GLOO_SOCKET_IFNAME=bond0. All ports from 1024 on have to be open between them; or that "
-        "rank never started.]]",
+        next="[[loop?Correct /etc/hosts, where the name of its host resolves to 127.0.x.x, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the network that "
+        "the hosts share: -x GLOO_SOCKET_IFNAME=bond0. Open all ports from 1024 on between them; or that rank never started.]]",
         pattern=r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out)"
         r"|gloo/transport/tcp/[\w.]+:\d+\] connect \[(?P<peer2>[^\]\s]+)\]:\d+: (?P<why2>[A-Z][\w ]+\w))"
         r"(?=(?:[^\r\n]*(?P<loop>127\.0\.))?)(?=(?:[^\r\n]*SO_ERROR: (?P<why>[A-Z][\w ]+\w))?)"
@@ -506,8 +512,8 @@ TORCH_RANKS = (
         "torch-rank-number",
         keys=("rank < size. ",),
         cause="Rank {rank} tries to join a process group of only {size} ranks: WORLD_SIZE, or what the program uses instead, is too small.",
-        next="Lightning: num_nodes= the number of hosts, devices= the ranks of each. Else see what the program passes as world_size: WORLD_SIZE counts the ranks "
-        "of all hosts.",
+        next="See what the program passes as world_size: WORLD_SIZE counts the ranks of all hosts. In Lightning, set num_nodes= to the number of hosts and devices= "
+        "to the ranks of each.",
         pattern=r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
     ),
     Signature(
@@ -539,7 +545,7 @@ TORCH_RANKS = (
         keys=("Watchdog caught collective operation timeout",),
         cause="The first collective of the job never ended on {host}: {what} (elements: {count}). The data is not the reason: a rank is missing, or "
         "the GPUs or hosts do not reach each other.",
-        next="Run it with -x NCCL_DEBUG=INFO. On one host try -x NCCL_P2P_DISABLE=1: if that helps, turn off the IOMMU and PCI ACS. Between hosts name the "
+        next="Run it with -x NCCL_DEBUG=INFO. On one host, try -x NCCL_P2P_DISABLE=1 (if that helps, turn off the IOMMU and PCI ACS); between hosts, name the "
         "network: -x NCCL_SOCKET_IFNAME==bond0.",
         pattern=r"SeqNum=1, OpType=(?P<what>\w+), NumelIn=(?P<count>\d{1,3}),",
         kind=FailureText.ECHO,
@@ -571,16 +577,16 @@ TORCH_RANKS = (
         "torch-parameters-differ",
         keys=("of the same param in process 0",),
         cause="Parameter {number} of the model does not have the same {what} on all ranks (here its shape is {sizes}).",
-        next="[[strides?Make the parameter contiguous before DistributedDataParallel: p.data = p.data.contiguous(). Channels-last on some ranks only, or another "
-        "version of torch, causes it||Every rank must build the same model: the same arguments, number of classes and, where it is chosen at random, the same "
-        "seed]].",
+        next="[[strides?Make the parameter contiguous before DistributedDataParallel: p.data = p.data.contiguous(). If only some ranks use channels-last or another "
+        "version of torch, make them equal||Build the same model on every rank: the same arguments, number of classes and, where it is chosen at random, the "
+        "same seed]].",
         pattern=r"params\[(?P<number>\d+)\] in this process with sizes (?P<sizes>\[[\d, ]{0,100}\]) appears not to match (?P<what>(?P<strides>strides)|sizes) of the same",
     ),
     Signature(
         "torch-tensor-not-cuda",
         keys=("Tensors must be CUDA and dense",),
         cause="torch gave NCCL a tensor on the CPU or a sparse one, and NCCL can use neither.",
-        next="Move the model to the GPU before DistributedDataParallel wraps it: model.to(local_rank), with its buffers. Sparse gradients come from "
+        next="Move the model with its buffers to the GPU before DistributedDataParallel wraps it: model.to(local_rank); leave out sparse gradients, as of "
         "nn.Embedding(sparse=True). For tensors on the CPU: init_process_group('cpu:gloo,cuda:nccl').",
     ),
     Signature(
@@ -590,7 +596,7 @@ TORCH_RANKS = (
             "MPI used doesn't have CUDA-aware MPI support",
         ),
         cause="The program uses torch's MPI backend with GPU memory, which this torch and this MPI do not support.",
-        next="init_process_group('nccl') for GPUs, 'gloo' for CPUs. mpirun can still start the ranks.",
+        next="Use init_process_group('nccl') for GPUs and 'gloo' for CPUs; mpirun can still start the ranks.",
     ),
     Signature(
         "fsdp-mixed",
@@ -600,9 +606,9 @@ TORCH_RANKS = (
             "FSDP expects uniform original parameter dtype",
         ),
         cause="FSDP cannot put parameters with different {what} into one block[[one?: {one} and {other}]].",
-        next="[[grad?FullyShardedDataParallel(..., use_orig_params=True) (accelerate: fsdp_use_orig_params: true), or wrap the trained parameters apart from the "
-        "frozen ones||Convert the model to one dtype before FSDP wraps it: model.to(torch.bfloat16). With quantized weights (QLoRA), use the same dtype for "
-        "torch_dtype and bnb_4bit_quant_storage]].",
+        next="[[grad?Set FullyShardedDataParallel(..., use_orig_params=True) (accelerate: fsdp_use_orig_params: true), or wrap the trained parameters apart from "
+        "the frozen ones||Convert the model to one dtype before FSDP wraps it: model.to(torch.bfloat16). With quantized weights (QLoRA), use the same dtype "
+        "for torch_dtype and bnb_4bit_quant_storage]].",
         pattern=r"(?:flatten tensors with|requires|expects) uniform (?:original parameter )?`?(?P<what>(?P<grad>requires_grad)|\w+)`?(?: but got (?P<one>torch\.\w+) and (?P<other>torch\.\w+))?",
     ),
     Signature(
@@ -623,8 +629,8 @@ TORCH_RANKS = (
         "torch-checkpoint",
         keys=("CheckpointException ranks:",),
         cause="A distributed checkpoint could not be saved or loaded; it failed on the ranks {ranks}.",
-        next="Read the traceback of each of these ranks below that line. To load one, every host must see all of its files (.metadata and the shards): use a shared "
-        "file system. To save one, every host needs room and write access: df -h; ls -ld.",
+        next="Read the traceback of each of these ranks below that line. To load one, let every host see all of its files (.metadata and the shards) on a shared "
+        "file system; to save one, check room and write access on every host: df -h; ls -ld.",
         pattern=r"CheckpointException ranks:(?:dict_keys\()?\[(?P<ranks>[\d, ]{1,300})\]",
         kind=FailureText.FALLBACK,
     ),
@@ -658,7 +664,8 @@ TORCH_RANKS = (
         "lightning-first-collective",
         keys=("processes registered. Starting ",),
         cause="All {count} ranks of Lightning reached the rendezvous, and the log ends there: their first collective does not finish.",
-        next="-x NCCL_DEBUG=INFO shows how far NCCL gets. -x NCCL_P2P_DISABLE=1 helps if the path between GPUs is the cause (ACS, IOMMU), -x NCCL_SOCKET_IFNAME=eth0 if it is the network between hosts. While it hangs, taco-launch stacks JOB (or py-spy dump --pid PID) shows where.",
+        next="Run it with -x NCCL_DEBUG=INFO, and while it hangs, taco-launch stacks JOB (or py-spy dump --pid PID) shows where. If the path between GPUs is the "
+        "cause (ACS, IOMMU), -x NCCL_P2P_DISABLE=1 helps; if it is the network between hosts, -x NCCL_SOCKET_IFNAME=eth0.",
         pattern=r"processes registered\. Starting \w+ with (?P<count>\d+) processes",
         kind=FailureText.FALLBACK,
         at_end=r"processes registered\. Starting|^-+\s*$",
@@ -667,8 +674,9 @@ TORCH_RANKS = (
         "lightning-ranks-waited-for",
         keys=("GLOBAL_RANK: ",),
         cause="Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was one of those that arrived.",
-        next="Compare the number of lines with GLOBAL_RANK with the second number of MEMBER. If ranks are missing, start them: the job needs as many tasks as num_nodes times devices (srun --ntasks-per-node, torchrun --nnodes). If all arrived, "
-        "they cannot reach each other: check MASTER_ADDR, and set -x NCCL_SOCKET_IFNAME and -x GLOO_SOCKET_IFNAME.",
+        next="Compare the number of lines with GLOBAL_RANK with the second number of MEMBER; if ranks are missing, start as many tasks as num_nodes times devices "
+        "(srun --ntasks-per-node, torchrun --nnodes). If all arrived, they cannot reach each other: check MASTER_ADDR, and set -x NCCL_SOCKET_IFNAME and -x "
+        "GLOO_SOCKET_IFNAME.",
         pattern=r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<all>\d+)",
         kind=FailureText.FALLBACK,
         at_end=r"GLOBAL_RANK: \d+, MEMBER: \d+/\d+",
@@ -794,7 +802,8 @@ TORCH_RANKS = (
         "torch-not-in-group",
         keys=(" is not part of group ", " is not part of the parent group "),
         cause="A rank uses a process group that it is not in: {what}.",
-        next="Only ranks of a group may use it: test dist.get_rank(group) >= 0 first, and call new_group() on all ranks. If the parallel sizes changed, check that their product is WORLD_SIZE.",
+        next="Use it only in ranks of the group: test dist.get_rank(group) >= 0 first, and call new_group() on all ranks. If the parallel sizes changed, check that "
+        "their product is WORLD_SIZE.",
         pattern=r"Error: (?P<what>(?:Global|Group) rank \d+ is not part of (?:the parent )?group[^\r\n]{0,100})",
     ),
     Signature(

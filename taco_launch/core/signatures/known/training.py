@@ -7,6 +7,24 @@ coordination; jax/_src/distributed.py.
 
 from taco_launch.core.signatures.known import FailureText, Signature
 
+# Modules whose package has another name on PyPI; apex of PyPI is another project.
+_PACKAGES = (
+    *(("cv2", "opencv-python"), ("PIL", "pillow"), ("sklearn", "scikit-learn"), ("skimage", "scikit-image")),
+    *(("yaml", "pyyaml"), ("bs4", "beautifulsoup4"), ("dateutil", "python-dateutil"), ("dotenv", "python-dotenv")),
+    *(("git", "gitpython"), ("attr", "attrs"), ("pkg_resources", "setuptools"), ("distutils", "setuptools")),
+    *(("pynvml", "nvidia-ml-py"), ("hydra", "hydra-core"), ("google", "protobuf"), ("faiss", "faiss-cpu")),
+    ("apex", "git+https://github.com/NVIDIA/apex"),
+)
+
+# A traceback's places: those in libraries are not the program's own. All lines of one are indented, or another rank's.
+_LIBRARY = r'(?:[^"\r\n]*/)?(?:site-packages|dist-packages|lib(?:64)?/python3[\d.]*)/'
+_NOT_OWN = rf'(?:{_LIBRARY}|<|[^"\r\n]*\.pyx")'
+_OWN = rf'(?!{_NOT_OWN})(?:[^"\r\n]*/)?(?P<file>[^"/\r\n]+)", line (?P<at>\d+)[^\r\n]*\r?\n'
+_ABOVE = rf'(?:(?!  File "(?!{_NOT_OWN}))(?: [^\r\n]*)?\r?\n){{0,58}}?'
+_IN = rf'(?:^  File "(?={_NOT_OWN})(?:{_LIBRARY})?(?P<inner>[^"<\r\n][^"\r\n]*)", line (?P<inner_at>\d+)[^\r\n]*\r?\n)?'
+_LAST = r'(?:[^"\r\n]*/)?(?P<file2>[^"/<\r\n][^"/\r\n]*)", line (?P<at2>\d+)[^\r\n]*\r?\n'
+_CODE = r"(?:^    (?:(?P<code{}>assert [^\r\n]{{0,200}}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){{0,2}}"
+
 TRAINING = (
     Signature(
         "horovod-stall-shutdown",
@@ -47,8 +65,8 @@ TRAINING = (
         "gloo-rank-missing",
         keys=("Wait timeout for key(s)", " seconds for key(s): "),
         cause="Rank [[rank?{rank}||another]] never reached the rendezvous of Horovod's Gloo (its HTTP store).",
-        next="See whether that rank has started: its log, and its host. Every host has to reach the one that horovodrun runs on. "
-        "Where ranks start late: HOROVOD_GLOO_TIMEOUT_SECONDS=300.",
+        next="See whether that rank has started: its log, and its host; every host has to reach the one that horovodrun runs on. If ranks start late: "
+        "HOROVOD_GLOO_TIMEOUT_SECONDS=300.",
         pattern=r"http_store\.cc:\d+\] Wait timeout (?:after \d+ seconds )?for key\(s\): *(?P<rank>\d+)?",
     ),
     Signature(
@@ -155,6 +173,7 @@ TRAINING = (
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|\b(?:ba|z)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found",
         kind=FailureText.OUTCOME,
+        unless=("pod-no-kubectl",),
         survived=True,
     ),
     Signature(
@@ -170,9 +189,10 @@ TRAINING = (
         "module-missing",
         keys=("ModuleNotFoundError: No module named",),
         cause="The Python of a rank on {host} has no module {module}.",
-        next="Install it in the image or environment that the ranks use: python3 -m pip install PACKAGE. If your own "
-        "Python finds it, the ranks run another Python: name it by its full path.",
-        pattern=r"No module named '?(?P<module>[^'\s]+)",
+        next="Install it where the ranks run: python3 -m pip install {package}, or into an image: taco-launch image build --from IMAGE --requirements FILE --tag NAME:TAG. "
+        "If it is your own file, copy it (--sync DIR); if your own Python finds it, name that Python by its full path.",
+        pattern=r"No module named '?(?P<module>(?P<package>[^'\s.]+)[^'\s]*)",
+        packages=_PACKAGES,
         survived=True,
     ),
     Signature(
@@ -198,8 +218,7 @@ TRAINING = (
         "library-too-old",
         keys=("' not found (required by", "undefined symbol: "),
         cause="Libraries on {host} do not match: {what} is missing.",
-        next="The program was built against other versions. Build or install it where the ranks run (in a container: in the "
-        "image).",
+        next="Build or install it where the ranks run (in a container: in the image): it was built against other versions.",
         pattern=r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
         unless=("nccl-other-build", "torch-other-build", "horovod-other-build"),
         survived=True,
@@ -208,8 +227,8 @@ TRAINING = (
         "arguments-refused",
         keys=(": error: unrecognized arguments:",),
         cause="The script does not know {what}.",
-        next="[[launch?The launcher adds that argument: torch.distributed.launch of torch 2 passes --local-rank, older ones --local_rank. Use torchrun, or taco-launch "
-        "run, and read LOCAL_RANK from the environment||Correct the arguments after the script's name; options of taco-launch go before the --]].",
+        next="[[launch?Use torchrun, or taco-launch run, and read LOCAL_RANK from the environment: the launcher adds that argument, --local-rank with torch 2, "
+        "--local_rank with older ones||Correct the arguments after the script's name; options of taco-launch go before the --]].",
         pattern=r"error: unrecognized arguments: (?P<what>(?P<launch>--local[-_]rank=)?[^\r\n]*\S)",
     ),
     Signature(
@@ -221,10 +240,10 @@ TRAINING = (
     Signature(
         "python-exception",
         keys=("Traceback (most recent call last)", "Error): ray::"),
-        cause="The program raised {error}[[file? (line {at} of {file})]][[code?: {code}]].",
+        cause="The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]][[code?: {code}]].",
         next="Read the traceback that ends there: its last File line that names your own code shows the place.",
-        # The traceback's last place, with the line of the source and what underlines it, stands right above the error.
-        pattern=r'(?m)(?:^  File "(?:[^"\r\n]*/)?(?P<file>[^"/<\r\n][^"/\r\n]*)", line (?P<at>\d+)[^\r\n]*\r?\n(?:^    (?:(?P<code>assert [^\r\n]{0,200}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){0,2})?'
+        # The last place of the program's own, and the last place, with the line of the source and what underlines it.
+        pattern=rf'(?m)(?:^  File "(?:{_OWN}{_ABOVE}{_IN}{_CODE.format("")}|{_LAST}{_CODE.format("2")}))?'
         r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
@@ -246,8 +265,8 @@ TRAINING = (
         "python-crashed",
         keys=("Fatal Python error: ",),
         cause="Python itself crashed in a rank on {host}: {why}.",
-        next="The stack below that line shows where. Most often the cause is a library that was built for another CUDA, NCCL, "
-        "Python or CPU: compare versions with a host on which it works.",
+        next="Read the stack below that line, which shows where. Compare versions with a host on which it works: most often a library was built for another CUDA, "
+        "NCCL, Python or CPU.",
         pattern=r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.OUTCOME,
         unless=("gloo-no-interface", "gloo-connect", "gloo-loopback"),
@@ -265,8 +284,9 @@ TRAINING = (
         keys=("exits with return code = -",),
         cause="DeepSpeed's launcher on {host} reports that a rank [[bus?ended with a bus error (signal 7), most often because /dev/shm was "
         "full||crashed (signal {signal})]].",
-        next="[[bus?df -h /dev/shm where the ranks run. A container: docker run --shm-size=32g, or --ipc=host||Signal 11 is a segmentation fault, "
-        "6 is an abort (read its reason in the lines above), and 4 means that a library was built for another CPU. PYTHONFAULTHANDLER=1 shows the Python stack. A library built for another CUDA, NCCL or torch can cause this]].",
+        next="[[bus?Run df -h /dev/shm where the ranks run. To enlarge it in a container: docker run --shm-size=32g, or --ipc=host||Read the lines above it (11: a "
+        "segmentation fault; 6: an abort, with its reason there; 4: a library built for another CPU). To see the Python stack: -x PYTHONFAULTHANDLER=1; a "
+        "library built for another CUDA, NCCL or torch can cause this]].",
         pattern=r"exits with return code = -(?P<signal>(?!9\b)(?P<bus>7\b)?\d{0,2})\b",
         kind=FailureText.OUTCOME,
         unless=("torch-collective-timeout",),
@@ -312,7 +332,7 @@ TRAINING = (
         "tensorflow-nccl-missing",
         keys=("No OpKernel was registered to support Op 'NcclAllReduce'",),
         cause="This TensorFlow has no NCCL: it is the build for CPUs, or for Windows.",
-        next="tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()) works without NCCL; or use a build with CUDA, on Linux.",
+        next="Use a build with CUDA, on Linux, or do without NCCL: tf.distribute.MirroredStrategy(cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()).",
     ),
     Signature(
         "tensorflow-nccl",
@@ -424,7 +444,8 @@ TRAINING = (
         "horovod-rendezvous",
         keys=("HTTP GET request failed too many times, aborting",),
         cause="A rank of {host} does not reach the rendezvous server of horovodrun: HOROVOD_GLOO_RENDEZVOUS_ADDR names an address that {host} does not reach, or horovodrun has ended.",
-        next="curl http://$HOROVOD_GLOO_RENDEZVOUS_ADDR:$HOROVOD_GLOO_RENDEZVOUS_PORT/ on {host} must answer: unset http_proxy, open the port, or name the network that the hosts share: horovodrun --network-interfaces bond0.",
+        next="Check that curl http://$HOROVOD_GLOO_RENDEZVOUS_ADDR:$HOROVOD_GLOO_RENDEZVOUS_PORT/ answers on {host}. If it does not, unset http_proxy, open the "
+        "port, or name the network that the hosts share: horovodrun --network-interfaces bond0.",
         unless=("gloo-rank-missing",),
     ),
     Signature(
@@ -462,7 +483,8 @@ TRAINING = (
         "horovodrun-login",
         keys=("could not connect to some hosts via ssh",),
         cause="horovodrun could not log in to all hosts with ssh; its lines above name them.",
-        next="ssh -p PORT HOST true from the first host must answer without a password for each host. Pass the port with horovodrun --ssh-port, and a key with --ssh-identity-file.",
+        next="Check that ssh -p PORT HOST true from the first host answers without a password for each host. Pass the port with horovodrun --ssh-port, and a key "
+        "with --ssh-identity-file.",
         kind=FailureText.FALLBACK,
     ),
     Signature(

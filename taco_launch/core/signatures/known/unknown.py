@@ -7,7 +7,7 @@ from taco_launch.core.signatures.known.help_topics import HELP_TOPICS
 
 _DASHES = "-" * 74
 _BLOCK = r"^-{{74}}\s*\n\s*{}(?P<what>\S[^\r\n]*(?:\n[^\r\n-][^\r\n]*){{0,4}}?)[.:!]\s(?:[\s\S]*\n)?-{{74}}\s*(?:\n|$)"
-_DETAILS = "The text between the dashed lines of the log has the details; where it names a parameter, ompi_info --param all all --level 9 lists its allowed values."
+_DETAILS = "Read the text between the dashed lines of the log, which has the details; where it names a parameter, ompi_info --param all all --level 9 lists its allowed values."
 # What is of lower rank than a cause, and may be such a text itself.
 _KNOWN = (
     *("launch-failed", "mpi-init-failed", "mpi-tcp-connect", "mpirun-broken", "rank-failed"),
@@ -34,8 +34,8 @@ UNKNOWN = (
         "open-mpi-failed",
         keys=("PMIX ERROR: ", "ORTE_ERROR_LOG: ", "PRTE ERROR: ", "PRRTE ERROR: ", "OPAL ERROR: ", "PMIX_ERROR_LOG: "),
         cause="Open MPI failed to start on {host}: {why}.",
-        next="mpirun --version and the program's own libmpi (ldd PROGRAM) have to be from the same installation, on all hosts; env | grep -E 'OMPI_|PMIX_|PRTE_' "
-        "shows other settings that have an effect. --mca plm_base_verbose 5 shows how daemons are started.",
+        next="Use one installation on all hosts: compare mpirun --version with the program's own libmpi (ldd PROGRAM), and see env | grep -E 'OMPI_|PMIX_|PRTE_' "
+        "for other settings. To see how daemons are started: --mca plm_base_verbose 5.",
         pattern=r"(?P<why>(?:PMIX|PRR?TE|OPAL) ERROR: [^\r\n]*[^\s.]|(?:ORTE|PMIX)_ERROR_LOG: [^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=(
@@ -49,8 +49,9 @@ UNKNOWN = (
         "mpirun-help-missing",
         keys=("You were supposed to get help about:",),
         cause="mpirun reports {what}[[slots?: there are fewer slots than ranks]], and its help files, which explain more, are missing: its installation was moved or is incomplete.",
-        next="[[slots?Request fewer ranks (-np), or give the hosts more slots; to run more ranks than slots on purpose: --oversubscribe (5.0: --map-by :OVERSUBSCRIBE). ]]export OPAL_PREFIX=/WHERE/IT/IS, or use the mpirun of the "
-        "program's own installation.",
+        next="[[slots?Request fewer ranks (-np), or give the hosts more slots, and use||Use]] the mpirun of the program's own installation, or export "
+        "OPAL_PREFIX=/WHERE/IT/IS.[[slots? If more ranks than slots are meant: --mca rmaps_base_oversubscribe 1 (5.0: --mca rmaps_default_mapping_policy "
+        ":oversubscribe).]]",
         pattern=r"You were supposed to get help about:\s+(?P<what>[\w-]+(?=(?P<slots>:alloc-error)?)[\w:.-]*)",
         kind=FailureText.FALLBACK,
         lines=2,
@@ -108,8 +109,8 @@ UNKNOWN = (
         ),
         cause="A test of RDMA (perftest) failed on {host}: [[status?an operation ended with status {status} (4: the HCA "
         "may not access that memory; 10: the other side does not allow this access; 12: no answer; 13: receiver not ready)||{why}]].",
-        next="Status 4 with --use_cuda: check lsmod | grep peermem, and turn PCI ACS and the IOMMU off. Status 12 or a QP error: use the same -d and -x on both sides; show_gids names the "
-        "index of RoCE v2 with the IPv4 address. If it cannot connect: start the server first, and open its port.",
+        next="For status 4 with --use_cuda, check lsmod | grep peermem, and turn PCI ACS and the IOMMU off; for status 12 or a QP error, use the same -d and -x on "
+        "both sides (show_gids names the index of RoCE v2 with the IPv4 address). If it cannot connect, start the server first, and open its port.",
         pattern=r"Completion with error at (?:client|server)[\s\S]{0,80}?Failed status (?P<status>\d+)"
         r"|(?P<why>Failed to modify QP[^\r\n]*[^\s.]|Couldn't (?:connect to [^\s:]+:\d+|allocate MR)|failed to create mr)",
         lines=2,
@@ -118,7 +119,7 @@ UNKNOWN = (
         "rdma-completion",
         keys=(": got completion with error",),
         cause="An RDMA operation of {host} failed; its HCA's library ({library}) prints the raw completion below that line.",
-        next="The program's own line near it has the status: 12 is no answer (GID index, route, lossless settings), 4 is memory that the HCA may not access.",
+        next="Read the status in the program's own line near it: 12 is no answer (GID index, route, lossless settings), 4 is memory that the HCA may not access.",
         pattern=r"(?P<library>mlx[45]): (?P<host>[\w.-]+): got completion with error",
         kind=FailureText.FALLBACK,
     ),
@@ -126,7 +127,7 @@ UNKNOWN = (
         "horovod-failed",
         keys=("background loop uncaught exception: ",),
         cause="Horovod's own thread failed in a rank of {host}: {why}.",
-        next="All ranks end with it. If the message names a connection, look for the rank that ended first; otherwise read the lines before it on every rank.",
+        next="If the message names a connection, look for the rank that ended first; otherwise read the lines before it on every rank.",
         pattern=r"background loop uncaught exception: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=("nccl-failed", "nccl-warned", "peer-gone", "gloo-waited"),
@@ -135,7 +136,7 @@ UNKNOWN = (
         "cpp-exception",
         keys=("terminate called after throwing an instance of ",),
         cause="A rank of {host} ended because of an error in a C++ library ({kind})[[why?: {why}]].",
-        next="The lines before it show what the rank was doing. To see the place in Python: -x PYTHONFAULTHANDLER=1.",
+        next="Read the lines before it, which show what the rank was doing. To see the place in Python: -x PYTHONFAULTHANDLER=1.",
         pattern=r"throwing an instance of '(?P<kind>[^'\r\n]+)'(?:\s+what\(\): +(?P<why>[^\r\n]*[^\s.]))?",
         kind=FailureText.FALLBACK,
         lines=3,

@@ -31,9 +31,14 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
     view = JobView(spec, record, str(folder.path), tensorboard=board)
     if not events:
         return view
-    said, first = _output_of(folder, view)
-    found = tuple(records.read_events(folder))
-    return replace(view, events=found, last_line=said.labelled, progress=said.progress, first_step=first)
+    output, first_step = _output_of(folder, view)
+    return replace(
+        view,
+        events=tuple(records.read_events(folder)),
+        last_line=output.labelled,
+        progress=output.progress,
+        first_step=first_step,
+    )
 
 
 def final_view(folder: JobFolder) -> JobView:
@@ -52,10 +57,11 @@ def _output_of(folder: JobFolder, view: JobView) -> "Tuple[OutputEnd, Optional[f
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
     pattern = view.spec.policy.progress
-    said = output_end.read(folder.merged, pattern)
-    if said.progress is None:
-        return said, None
-    return said, output_end.first_step(folder.of_attempt(view.record.attempt).rank(said.progress.rank), pattern)
+    output = output_end.read(folder.merged, pattern)
+    if output.progress is None:
+        return output, None
+    log = folder.of_attempt(view.record.attempt).rank(output.progress.rank)
+    return output, output_end.first_step(log, pattern)
 
 
 def _board(folder: JobFolder) -> Optional[BoardView]:

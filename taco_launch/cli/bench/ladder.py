@@ -187,11 +187,11 @@ def _plans(
 def _warn_of_equal_lines(settings: Settings, specs: dict[Cell, JobSpec], plans: dict[Cell, Planned]) -> None:
     """Warn of variants of a workload that start the same job on these hosts, as far as that is known before the start."""
     alike: dict[Any, list[str]] = {}
-    for cell, found in plans.items():
-        if found.notes:
+    for cell, planned in plans.items():
+        if planned.notes:
             continue
         spec = specs[cell]
-        line = plan_tables.lines(found.plan, spec.launcher)
+        line = plan_tables.lines(planned.plan, spec.launcher)
         alike.setdefault((cell.workload, cell.ranks, line, spec.container, spec.code), []).append(cell.variant)
     for (workload, *_rest), variants in alike.items():
         if len(variants) > 1:

@@ -106,11 +106,11 @@ def metrics(
         _serve(settings, place, names, flow.Collector(backend, inventory))
         return
 
-    def give(found: bytes) -> None:
+    def give(text: bytes) -> None:
         if textfile is not None:
-            flow.write(textfile, found)
+            flow.write(textfile, text)
         else:
-            click.echo(_safe(found), nl=False)
+            click.echo(_safe(text), nl=False)
 
     try:
         found, warnings = flow.collect(backend, inventory)

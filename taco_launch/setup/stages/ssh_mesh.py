@@ -188,9 +188,9 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
         yield Problem(_STAGE, f"the cluster's key is made on the head, {inventory.head}, which {why}", hint)
 
 
-def _has_pair(made: SetupState, private: str, public: Found[str]) -> bool:
+def _has_pair(state: SetupState, private: str, public: Found[str]) -> bool:
     """Return whether both halves of a key are there: a private half that was removed leaves the public one."""
-    files = made.files if isinstance(made.files, tuple) else ()
+    files = state.files if isinstance(state.files, tuple) else ()
     return public_key(public) is not None and any(file.path == private for file in files)
 
 

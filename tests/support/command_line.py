@@ -15,6 +15,8 @@ def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[t
     for name in group.list_commands(click.Context(group)):
         _name, command, _rest = group.resolve_command(click.Context(group), [name])
         assert command is not None
+        if command.hidden:
+            continue
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:

@@ -32,7 +32,7 @@ from taco_launch.cli.bench.log_files import read_log
 from taco_launch.cli.bench.workload_option import workload_of, workload_option
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
-from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.cli.options.suggestions import SuggestingGroup, hidden_alias
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, UsageError
 from taco_launch.jobs.request import job_names
@@ -68,6 +68,8 @@ def bench() -> None:
 
 for command in (ladder, *history.VERBS, *export_import.VERBS):
     bench.add_command(command)
+# What the documents call a sweep.
+bench.add_command(hidden_alias(ladder, "sweep"))
 
 
 @verb("run", cls=JobCommand, group=bench, access=True, output=True)

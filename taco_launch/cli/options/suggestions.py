@@ -1,5 +1,7 @@
 """Groups that answer an unknown command with the right one, also for the names that other tools have."""
 
+import copy
+
 import click
 
 from taco_launch.core.errors import UsageError
@@ -23,6 +25,13 @@ _OTHERS = {
     **dict.fromkeys(("benchmark", "sweep"), "bench"),
     **dict.fromkeys(("diagnose", "why"), "explain"),
 }
+
+
+def hidden_alias(command: click.Command, name: str) -> click.Command:
+    """Return a command under another name, which help does not list."""
+    alias = copy.copy(command)
+    alias.name, alias.hidden = name, True
+    return alias
 
 
 # No first sentence has as many letters.

@@ -38,6 +38,7 @@ class JobEnd:
     SUCCEEDED = OK
     NEVER_RAN = NO_JOB  # no rank ever ran
     NOT_AS_PLANNED = NO_JOB  # --strict
+    DIVERGED = FAILED  # --fail-on nan
     INCOMPLETE = FAILED  # some ranks never started, or its supervisor was lost while they ran
     NO_SLOTS_IN_TIME = CANNOT_PLACE  # --queue-timeout, --no-wait
     OUT_OF_TIME = DEADLINE  # --timeout, --stall-timeout, --silence-timeout

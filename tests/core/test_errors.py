@@ -75,6 +75,7 @@ def test_exit_codes_of_jobs_that_no_rank_decides() -> None:
         "SUCCEEDED": 0,
         "NEVER_RAN": 125,
         "NOT_AS_PLANNED": 125,
+        "DIVERGED": 1,
         "INCOMPLETE": 1,
         "NO_SLOTS_IN_TIME": 4,
         "OUT_OF_TIME": 124,

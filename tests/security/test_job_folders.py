@@ -17,6 +17,7 @@ from taco_launch.core.errors import DamagedRecordError, HostError
 AGENT = Path(taco_launch.agent.__file__).parent
 # What is opened by name and is not in a folder that others may write: of the kernel, of this process, of the agent itself.
 OWN = {
+    "notify.py: open(reader, encoding='utf-8')",  # a pipe
     "start.py: open(os.devnull, 'rb')",
     "forked.py: open(2, 'w', buffering=1, encoding='utf-8', errors='backslashreplace', closefd=False)",
     "spawner.py: open(f'{own[_LOGS]}/said', 'a+b')",

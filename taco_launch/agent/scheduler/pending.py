@@ -69,6 +69,7 @@ class PendingJob:
         "left_out",
         "limit",
         "name",
+        "only",
         "process",
         "queued_at",
         "recorded",
@@ -95,6 +96,7 @@ class PendingJob:
         self.limit: Optional[WaitLimit] = None
         self.removes_at: Optional[float] = None
         self.left_out: Tuple[str, ...] = ()
+        self.only: Tuple[str, ...] = ()  # the hosts that it has to have; none where any of its will do
         self.is_asked = False  # to be stopped, or suspended
         self.recorded: Words = ()  # why it waits, as its events say
         self.told_at = 0.0
@@ -139,7 +141,9 @@ class PendingJob:
             here = {name: query.host for name, query, _most in self.asked.hosts}
             wanted = replace(wanted, left_out=tuple(here[name] for name in self.left_out if name in here))
         hosts = tuple(
-            (query.host, sizes.get(query) if most is None else most) for _name, query, most in self.asked.hosts
+            (query.host, sizes.get(query) if most is None else most)
+            for name, query, most in self.asked.hosts
+            if not self.only or name in self.only
         )
         priority, tried = self.asked.policy.priority, self.tried and not again
         return WaitingJob(
@@ -234,6 +238,7 @@ class PendingJobs:
         entry.begins_at = (record.not_before or 0.0) if record.state is JobState.RESTARTING else 0.0
         entry.limit = waits.limit(policy, record)
         entry.left_out = record.left_out
+        entry.only = waits.hosts_of_retry(policy, record)
         entry.recorded = record.waiting
         entry.tried = bool(record.waiting)
         entry.is_asked = record.state.waits and recovery.is_asked(folder)

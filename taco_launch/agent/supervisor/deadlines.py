@@ -10,15 +10,19 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from taco_launch.agent.gang.guard_pool import GuardPool
 from taco_launch.agent.store import records
+from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.core.errors import JobEnd
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.jobs import Policy
+from taco_launch.core.model.jobs import JobState, Policy
 from taco_launch.core.model.stalls import LOOK_SECONDS, RankLook, stall_report_delay, telling
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import Signalled, SignalRanks
 from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
 
+# How often the output is read for a loss that is not a number.
+_LOSS_SECONDS = 20.0
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 LINGER_SECONDS = 10.0
 # A job that has not started after so many seconds says what it waits for.
@@ -107,7 +111,6 @@ class Limits:
         known = [word for word in words if word is not None and word.silent and word.heard >= since]
         if len(known) < len(words):
             return ""
-        from taco_launch.core.model.run.rank_samples import Life  # noqa: PLC0415 - few jobs get here
         from taco_launch.core.stalls.judge import judge  # noqa: PLC0415 - few jobs get here
 
         silent = min(word.silent for word in known)
@@ -115,7 +118,7 @@ class Limits:
         if len(looks) < len(self._ranks.started) - len(self._ranks.ended):
             return ""  # of a rank that was not seen it is not known whether it works
         verdict = judge(looks, tuple(sorted(self._ranks.ended)), silent)
-        if verdict.life is not Life.HUNG:
+        if not verdict.is_hung:
             return ""
         if self._told is None:
             self._told = time.time() - silent
@@ -150,6 +153,34 @@ class Limits:
 
         told = groups.sentence(groups.groups([look for look in looks if look.does]))
         return f"{why}: {told}" if told else why
+
+
+class Divergence:
+    """Watches the loss of a job that fails where that is not a number (--fail-on nan)."""
+
+    def __init__(self, folder: JobFolder, policy: Policy) -> None:
+        """Look at nothing yet."""
+        self._folder, self._policy = folder, policy
+        self._look_at = time.monotonic() + _LOSS_SECONDS
+
+    def step(self) -> Optional[state.JobOutcome]:
+        """Return how the job ends if its loss is not a number, looking now and then; None where it goes on."""
+        if not self._policy.fail_on or time.monotonic() < self._look_at:
+            return None
+        self._look_at = time.monotonic() + _LOSS_SECONDS
+        return diverged(self._folder, self._policy)
+
+
+def diverged(folder: JobFolder, policy: Policy) -> Optional[state.JobOutcome]:
+    """Return the end of a job whose last loss is not a number and that fails for it."""
+    if not policy.fail_on:
+        return None
+    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - few jobs ask for it
+
+    progress = output_end.read(folder.merged, policy.progress).progress
+    if progress is None or not progress.diverged:
+        return None
+    return state.JobOutcome(JobState.FAILED, JobEnd.DIVERGED, "the loss is not a number (--fail-on nan)")
 
 
 class EarlySignal:

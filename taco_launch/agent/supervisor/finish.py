@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Opti
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.supervisor.deadlines import diverged
 from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.agent.supervisor.start import Launcher
 from taco_launch.core.errors import SIGNAL_BASE
@@ -59,6 +60,8 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     failure = state.culprit(_blamed(folder, end.failures), end.code)
     each = spec.procs_per_gpu
     verdict = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
+    if verdict.state is JobState.SUCCEEDED:
+        verdict = diverged(folder, spec.policy) or verdict
     job_state, code, reason = verdict[:3]
     told: Optional[FailureAnalysis] = None
     if job_state is JobState.FAILED:

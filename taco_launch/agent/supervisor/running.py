@@ -79,6 +79,7 @@ class Running:
         attempt.slow_start.step(attempt.ranks.missing)
         why = "" if attempt.cut_short is not None else attempt.limits.exceeded(now - begin)
         attempt.end_early(JobOutcome(JobState.FAILED, JobEnd.OUT_OF_TIME, why) if why else None)
+        attempt.end_early(attempt.divergence.step())
         attempt.early.step(now - begin)
         attempt.end_early(attempt.verification.step())
         if attempt.kill_at is None and attempt.early.is_over(now):

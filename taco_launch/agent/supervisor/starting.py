@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Iterator, Sequence
 
 from taco_launch.agent.gang import descriptors
 from taco_launch.agent.host import containers, facts
@@ -18,6 +19,16 @@ from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import HostRanks
 from taco_launch.core.model.launchers import launcher_of
+
+
+def _moved(attempt: SupervisedAttempt, hosts: Sequence[str]) -> Iterator[str]:
+    """Tell of a retry on hosts that have nothing of what the attempt before wrote."""
+    before = attempt.record.hosts
+    new = [host for host in hosts if host not in before]
+    if before and new:
+        told = f"attempt {attempt.number} runs on {', '.join(new[:3])}{' and more' if len(new) > 3 else ''}"
+        why = f"files that attempt {attempt.number - 1} wrote on its hosts alone are not there"
+        yield f"{told}: {why}; use a folder that all hosts share, or --retry-on same-host"
 
 
 def launch(attempt: SupervisedAttempt) -> None:
@@ -50,7 +61,7 @@ def launch(attempt: SupervisedAttempt) -> None:
         np=placement.np,
         hosts=[share.host for share in placement.shares],
         line=mpirun.line(launch.tokens),
-        warnings=launch.warnings,
+        warnings=(*launch.warnings, *_moved(attempt, [share.host for share in placement.shares])),
         mark=attempt.id,
         attempt=attempt.number,
         shares=to_json(tuple(HostRanks(s.host, s.ranks, s.slots, s.choice) for s in placement.shares)),

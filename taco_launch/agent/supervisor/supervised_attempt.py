@@ -2,6 +2,7 @@
 
 import signal
 import time
+from dataclasses import replace
 from typing import List, Optional, Union
 
 from taco_launch.agent.gang.gang_allocation import GangAllocation
@@ -11,17 +12,24 @@ from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import start, teardown
-from taco_launch.agent.supervisor.deadlines import EarlySignal, Limits, SlowStart
+from taco_launch.agent.supervisor.deadlines import Divergence, EarlySignal, Limits, SlowStart
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
 from taco_launch.core import errors
 from taco_launch.core.errors import SIGNAL_BASE, PlacementError, TacoLaunchError, UnusableError
-from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle import state, waits
 from taco_launch.core.lifecycle.state import JobOutcome
-from taco_launch.core.model.jobs import JobSpec, JobState
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.guard_messages import GaveUp
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import Terminate
+
+
+def _for_retry(spec: JobSpec, record: JobRecord) -> JobSpec:
+    """Return a job with the hosts that its next attempt may have."""
+    only = waits.hosts_of_retry(spec.policy, record)
+    hosts = tuple(host for host in spec.hosts if host.name in only)
+    return replace(spec, head=spec.head or spec.hosts[0].name, hosts=hosts) if hosts else spec
 
 
 class SupervisedAttempt:
@@ -38,7 +46,7 @@ class SupervisedAttempt:
         self.id = state.mark(self.record.id, self.number)
         self.folder = folder.of_attempt(self.number)
         self.agent = agent
-        self.spec: JobSpec = records.read_spec(folder)
+        self.spec = _for_retry(records.read_spec(folder), self.record)
         self.events = records.Events(folder)
         limit = self.spec.policy.log_max_bytes
         self.ranks = Ranks(self.folder, self.events, limit)
@@ -50,6 +58,7 @@ class SupervisedAttempt:
         self.verification = Verification(self.spec, self.folder, self.ranks, self.events, self.gang.order)
         self.limits = Limits(self.spec.policy, self.ranks, self.events, self.gang.order)
         self.slow_start = SlowStart(self.events)
+        self.divergence = Divergence(self.folder, self.spec.policy)
         self.orphans = teardown.Orphans(guard_process, self.gang)
         self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)
         # mpirun, torchrun's or our own starter, once it was started.

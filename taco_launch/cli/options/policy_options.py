@@ -34,6 +34,11 @@ _LIMITS = (
         help="Fail the job when no rank has printed anything for this long, however busy it is. Default: never.",
     ),
     option(
+        "--fail-on",
+        type=click.Choice(["nan"]),
+        help="Fail the job (exit code 1) when the loss that its ranks print is not a number. Default: its last line tells.",
+    ),
+    option(
         "--signal",
         metavar="NAME[@TIME]",
         help="Send the ranks a signal this long before --timeout, stop and suspend end them, so that they save a checkpoint: "
@@ -129,6 +134,12 @@ _AFTER = (
         type=Seconds(),
         metavar="TIME",
         help="Delay before the first retry; it doubles with each one. Default: 10s.",
+    ),
+    option(
+        "--retry-on",
+        type=click.Choice(["any", "same-host"]),
+        help="same-host: a retry waits for the hosts of the attempt before, where the files are that it wrote. Default: any, "
+        "hosts that failed last.",
     ),
 )
 _RECORDS = (

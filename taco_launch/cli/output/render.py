@@ -230,7 +230,8 @@ def ending(settings: Settings, found: "JobView") -> None:
     failed = record.state.value in ("FAILED", "LOST")
     say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
     state = click.style(record.state.value, fg=colour) + took
-    lost = "; the loss is not a number" if found.progress is not None and found.progress.diverged else ""
+    diverged = found.progress is not None and found.progress.diverged and "not a number" not in record.reason
+    lost = "; the loss is not a number" if diverged else ""
     say(f"job {found.spec.name}: {state}: {printable(one_line(record.reason))}{lost}")
     for name, text in job_fields(record):
         say(f"{name.lower()}: {printable(text)}")

@@ -78,6 +78,11 @@ def removal(policy: Policy, record: JobRecord) -> Optional[float]:
     return record.ended + policy.ttl
 
 
+def hosts_of_retry(policy: Policy, record: JobRecord) -> Tuple[str, ...]:
+    """Name the hosts that the next attempt has to have; none where it may have any."""
+    return record.hosts if policy.retry_on == "same-host" and record.attempt else ()
+
+
 def lasts(policy: Policy) -> Optional[float]:
     """Return the most seconds that a job holds its slots, None where it has no time limit."""
     return None if policy.timeout is None else policy.timeout + policy.grace + _BESIDE_SECONDS

@@ -90,6 +90,10 @@ class JobRequest:
     restart: Optional[Restart] = None
     backoff_limit: Optional[int] = None
     backoff: Optional[float] = None
+    # "any", or "same-host": the hosts of the attempt before, where its files are.
+    retry_on: Optional[str] = None
+    # "nan": a loss that is not a number fails it.
+    fail_on: Optional[str] = None
     ttl: Optional[float] = None
     agent_log: bool = False
     # Whether it fails where what runs is not what was asked.

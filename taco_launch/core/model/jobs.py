@@ -83,6 +83,8 @@ class Policy:
     strict: bool = False
     # The http or https URL that gets a message at the job's end, a hang or a lost host.
     notify: Optional[str] = None
+    fail_on: str = ""  # "nan": a loss that is not a number ends the job
+    retry_on: str = "any"  # "same-host": the next attempt waits for the hosts of the one before
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,14 @@ class RunPolicy(SchemaSection):
         default=None,
         description="Delay before the first retry; it doubles with each one. Default: 10.",
     )
+    retryOn: Literal["any", "same-host"] | None = Field(  # noqa: N815
+        default=None,
+        description="same-host: a retry waits for the hosts of the attempt before, where the files are that it wrote. Default: any.",
+    )
+    failOn: Literal["nan"] | None = Field(  # noqa: N815
+        default=None,
+        description="nan: fail the job when the loss that its ranks print is not a number. Default: never.",
+    )
     suspend: bool | None = Field(default=None, description="true: the job waits until it is resumed.")
     gracePeriodSeconds: Time | None = Field(  # noqa: N815
         default=None, description="Time between TERM and KILL when the job is ended. Default: 10."

@@ -92,6 +92,8 @@ FIELDS = (
     JobField("restart", "", key="restartPolicy", section=None),
     JobField("backoff_limit", section=POLICY, limits=(0, MOST_RETRIES)),
     JobField("backoff", key="backoffSeconds", section=POLICY, limits=_SPAN),
+    JobField("retry_on", section=POLICY, choices=("any", "same-host")),
+    JobField("fail_on", section=POLICY, choices=("nan",)),
     JobField("ttl", key="ttlSecondsAfterFinished", section=POLICY, limits=_SPAN),
     JobField("agent_log", "flag"),
     JobField("strict", "flag"),

@@ -68,6 +68,14 @@ def test_when_a_record_is_removed() -> None:
     assert waits.removal(Policy(ttl=30), record(JobState.RUNNING)) is None
 
 
+def test_a_retry_may_have_to_have_the_hosts_of_the_attempt_before() -> None:
+    tied = Policy(retry_on="same-host")
+    failed = record(JobState.RESTARTING, attempt=1, hosts=("gpu2",))  # type: ignore[arg-type]
+    assert waits.hosts_of_retry(tied, failed) == ("gpu2",)
+    assert waits.hosts_of_retry(Policy(), failed) == ()
+    assert waits.hosts_of_retry(tied, record(JobState.QUEUED)) == ()
+
+
 def test_until_when_a_job_holds_its_slots() -> None:
     limited = Policy(timeout=100, grace=10)
     assert waits.must_end(limited, record(JobState.RUNNING, started=50.0)) == 190.0

@@ -89,3 +89,8 @@ class LifeVerdict:
     why: str
     waiting: Tuple[int, ...] = ()
     missing: Tuple[int, ...] = ()
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether the ranks hang."""
+        return self.life is Life.HUNG

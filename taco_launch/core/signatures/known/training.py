@@ -11,7 +11,7 @@ from taco_launch.core.signatures.known import FailureText, Signature
 _PACKAGES = (
     *(("cv2", "opencv-python"), ("PIL", "pillow"), ("sklearn", "scikit-learn"), ("skimage", "scikit-image")),
     *(("yaml", "pyyaml"), ("bs4", "beautifulsoup4"), ("dateutil", "python-dateutil"), ("dotenv", "python-dotenv")),
-    *(("git", "gitpython"), ("attr", "attrs"), ("pkg_resources", "setuptools"), ("distutils", "setuptools")),
+    *(("attr", "attrs"), ("pkg_resources", "setuptools"), ("distutils", "setuptools")),
     *(("pynvml", "nvidia-ml-py"), ("hydra", "hydra-core"), ("google", "protobuf"), ("faiss", "faiss-cpu")),
     ("apex", "git+https://github.com/NVIDIA/apex"),
 )

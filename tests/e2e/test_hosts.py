@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.gang.guard_pool import GUARD_SECONDS
-from taco_launch.core.model.jobs import Policy
+from taco_launch.core.model.jobs import Policy, Restart
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, Cluster
 from tests.e2e.ends import (
@@ -56,6 +56,20 @@ def test_a_head_that_is_not_the_first_host(cluster: Cluster, name: str) -> None:
         f"{host}/{rank} | {rank} {host} 10.77.0.1" for rank, host in enumerate(["n1", "n1", "n3", "n3", "n2", "n2"])
     ]
     assert sorted(cluster.log(name)) == sorted(expected)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("retry_on", "count"), [("any", 2), ("same-host", 1)])
+def test_where_a_retry_runs(cluster: Cluster, name: str, retry_on: str, count: int) -> None:
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=1, backoff=0.1, retry_on=retry_on)
+    spec = cluster.spec(name, "sh", "-c", "echo runs on $(hostname); exit 9")
+    job = cluster.run(replace(spec, np=1, launcher="env", policy=policy))
+    assert (job["state"], job["exit_code"], job["attempt"]) == ("FAILED", 9, 2), job
+    ran = [line.split()[-1] for line in cluster.log(name) if "runs on" in line]
+    assert len(ran) == 2
+    assert len(set(ran)) == count
+    moved = [text for text in job["warnings"] if text.startswith("attempt 2 runs on ")]
+    assert len(moved) == count - 1
 
 
 def test_one_connection_to_each_host_is_enough(cluster: Cluster, name: str) -> None:

@@ -22,7 +22,7 @@ def lower_bounds() -> dict[str, tuple[int, ...]]:
     setup.read(ROOT / "setup.cfg", "utf-8")
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
     lines = [setup["options"]["install_requires"], *setup["options.extras_require"].values(), *build]
-    found = re.findall(r"^([A-Za-z0-9-]+) *[>=]=([0-9.]+)", "\n".join(lines), re.MULTILINE)
+    found = re.findall(r"^([A-Za-z0-9-]+) *[>=]=([0-9]+(?:[.][0-9]+)*)", "\n".join(lines), re.MULTILINE)
     return {name.lower(): version(text) for name, text in found}
 
 

@@ -50,9 +50,18 @@ def of_subjects(facts: HostFacts) -> dict[str, Any]:
     return found
 
 
+def as_asked(told: Any, expected: Any) -> Any:
+    """Leave out facts that came after the capture: unknown in it, and without an expectation."""
+    if not isinstance(told, dict) or not isinstance(expected, dict):
+        return told
+    known = {key: value for key, value in told.items() if key in expected or set(value or ()) != {"unknown"}}
+    return {key: as_asked(value, expected.get(key)) for key, value in known.items()}
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 def test_case(case: Path) -> None:
-    assert of_subjects(read(case.read_bytes())) == json.loads(case.with_suffix(".json").read_text("utf-8"))
+    expected = json.loads(case.with_suffix(".json").read_text("utf-8"))
+    assert as_asked(of_subjects(read(case.read_bytes())), expected) == expected
 
 
 def test_each_case_has_one_expectation_and_says_where_it_is_from() -> None:

@@ -1,6 +1,7 @@
 """Several jobs of a cluster at once: one for each combination of values, and the wait for their ends."""
 
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -45,7 +46,7 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
         UsageError: a name has no values, or its values are one string.
     """
     for key, given in matrix.items():
-        if isinstance(given, str) or not given:
+        if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise UsageError(f"matrix: {key}: {given!r}: must be a list of values", hint=f"{{{key!r}: [0.1, 0.01]}}")
     env = dict(request.env)
     for number, chosen in enumerate(itertools.product(*matrix.values()), 1):
@@ -56,9 +57,7 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    for name, value in values.items():
-        word = word.replace(f"{{{name}}}", value)
-    return word
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), word)
 
 
 def as_completed(backend: Backend, jobs: Iterable[Job], timeout: float | None) -> Iterator[Job]:

@@ -195,6 +195,11 @@ def _data_form(settings: Settings, words: Sequence[str]) -> str:
     """Return json or yaml if the words of a command ask for it, also where they could not be read; "" if they do not."""
     own = list(itertools.takewhile(lambda word: word != "--", words))
     named = [form for name, form in itertools.pairwise(own) if name in ("-o", "--output")]
+    named += [
+        word.removeprefix("--output").removeprefix("-o").removeprefix("=")
+        for word in own
+        if word.startswith(("-o", "--output"))
+    ]
     forms = (settings.output, "json" if "--json" in own else "", *named)
     return next((form for form in forms if form in ("json", "yaml")), "")
 

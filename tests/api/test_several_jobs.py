@@ -63,6 +63,8 @@ def test_values_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     here = cluster(Jobs(), monkeypatch)
     with pytest.raises(UsageError, match=r"matrix: LR: '0\.1': must be a list of values"):
         here.map(JobRequest(command=("true",)), {"LR": "0.1"})
+    with pytest.raises(UsageError, match="must be a list of values"):
+        here.map(JobRequest(command=("true",)), {"LR": 5})  # type: ignore[dict-item]
 
 
 def test_a_job_that_cannot_start_names_those_that_have(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,8 @@ from tests.support.command_line import call
         (("run", "--np", "0", "--json", "--", "true"), "0 is not in the range"),
         (("run", "--nosuch", "--json", "--", "true"), "No such option '--nosuch'"),
         (("-o", "json", "run", "--nosuch", "--", "true"), "No such option '--nosuch'"),
+        (("list", "--output=json", "--nosuch"), "No such option '--nosuch'"),
+        (("list", "-ojson", "--nosuch"), "No such option '--nosuch'"),
         (("list", "--json", "--state", "odd"), "unknown state 'odd'"),
     ],
 )

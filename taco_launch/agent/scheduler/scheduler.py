@@ -230,7 +230,9 @@ class Scheduler:
             others = f" and {len(before) - 3} more" if len(before) > 3 else ""
             found.append(("", f"number {len(before) + 1} in the queue, behind {', '.join(before[:-4:-1])}{others}"))
         if latest is not None:
-            found.append(("", f"starts by {occupancy.clock(latest)} by the time limits of the jobs before it"))
+            found.append(
+                ("", f"expected to start by {occupancy.clock(latest)}, by the time limits of the jobs before it")
+            )
         if entry.asked is None or not self._knows(entry):
             return tuple(found)
         told, down = self._watchers.occupancies(), self._watchers.down()

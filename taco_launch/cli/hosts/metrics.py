@@ -92,6 +92,8 @@ def metrics(
     """
     from taco_launch.jobs.metrics import collect as flow
 
+    if rules and (textfile is not None or place is not None):
+        raise UsageError("--rules prints the rules alone", hint="taco-launch metrics --rules > taco-launch.rules.yml")
     if rules:
         click.echo(flow.rules(), nl=False)
         return
@@ -114,9 +116,10 @@ def metrics(
 
     try:
         found, warnings = flow.collect(backend, inventory)
-    except HostError:
+    except HostError as error:
         give(flow.silent_head(inventory))
-        raise
+        render.error(error.message, error.hint)  # raised, it would be a document of JSON beside the text
+        ctx.exit(error.exit_code)
     for warning in warnings:
         render.warning(settings, warning)
     give(found)

@@ -1,13 +1,10 @@
 """Which of the jobs that wait may begin: pure.
 
 First in first out by priority and the time at which a job came into the queue. A later job passes one that waits only
-where it cannot delay it, in whatever order the jobs that run may end, or where its own time is over before the first job
-of the queue starts at the latest.
+where it cannot delay it, in whatever order the jobs that run may end, or where it ends before that one starts at the latest.
 """
 
-from bisect import insort
 from dataclasses import replace
-from functools import lru_cache
 from typing import AbstractSet, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.core.errors import PlacementError
@@ -43,10 +40,8 @@ class WaitingJob:
     """A job that waits: what it asks for, on which hosts, and the most slots that it takes of each (None: all).
 
     `constraints` are those of hosts of which it may not have every GPU, or GPUs of several models; `leaves` the leaves of hosts
-    as far as they are known.
-    `queued_at` is when it came into the queue, `lasts` the most seconds that it holds its slots, None where it has no time
-    limit. `tried` says that its hosts have been asked already, and had no place, or that
-    it was told to wait for others.
+    as far as they are known. `queued_at` is when it came into the queue, `lasts` the most seconds that it holds its slots
+    (None: no limit). `tried` says that its hosts have been asked already, and had no place, or that it was told to wait.
     """
 
     name: str
@@ -93,11 +88,14 @@ def begin(
     can never fit, wherever it stands: it will be refused.
     """
     capacities = dict(capacities)
+    ends = dict(limits.ends)
+    patiences: Dict[str, float] = {}  # as long as nobody begins
 
-    @lru_cache(maxsize=None)  # whoever passes by it leaves it as it is
-    def patience(first: WaitingJob) -> float:
-        (latest,) = latest_starts((first,), capacities, limits)
-        return 0.0 if latest is None else latest - limits.now
+    def patience(other: WaitingJob) -> float:
+        if other.name not in patiences:
+            latest = _latest(other, capacities, ends, limits.now)
+            patiences[other.name] = 0.0 if latest is None else latest[0] - limits.now
+        return patiences[other.name]
 
     before: List[WaitingJob] = []
     claimed: Set[str] = set()  # by those before
@@ -118,6 +116,9 @@ def begin(
             if taken is not None and (first or may_pass(taken, job, before, capacities, patience)):
                 found.append(job.name)
                 _hold(capacities, taken, job.name)
+                if job.lasts is not None:
+                    ends[job.name] = limits.now + job.lasts
+                patiences.clear()
                 continue
             if first and not job.tried and any(host not in capacities for host in names):
                 found.append(job.name)
@@ -137,8 +138,8 @@ def may_pass(
 ) -> bool:
     """Return whether a job that would take these slots delays none of those before it, whoever of the holders ends first.
 
-    It passes as well if it ends before the first of those starts at the latest, `patience` seconds from now (EASY backfill,
-    D. Lifka, "The ANL/IBM SP Scheduling System", 1995).
+    One of those it may also delay if it ends before that one starts at the latest, `patience` seconds from now (EASY
+    backfill, D. Lifka, "The ANL/IBM SP Scheduling System", 1995).
 
     Let one of those want n slots of its hosts, of which f are free and the job would take b. With the slots s of the
     holders that have ended meanwhile, and t slots of those before it that have started, it starts when f + s - t >= n. Only
@@ -149,40 +150,60 @@ def may_pass(
     sharing = [other for other in before if not names.isdisjoint(host for host, _most in other.hosts)]
     if len(sharing) > _MOST_PASSED:
         return False
-    if sharing and job.lasts is not None and job.lasts <= patience(sharing[0]):
-        return True  # those behind it start no earlier
-    return not any(_delays(taken, other, sharing[:index], capacities) for index, other in enumerate(sharing))
+    return not any(
+        _delays(taken, other, sharing[:index], capacities)
+        and not (job.lasts is not None and job.lasts <= patience(other))
+        for index, other in enumerate(sharing)
+    )
 
 
 def latest_starts(
     jobs: Sequence[WaitingJob], capacities: Capacities, limits: TimeLimits
 ) -> Tuple[Optional[float], ...]:
-    """Return when each of these jobs starts at the latest if they start in their order, by the time limits of all.
+    """Return when each of these jobs is expected to start at the latest, by the time limits; seconds since the epoch.
 
-    None of one that waits for a job without a time limit, and of all behind it. Seconds since the epoch.
+    Those on the same hosts start in their order. None of one that waits for a job without a limit, and of those behind it.
     """
-    capacities, ends, time = dict(capacities), sorted((end, name) for name, end in limits.ends), limits.now
+    capacities, ends = dict(capacities), dict(limits.ends)
     found: List[Optional[float]] = []
     for job in jobs:
-        if any(host not in capacities for host, _most in job.hosts):
-            break
-        low, high = 0, len(ends) + 1  # after how many ends it fits
-        while low < high:
-            middle = (low + high) // 2
-            if middle > len(ends) or _fit(job, _after(capacities, ends[:middle])) is not None:
-                high = middle
-            else:
-                low = middle + 1
-        if low > len(ends):
-            break
-        time = max([time, *(end for end, _name in ends[:low])])
-        capacities = _after(capacities, ends[:low])
-        del ends[:low]
-        _hold(capacities, _fit(job, capacities) or {}, job.name)
+        names = {host for host, _most in job.hosts}
+        before = [time for time, other in zip(found, jobs) if not names.isdisjoint(host for host, _most in other.hosts)]
+        latest = None if None in before else _latest(job, capacities, ends, limits.now)
+        found.append(None)
+        if latest is None:
+            continue
+        time, taken = latest
+        time = max([time, *(start for start in before if start is not None)])
+        found[-1] = time
+        _hold(capacities, taken, job.name)
         if job.lasts is not None:
-            insort(ends, (time + job.lasts, job.name))
-        found.append(time)
-    return tuple(found) + (None,) * (len(jobs) - len(found))
+            ends[job.name] = time + job.lasts
+    return tuple(found)
+
+
+def _latest(
+    job: WaitingJob, capacities: Capacities, ends: Mapping[str, float], now: float
+) -> Optional[Tuple[float, Taken]]:
+    """Return when a job fits at the latest, and the slots that it takes then, if nobody else takes one; None: unknown.
+
+    `ends` are those of holders, in seconds since the epoch.
+    """
+    if any(host not in capacities for host, _most in job.hosts):
+        return None
+    own = {host: capacities[host] for host, _most in job.hosts}
+    holders = {holder for capacity in own.values() for holder in capacity.holders}
+    due = sorted((ends[holder], holder) for holder in holders if holder in ends)
+    low, high = 0, len(due) + 1  # after how many ends it fits
+    while low < high:
+        middle = (low + high) // 2
+        if middle > len(due) or _fit(job, _after(own, due[:middle])) is not None:
+            high = middle
+        else:
+            low = middle + 1
+    if low > len(due):
+        return None
+    return max([now, *(end for end, _name in due[:low])]), _fit(job, _after(own, due[:low])) or {}
 
 
 def _after(capacities: Capacities, ends: Sequence[Tuple[float, str]]) -> Dict[str, HostCapacity]:

@@ -184,8 +184,11 @@ class _Script:
         flags = [word for word in words[1:] if word.startswith("-")]
         given = words[1 + len(flags) :]
         values: dict[str, str] = {}
+        all_values = dict(self._variables)
         for word in given:
-            values |= assigned((word,), {**self._variables, **values})[0]
+            new = assigned((word,), all_values)[0]
+            values |= new
+            all_values |= new
         if words[0] != "export" and not any("x" in flag for flag in flags):
             self._set(command, values)
         elif command.is_conditional:
@@ -193,7 +196,11 @@ class _Script:
         else:
             self._variables |= values
             names = [word for word in given if word in self._variables]
-            self._exported |= values | {name: self._variables[name] for name in names}
+            exported = values | {name: self._variables[name] for name in names}
+            arrays = [name for name, value in exported.items() if value.startswith(FIELD)]
+            self._exported |= {name: value for name, value in exported.items() if name not in arrays}
+            if arrays:
+                self._left(command, f"a shell exports no arrays: {', '.join(arrays)}")
 
     def _cd(self, command: ScriptCommand, folder: str) -> None:
         if UNKNOWN in folder:

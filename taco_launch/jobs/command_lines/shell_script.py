@@ -114,8 +114,10 @@ def expanded(word: str, variables: Mapping[str, str]) -> str:
 def fields(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words that a shell makes of some: a variable without quotes is split, an array is a word for each element."""
     split: list[str] = []
+    room = _LONGEST_VALUE
     for word in words:
-        text = _put_in(word, variables, is_split=True)
+        text = _put_in(word, variables if room > 0 else {}, is_split=True)
+        room -= len(text)
         parts = [part for part in text.split(FIELD) if part]
         is_kept = not word or (QUOTED in word and FIELD not in text)
         split += parts or ([""] if is_kept else [])
@@ -123,9 +125,15 @@ def fields(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...
 
 
 def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) -> str:
+    room = _LONGEST_VALUE  # a word that has a variable again and again is as long as one value at most
+
     def value(match: re.Match[str]) -> str:
+        nonlocal room
         name, default = match[2] or match[3], match["default"]
         text = variables.get(name)
+        room -= len(text or "")
+        if room < 0:
+            return UNKNOWN + match[0][1:]
         if default is not None and not text:
             text = _put_in(default, variables)
         if text is None:

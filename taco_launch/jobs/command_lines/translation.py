@@ -157,6 +157,8 @@ def _inside(
     own = [*own, *(word for row in rows for word in shlex.split(row.here))]
     try:
         inside = translate(outer.program, nested, own, sized=sized, launcher=launcher)
+    except RecursionError:
+        raise UnclearError(behind, "starts a launcher that starts a launcher, again and again") from None
     except UnclearError as error:  # of a script that a shell is given it is the last word
         raise UnclearError(max(0, behind + nested.begin + error.index), error.problem, error.hint) from None
     return Translation(inside.options, inside.program, inside.hostfile or outer.hostfile, (*rows, *inside.rows))

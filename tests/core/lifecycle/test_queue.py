@@ -216,35 +216,65 @@ def test_when_jobs_start_at_the_latest() -> None:
     assert queue.latest_starts([job("A", 3, "ab")], rooms(a="xxyy"), limits) == (None,)  # nobody has told of b
 
 
-@given(st.lists(st.tuples(counts, counts), max_size=3), st.lists(st.tuples(counts, counts), max_size=4), st.data())
+places = st.sampled_from(["a", "b", "ab"])
+
+
+@given(
+    st.lists(st.tuples(counts, counts, st.sampled_from("ab")), max_size=4),
+    st.lists(st.tuples(counts, counts, places), max_size=5),
+    st.data(),
+)
 def test_who_passes_by_its_time_limit_keeps_the_promise(
-    held: list[tuple[int, int]], later: list[tuple[int, int]], data: st.DataObject
+    held: list[tuple[int, int, str]], later: list[tuple[int, int, str]], data: st.DataObject
 ) -> None:
-    """Each job starts no later than it was promised, however early anybody ends."""
-    total = sum(count for count, _end in held) + data.draw(st.integers(0, 2))
-    if not total:
-        return
-    names = [chr(ord("k") + index) for index in range(len(held))]
-    slots = [name for name, (count, _end) in zip(names, held, strict=True) for _slot in range(count)]
-    slots += [""] * (total - len(slots))
-    ends = dict(zip(names, (float(end) for _count, end in held), strict=True))
-    waiting = [replace(job("B", min(np, total)), name=f"B{n}", lasts=float(t)) for n, (np, t) in enumerate(later)]
-    start = {"a": queue.HostCapacity(tuple(slots))}
-    promised = queue.latest_starts(waiting, start, queue.TimeLimits(0.0, tuple(ends.items())))
-    due = dict(zip((entry.name for entry in waiting), promised, strict=True))
+    """Who is the first on its hosts starts no later than was known then, however early anybody ends."""
+    slots = {host: [""] * data.draw(st.integers(1, 3)) for host in "ab"}
+    ends: dict[str, float] = {}
+    for name, (count, end, host) in zip("klmn", held, strict=False):
+        slots[host] += [name] * count
+        ends[name] = float(end)
+    waiting = [
+        replace(job("B", min(np, sum(len(slots[host]) for host in hosts)), hosts), name=f"B{n}", lasts=float(t))
+        for n, (np, t, hosts) in enumerate(later)
+    ]
     early = {name: data.draw(st.integers(0, int(end))) for name, end in ends.items()}
-    for now in range(int(max((time for time in promised if time is not None), default=-1)) + 1):
-        slots = ["" if holder in early and early[holder] <= now else holder for holder in slots]
-        limits = queue.TimeLimits(float(now), tuple((name, end) for name, end in ends.items() if name in slots))
-        for name in queue.begin(waiting, {"a": queue.HostCapacity(tuple(slots))}, limits=limits):
+    due: dict[str, float] = {}
+    for now in range(40):
+        for host, holders in slots.items():
+            slots[host] = ["" if early.get(holder, now + 1) <= now else holder for holder in holders]
+        here = {host: queue.HostCapacity(tuple(holders)) for host, holders in slots.items()}
+        limits = queue.TimeLimits(float(now), tuple(ends.items()))
+        for place, entry in enumerate(waiting):
+            if all({*dict(entry.hosts)}.isdisjoint(dict(other.hosts)) for other in waiting[:place]):
+                (latest,) = queue.latest_starts([entry], here, limits)
+                assert latest is not None
+                assert latest <= due.setdefault(entry.name, latest)
+        for name in queue.begin(waiting, here, limits=limits):
             entry = next(entry for entry in waiting if entry.name == name)
             waiting.remove(entry)
-            for _rank in range(entry.wanted.np or 0):
-                slots[slots.index("")] = name
+            taken = queue._fit(entry, {host: queue.HostCapacity(tuple(holders)) for host, holders in slots.items()})
+            assert taken is not None
+            for host, numbers in taken.items():
+                for number in numbers:
+                    slots[host][number] = name
             assert entry.lasts is not None
             ends[name] = now + entry.lasts
             early[name] = now + data.draw(st.integers(1, int(entry.lasts)))
-        assert not [entry.name for entry in waiting if due[entry.name] == now]
+    assert not waiting
+
+
+def test_a_job_that_begins_in_the_same_pass_counts_with_its_limit() -> None:
+    limits = queue.TimeLimits(0.0, (("r", 1000.0),))
+    waiting = [replace(job("A", 1), lasts=10.0), job("B", 3), replace(job("C", 2), lasts=900.0)]
+    assert list(queue.begin(waiting, rooms(a="...rrrrr"), limits=limits)) == ["A"]
+
+
+def test_a_job_delays_none_of_those_before_it_on_other_hosts() -> None:
+    limits = queue.TimeLimits(0.0, (("x", 10000.0), ("y", 10.0)))
+    here = rooms(a="xxxx", b="..yy")
+    waiting = [job("A", 4, "a"), job("B", 4, "b"), replace(job("C", 2, "ab"), lasts=5000.0)]
+    assert list(queue.begin(waiting, here, limits=limits)) == []
+    assert queue.latest_starts(waiting, here, limits)[:2] == (10000.0, 10.0)
 
 
 def test_what_a_job_may_not_have_is_not_counted() -> None:

@@ -134,3 +134,20 @@ def test_any_text_is_read(text: str) -> None:
         assert job.program
         rows = (f"{row.original}{row.here}{row.why}" for row in job.rows)
         assert not {*shell_script.MARKS} & set("".join((*job.options, *job.program, *rows)))
+
+
+def test_what_a_script_repeats_grows_no_further_than_a_value() -> None:
+    """Without a limit these lines of 100 KB would become gigabytes."""
+    value = "x " * 30_000
+    for script in (
+        f"A='{value}'\nmpirun -np 2 ./a {'$A ' * 500}\n",
+        f"A={'x' * 60_000}\nmpirun -np 2 ./a {'$A' * 20_000}\n",
+    ):
+        (job,) = translate_script(script).jobs
+        assert sum(map(len, job[1].program)) < 1_000_000
+
+
+def test_a_shell_exports_no_array() -> None:
+    job, *others = lines("export A=(a b)\nmpirun -np 2 ./a\n")
+    assert job == "2: --np 2 -- ./a"
+    assert [each for each in others if each.endswith(": a shell exports no arrays: A")]

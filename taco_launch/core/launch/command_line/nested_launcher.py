@@ -146,7 +146,7 @@ def _peeled(words: Tuple[str, ...]) -> Tuple[int, Tuple[str, ...], Tuple[str, ..
         valued, between = _WRAPPERS[name]
         end = begin + count
         while end < len(words) and words[end].startswith("-"):
-            end += 2 if words[end] in valued.split() else 1
+            end = min(end + (2 if words[end] in valued.split() else 1), len(words))
             if words[end - 1] == "--":
                 break
         end += between

@@ -37,6 +37,43 @@ def test_a_page_that_differs_is_named(
     assert "docs/reference/messages.md is out of date: run scripts/generate_docs.py" in capsys.readouterr().err
 
 
+def test_a_page_that_is_made_no_more_is_removed(
+    generator: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = tmp_path / "docs" / "reference" / "cli" / "old.md"
+    old.parent.mkdir(parents=True)
+    old.write_text("")
+    monkeypatch.setattr(generator, "_ROOT", tmp_path)
+    monkeypatch.setattr(generator, "pages", lambda: {Path("docs/reference/cli/run.md"): "new"})
+    assert (generator.main(["--check"]), generator.main([])) == (1, 0)
+    assert [(path.name, path.read_text()) for path in old.parent.iterdir()] == [("run.md", "new")]
+
+
+def command_pages(generator: ModuleType) -> dict[str, str]:
+    return {path.stem: text for path, text in generator.pages().items() if path.parent.name == "cli"}
+
+
+def test_every_command_has_a_page_and_is_in_the_index(generator: ModuleType) -> None:
+    pages = command_pages(generator)
+    index = pages.pop("index")
+    assert {"run", "bench-run", "nightly-baseline-accept", "lab-up", "completion"} <= set(pages)
+    assert [name for name in pages if f"]({name}.md) |" not in index] == []
+    assert "nightly-check" not in pages  # it is hidden
+
+
+def test_an_option_of_most_commands_is_explained_once(generator: ModuleType) -> None:
+    pages = command_pages(generator)
+    assert [name for name, text in pages.items() if "Print only errors on stderr" in text] == ["index"]
+    assert "Also: `-i`, `-o`, `--json`, `-q`, `-v`, `--ask-sudo-password`, `-h`" in pages["run"]
+    assert [name for name, text in pages.items() if "`--mps` | With --procs-per-gpu" in text] == ["run"]
+    assert "`--mps`" in pages["submit"]
+
+
+def test_a_bar_in_a_table_has_no_backslash(generator: ModuleType) -> None:
+    assert "<code>--launcher [mpirun&#124;hydra&#124;torchrun&#124;env]</code>" in command_pages(generator)["run"]
+    assert [str(path) for path, text in generator.pages().items() if path.suffix == ".md" and r"\|" in text] == []
+
+
 def test_every_message_is_in_the_reference(generator: ModuleType) -> None:
     for module in pkgutil.walk_packages(protocol.__path__, "taco_launch.core.protocol."):
         importlib.import_module(module.name)

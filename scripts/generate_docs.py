@@ -23,7 +23,7 @@ from taco_launch.jobs.documents import job_schema  # noqa: E402
 
 _REFERENCE = Path("docs", "reference")
 # Folders that have generated pages only.
-_FOLDERS = ("cli",)
+_FOLDERS = ("cli", "failures")
 _SCHEMA = Path("inventories", "inventory.schema.json")
 
 
@@ -72,7 +72,7 @@ def pages() -> Mapping[Path, str]:
         "messages": messages.page(),
         "metrics": metrics.page(),
         "python": python_api.page(),
-        "signatures": signatures.page(),
+        **{f"failures/{name}": text for name, text in signatures.pages().items()},
     }
     for topic in ("environment", "exit-codes"):
         texts[topic] = help_topics.text_of(topic)

@@ -3,7 +3,6 @@
 import atexit
 import logging
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import jieba
@@ -45,20 +44,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     jieba.dt.tmp_dir = cache.name
     for term in _TERMS:
         jieba.suggest_freq(term, tune=True)
-    config.nav = [_filled(each, Path(config.docs_dir)) for each in config.nav or ()]
     return config
-
-
-def _filled(entry: Any, docs: Path) -> Any:
-    """Return an entry of the menu; a folder in it stands for its index and the other pages, by their names."""
-    if isinstance(entry, dict):
-        return {title: _filled(below, docs) for title, below in entry.items()}
-    if isinstance(entry, list):
-        return [_filled(each, docs) for each in entry]
-    if not entry.endswith("/"):
-        return entry
-    pages = sorted(path.name for path in docs.joinpath(entry).glob("*.md") if path.name != "index.md")
-    return [f"{entry}{name}" for name in ("index.md", *pages)]
 
 
 def counterparts(pages: set[str]) -> dict[str, str]:

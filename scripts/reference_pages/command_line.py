@@ -21,6 +21,8 @@ These pages are generated from the commands by `scripts/generate_docs.py`; `taco
 Times are written `90`, `90s`, `15m`, `3h` or `2d`. [Exit codes](../exit-codes.md) and [environment variables](../environment.md)
 have pages of their own.
 """
+# In the search, a command's own page comes first.
+_FIRST = "---\nsearch:\n  boost: 3\n---\n\n"
 _COMMON = "Options of most commands"
 # The command whose options others take too, in whole groups.
 _MODEL = "run"
@@ -86,7 +88,7 @@ def _page(
     """Yield the parts of a command's page; options that are on the index or the model's page are named there only."""
     command = context.command
     options = _options(context)
-    yield f"# {_name(context)}\n"
+    yield f"{_FIRST}# {_name(context)}\n"
     yield f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```\n"
     yield from _help(command.help or "")
     same = [option for option in options if option in model and option not in common]

@@ -33,6 +33,8 @@ of its text.
 `explain` fills in hosts, ranks and numbers, which are in braces here. Where a slash has a space on both sides, the log decides which of
 the texts is shown.
 """
+# In the search, guides come before so many failures that have their words.
+_AFTER_GUIDES = "---\nsearch:\n  boost: 0.7\n---\n\n"
 _OF_MPIRUN = "mpirun-"
 # By the name of the page: its title, what it is about, and its failures.
 SOURCES: Mapping[str, tuple[str, str, Sequence[Signature]]] = {
@@ -83,7 +85,7 @@ def pages() -> Mapping[str, str]:
 
 
 def _page(title: str, about: str, failures: Sequence[Signature]) -> Iterator[str]:
-    yield f"# {title}\n"
+    yield f"{_AFTER_GUIDES}# {title}\n"
     yield f"Failures that `explain` finds in a log. They come from {prose(about)}. [Known failures](index.md) lists the other sources.\n"
     for each in sorted(failures, key=lambda signature: signature.name):
         yield f"## {each.name}\n"

@@ -133,6 +133,28 @@ def test_the_search_leaves_out_what_contributors_alone_read(site: Path) -> None:
     assert {"reference/cli/run.html", "reference/failures/nccl.html", "contributing/messages.html"} <= found
 
 
+def test_the_search_has_options_as_words_of_their_own(site: Path) -> None:
+    index = search_index(site)
+    separator = re.compile(index["config"]["separator"])
+    found = {
+        entry["location"].partition("#")[0]
+        for entry in index["docs"]
+        if "\u2060sync" in separator.split(re.sub(r"<[^>]*>", " ", entry["text"]))
+    }
+    assert {"guides/code.html", "reference/cli/run.html"} <= found
+    assert "reference/failures/frameworks.html" not in found  # it has the word alone
+    assert "trimmer" not in index["config"]["pipeline"]
+    assert "\\u2060" in (site / "assets/site.js").read_text("utf-8")
+
+
+def test_a_page_has_what_its_script_leaves_out_of_a_copy(site: Path) -> None:
+    page = (site / "quickstart.html").read_text("utf-8")
+    assert 'src="assets/site.js"' in page
+    assert '<span class="gp">$ </span>scripts/quickstart' in page
+    assert '<span class="go">' in page
+    assert ".gp, .go" in (site / "assets/site.js").read_text("utf-8")
+
+
 @pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
 def test_links_of_the_first_pages_lead_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text_of(page))

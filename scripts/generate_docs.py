@@ -22,18 +22,26 @@ from taco_launch.hosts.inventory import to_document as inventory_schema  # noqa:
 from taco_launch.jobs.documents import job_schema  # noqa: E402
 
 _REFERENCE = Path("docs", "reference")
+# Folders that have generated pages only.
+_FOLDERS = ("cli", "failures")
 _SCHEMA = Path("inventories", "inventory.schema.json")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the pages, or compare them; return 1 where one differs."""
+    """Write the pages and remove those of before, or compare them; return 1 where one differs."""
     parser = argparse.ArgumentParser(description="Writes the reference pages that are made from the code.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     check = parser.parse_args(arguments).check
-    stale = {path: text for path, text in pages().items() if not _is_current(path, text)}
+    made = pages()
+    stale: dict[Path, str | None] = {path: text for path, text in made.items() if not _is_current(path, text)}
+    there = (path.relative_to(_ROOT) for name in _FOLDERS for path in (_ROOT / _REFERENCE / name).glob("*.md"))
+    stale |= dict.fromkeys(path for path in there if path not in made)
     for path, text in stale.items():
         if check:
             print(f"{path} is out of date: run scripts/generate_docs.py", file=sys.stderr)
+        elif text is None:
+            (_ROOT / path).unlink()
+            print(f"{path}: removed")
         else:
             (_ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (_ROOT / path).write_text(text, encoding="utf-8")
@@ -56,15 +64,15 @@ def pages() -> Mapping[Path, str]:
         "`bench ladder` and `nightly run` read a matrix.",
     )
     texts = {
-        "cli": command_line.page(),
         "inventory": inventory,
         "job": job,
+        **{f"cli/{name}": text for name, text in command_line.pages().items()},
         "knobs": knobs.page(),
         "matrix": matrix,
         "messages": messages.page(),
         "metrics": metrics.page(),
         "python": python_api.page(),
-        "signatures": signatures.page(),
+        **{f"failures/{name}": text for name, text in signatures.pages().items()},
     }
     for topic in ("environment", "exit-codes"):
         texts[topic] = help_topics.text_of(topic)

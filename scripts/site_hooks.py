@@ -1,8 +1,11 @@
 """Hooks of MkDocs for the site: Chinese pages are in Chinese throughout, and each page links to itself in the other language."""
 
 import atexit
+import json
 import logging
+import re
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import jieba
@@ -27,6 +30,9 @@ _TERMS = (
     "配置模板",
     "调优变量",
 )
+# Of an option in the texts that the search has: its hyphens, behind which a mark makes another word of its name.
+_OPTION = re.compile(r"(?<![\w-])--(?=[a-z])")
+_MARK = "\u2060"
 _HOME = {"en": "index.md", "zh": "zh/index.md"}
 
 
@@ -66,3 +72,12 @@ def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, *
     for entry in config.extra["alternate"]:
         entry["link"] = urls[here if entry["lang"] == config.theme["language"] else other or _HOME[entry["lang"]]]
     return context
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Mark the options in the texts of the search: --sync is another word than sync, and docs/assets/site.js asks for it."""
+    path = Path(config.site_dir, "search", "search_index.json")
+    index = json.loads(path.read_text("utf-8"))
+    for entry in index["docs"]:
+        entry["text"] = _OPTION.sub(f"--{_MARK}", entry["text"])
+    path.write_text(json.dumps(index, separators=(",", ":")), "utf-8")

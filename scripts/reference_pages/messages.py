@@ -13,7 +13,13 @@ from typing import Any
 
 from taco_launch.core.protocol.message import Message
 
+# Contributors read it: to others its words would hide the guides in the search.
 _INTRODUCTION = """\
+---
+search:
+  exclude: true
+---
+
 # Messages
 
 This page is generated from the classes in `taco_launch/core/protocol` by `scripts/generate_docs.py`.

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,11 @@ def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
     assert [str(page) for page in site.rglob("*.html") if loaded.search(page.read_text("utf-8"))] == []
 
 
+def search_index(site: Path) -> Any:
+    """Return what the search of the site has."""
+    return json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+
+
 @pytest.mark.parametrize(
     ("word", "page"),
     [
@@ -65,7 +71,7 @@ def test_nothing_of_the_site_is_loaded_from_elsewhere(site: Path) -> None:
 )
 def test_the_search_finds_chinese_words(site: Path, word: str, page: str) -> None:
     """Words are separated as the page's script does it, which looks for tokens that start with what readers type."""
-    index = json.loads((site / "search" / "search_index.json").read_text("utf-8"))
+    index = search_index(site)
     separator = re.compile(index["config"]["separator"])
     found = {
         entry["location"].partition("#")[0]
@@ -95,6 +101,58 @@ def test_a_page_links_to_itself_in_the_other_language(site: Path, page: str, oth
     found = {lang: (site / page).parent.joinpath(link).resolve() for link, lang in links.items()}
     assert re.search(rf'<html lang="{own}"', text)
     assert found == {own: site / f"{page}.html", others: site / f"{other}.html"}
+
+
+def tabs(page: Path) -> list[str]:
+    """Return the titles of the sections in a page's menu."""
+    listed = page.read_text("utf-8").partition('class="md-tabs__list"')[2].partition("</ul>")[0]
+    return [" ".join(title.split()) for title in re.findall(r"md-tabs__link[^>]*>([^<]+)", listed)]
+
+
+def test_each_language_has_its_own_menu(site: Path) -> None:
+    assert tabs(site / "guides/jobs.html") == [
+        *("Start", "Train", "Operate", "Measure", "Migrate", "Reference", "Contribute"),
+    ]
+    assert tabs(site / "zh/jobs.html") == ["开始", "训练", "运维", "测量", "迁移", "参考"]
+
+
+def test_the_menu_of_a_folder_is_its_index(site: Path) -> None:
+    text = " ".join((site / "reference/cli/run.html").read_text("utf-8").split())
+    assert re.search(r'href="bench-run.html" class="md-nav__link">.{0,80}bench run', text)
+    assert "Benchmarks and nightly runs" in text
+
+
+def test_llms_txt_lists_every_page(site: Path) -> None:
+    listed = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text("utf-8"))
+    assert {site / page for page in listed} == set(site.rglob("*.html")) - {site / "404.html"}
+
+
+def test_the_search_leaves_out_what_contributors_alone_read(site: Path) -> None:
+    found = {entry["location"].partition("#")[0] for entry in search_index(site)["docs"]}
+    assert "reference/messages.html" not in found
+    assert {"reference/cli/run.html", "reference/failures/nccl.html", "contributing/messages.html"} <= found
+
+
+def test_the_search_has_options_as_words_of_their_own(site: Path) -> None:
+    index = search_index(site)
+    separator = re.compile(index["config"]["separator"])
+    found = {
+        entry["location"].partition("#")[0]
+        for entry in index["docs"]
+        if "\u2060sync" in separator.split(re.sub(r"<[^>]*>", " ", entry["text"]))
+    }
+    assert {"guides/code.html", "reference/cli/run.html"} <= found
+    assert "reference/failures/frameworks.html" not in found  # it has the word alone
+    assert "trimmer" not in index["config"]["pipeline"]
+    assert "\\u2060" in (site / "assets/site.js").read_text("utf-8")
+
+
+def test_a_page_has_what_its_script_leaves_out_of_a_copy(site: Path) -> None:
+    page = (site / "quickstart.html").read_text("utf-8")
+    assert 'src="assets/site.js"' in page
+    assert '<span class="gp">$ </span>scripts/quickstart' in page
+    assert '<span class="go">' in page
+    assert ".gp, .go" in (site / "assets/site.js").read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])

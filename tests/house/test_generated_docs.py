@@ -2,6 +2,7 @@
 
 import importlib.util
 import pkgutil
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,7 @@ import pytest
 from taco_launch.core import protocol
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.message import KINDS
+from taco_launch.core.signatures.table import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,6 +37,59 @@ def test_a_page_that_differs_is_named(
     monkeypatch.setattr(generator, "pages", lambda: {Path("docs/reference/messages.md"): "old"})
     assert generator.main(["--check"]) == 1
     assert "docs/reference/messages.md is out of date: run scripts/generate_docs.py" in capsys.readouterr().err
+
+
+def test_a_page_that_is_made_no_more_is_removed(
+    generator: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old = tmp_path / "docs" / "reference" / "cli" / "old.md"
+    old.parent.mkdir(parents=True)
+    old.write_text("")
+    monkeypatch.setattr(generator, "_ROOT", tmp_path)
+    monkeypatch.setattr(generator, "pages", lambda: {Path("docs/reference/cli/run.md"): "new"})
+    assert (generator.main(["--check"]), generator.main([])) == (1, 0)
+    assert [(path.name, path.read_text()) for path in old.parent.iterdir()] == [("run.md", "new")]
+
+
+def command_pages(generator: ModuleType) -> dict[str, str]:
+    return {path.stem: text for path, text in generator.pages().items() if path.parent.name == "cli"}
+
+
+def test_every_command_has_a_page_and_is_in_the_index(generator: ModuleType) -> None:
+    pages = command_pages(generator)
+    index = pages.pop("index")
+    assert {"run", "bench-run", "nightly-baseline-accept", "lab-up", "completion"} <= set(pages)
+    assert [name for name in pages if f"]({name}.md) |" not in index] == []
+    assert "nightly-check" not in pages  # it is hidden
+
+
+def test_an_option_of_most_commands_is_explained_once(generator: ModuleType) -> None:
+    pages = command_pages(generator)
+    assert [name for name, text in pages.items() if "Print only errors on stderr" in text] == ["index"]
+    assert "Also: `-i`, `-o`, `--json`, `-q`, `-v`, `--ask-sudo-password`, `-h`" in pages["run"]
+    assert [name for name, text in pages.items() if "`--mps` | With --procs-per-gpu" in text] == ["run"]
+    assert "`--mps`" in pages["submit"]
+
+
+def test_a_bar_in_a_table_has_no_backslash(generator: ModuleType) -> None:
+    assert "<code>--launcher [mpirun&#124;hydra&#124;torchrun&#124;env]</code>" in command_pages(generator)["run"]
+    assert [str(path) for path, text in generator.pages().items() if path.suffix == ".md" and r"\|" in text] == []
+
+
+def test_every_failure_is_a_heading_of_one_page(generator: ModuleType) -> None:
+    pages = {path: text for path, text in generator.pages().items() if path.parent.name == "failures"}
+    found = [name for text in pages.values() for name in re.findall("^## (.+)$", text, re.MULTILINE)]
+    assert sorted(found) == sorted(signature.name for signature in TABLE)
+
+
+def test_a_failure_has_its_texts_cause_and_next_step(generator: ModuleType) -> None:
+    page = generator.pages()[Path("docs/reference/failures/docker.md")]
+    text = page.partition("## docker-no-gpu-support\n")[2].partition("\n## ")[0]
+    assert "In the log: `could not select device driver`, " in text
+    assert "Cause: containerd / Docker on {host} has no GPU support" in text
+    assert "Next: Install nvidia-container-toolkit, " in text
+    assert "it may not be executed / it is a folder / there is no such file" in page
+    assert 'Set "features": {"cdi": true} in' in page
 
 
 def test_every_message_is_in_the_reference(generator: ModuleType) -> None:

@@ -28,7 +28,7 @@ LONG = {
     "docs/guides/queue.md": 1400,
     "docs/guides/research.md": 2650,
     "docs/guides/setup.md": 2850,
-    "docs/reference/cli/run.md": 1950,
+    "docs/reference/cli/run.md": 2000,
     "docs/troubleshooting.md": 1400,
     "docs/zh/jobs.md": 2700,
     "docs/zh/launchers.md": 1400,

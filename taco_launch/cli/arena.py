@@ -56,6 +56,12 @@ def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
     if own[0] == "get" and len(own) == 2:
         click.echo(_shown(settings, own[1]))
         return 0
+    if own == ("top", "job"):
+        click.echo(_top_jobs(settings))
+        return 0
+    if own == ("top", "node"):
+        click.echo(_top_nodes(settings))
+        return 0
     if own[0] == "logs" and len(own) > 1 and "--instance" not in own and not _has_launcher(settings, own[1]):
         own = (*own, "--rank", "0")  # Arena shows the master's log
     if settings.verbose:
@@ -92,6 +98,21 @@ def _listed(settings: Settings) -> str:
     for warning in warnings:
         render.warning(settings, warning)
     return arena_tables.job_list(rows, time.time())
+
+
+def _top_jobs(settings: Settings) -> str:
+    rows, warnings = settings.backend(access_of({})).list()
+    for warning in warnings:
+        render.warning(settings, warning)
+    return arena_tables.top_jobs(rows, time.time())
+
+
+def _top_nodes(settings: Settings) -> str:
+    nodes = settings.backend(access_of({})).nodes(settings.load())
+    for node in nodes:
+        if node.problem:
+            render.warning(settings, f"{node.host.name}: {node.problem}")
+    return arena_tables.top_nodes(nodes)
 
 
 def _shown(settings: Settings, name: str) -> str:

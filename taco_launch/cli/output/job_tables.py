@@ -66,11 +66,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     header = ["NAME", "STATUS", "REQUESTED", "HELD", "LAUNCHER", "HOSTS", "AGE"]
     more = ["QUEUE", "PRIORITY", "OWNER", "VERIFIED", "PROGRESS"] if wide else []
     cells = []
-
-    def place(row: JobRow) -> tuple[bool, int, int, float, str]:
-        return row.state.is_terminal, -row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name
-
-    for row in sorted(rows, key=place):
+    for row in sorted(rows, key=most_slots_first):
         requested = "-" if row.requested is None else str(row.requested)
         line = [
             row.name,
@@ -85,6 +81,11 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     held = sum(row.allocated for row in rows)
     table = columns(header + more, cells, numbers=("REQUESTED", "HELD", "PRIORITY"))
     return f"{table}\n\n{words} of jobs that have not ended: {total_requested(rows)} requested, {held} held"
+
+
+def most_slots_first(row: JobRow) -> tuple[bool, int, int, float, str]:
+    """Return what puts jobs in the order of `top job`."""
+    return row.state.is_terminal, -row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name
 
 
 def total_requested(rows: Sequence[JobRow]) -> int:

@@ -11,17 +11,14 @@ from taco_launch.jobs.backend import HostOccupancy
 
 def top_nodes(nodes: Sequence[HostOccupancy], *, wide: bool) -> str:
     """Return the table of `top node`. Where no host has a GPU it counts slots."""
-    gpus = any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
+    gpus = have_gpus(nodes)
     words = "GPUs" if gpus else "slots"
     cells = []
     held = total = 0
     for node in nodes:
-        slots = [] if node.occupancy is None else node.occupancy.slots
-        counted = [slot for slot in slots if is_gpu(slot.name) or not gpus]
-        taken = sum(slot.holder is not None for slot in counted)
-        total, held = total + len(counted), held + taken
-        line = [node.host.name, node.host.address, "head" if node.is_head else "", _status(node)]
-        line += [str(len(counted)), str(taken)]
+        count, taken = slot_counts(node, gpus=gpus)
+        total, held = total + count, held + taken
+        line = [node.host.name, node.host.address, "head" if node.is_head else "", status(node), str(count), str(taken)]
         cells.append([*line, describe_holders(node.occupancy) if node.occupancy else ""][: None if wide else -1])
     header = ["NAME", "ADDRESS", "ROLE", "STATUS", words.upper(), "HELD", *(["HELD BY"] if wide else [])]
     others = [
@@ -35,7 +32,20 @@ def top_nodes(nodes: Sequence[HostOccupancy], *, wide: bool) -> str:
     return "\n".join((table, "", f"jobs hold {held} of {total} {words} ({percent} %)", *block))
 
 
-def _status(node: HostOccupancy) -> str:
+def have_gpus(nodes: Sequence[HostOccupancy]) -> bool:
+    """Return whether a host has a GPU."""
+    return any(node.occupancy is not None and node.occupancy.gpus for node in nodes)
+
+
+def slot_counts(node: HostOccupancy, *, gpus: bool) -> tuple[int, int]:
+    """Return how many slots a host has, and how many of them jobs hold; with `gpus` GPUs alone."""
+    slots = [] if node.occupancy is None else node.occupancy.slots
+    counted = [slot for slot in slots if is_gpu(slot.name) or not gpus]
+    return len(counted), sum(slot.holder is not None for slot in counted)
+
+
+def status(node: HostOccupancy) -> str:
+    """Return whether a host answers."""
     return "notready" if node.occupancy is None else "ready"
 
 
@@ -46,7 +56,7 @@ def node_data(node: HostOccupancy) -> dict[str, Any]:
         "name": node.host.name,
         "address": node.host.address,
         "role": "head" if node.is_head else "",
-        "status": _status(node),
+        "status": status(node),
         "problem": node.problem,
         "gpus": 0 if node.occupancy is None else node.occupancy.gpus,
         "total": len(slots),

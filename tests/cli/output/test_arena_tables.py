@@ -5,7 +5,9 @@ from dataclasses import replace
 from taco_launch.cli.output import arena_tables
 from taco_launch.core.model.job_rows import row_of
 from taco_launch.core.model.jobs import HostRanks, JobState
-from tests.support.job_rows import NOW, ROWS, job, text
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.jobs.backend import HostOccupancy
+from tests.support.job_rows import HOSTS, NOW, ROWS, job, text
 
 SHARES = (HostRanks("gpu1", 2, slots=("gpu-0", "gpu-1")), HostRanks("gpu2", 1, slots=("gpu-0",)))
 
@@ -56,3 +58,33 @@ def test_get_of_a_job_that_waits() -> None:
     assert "Instances:" not in shown
     assert shown.endswith("WAITING:\n  gpu1: 0 of 2 free")
     assert row_of(found.spec, found.record).nodes == ()
+
+
+def test_top_job() -> None:
+    lines = text(arena_tables.top_jobs(ROWS, NOW)).splitlines()
+    assert lines[0].split() == ["NAME", "GPU(Requests)", "GPU(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
+    assert lines[1].split() == ["dist", "3", "3", "RUNNING", "MPIJOB", "29s", "gpu[1-2]"]
+    assert lines[-5:] == [
+        "Total Allocated GPUs of Training Job:",
+        "3",
+        "",
+        "Total Requested GPUs of Training Job:",
+        "4",
+    ]
+
+
+def test_top_node() -> None:
+    slots = (SlotState("GPU-1", SlotHolder("vgg16", "id", 0.0, "hcc", "alice")), SlotState("GPU-2"))
+    nodes = (
+        HostOccupancy(HOSTS[0], is_head=True, occupancy=Occupancy("a", slots, 2)),
+        HostOccupancy(HOSTS[1], is_head=False, occupancy=None, problem="no answer"),
+    )
+    assert text(arena_tables.top_nodes(nodes)).splitlines() == [
+        "NAME  IPADDRESS     ROLE    STATUS    GPU(Total)  GPU(Allocated)",
+        "gpu1  192.168.0.31  head    ready     2           1",
+        "gpu2  192.168.0.32  <none>  notready  0           0",
+        "-" * 89,
+        "Allocated/Total GPUs In Cluster:",
+        "1/2 (50%)",
+    ]
+    assert text(arena_tables.top_nodes(())).endswith("0/0 (0%)")

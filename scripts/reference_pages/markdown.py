@@ -12,7 +12,7 @@ _MARKUP = re.compile(r"[&<>|*`\\]|(?<!\w)_|_(?!\w)")
 
 
 def prose(text: str) -> str:
-    """Return text on one line, as Markdown that shows its characters; what stands in backquotes is code."""
+    """Return text on one line, as Markdown that shows its characters; text in backquotes is code."""
     parts = _SPAN.split(" ".join(text.split()))
     return "".join(code(part[1:-1]) if at % 2 else _escaped(part) for at, part in enumerate(parts))
 

@@ -59,7 +59,7 @@ class Job:
 
     @property
     def progress(self) -> Progress | None:
-        """How far its training has come by what its ranks print, as of the last `refresh`; None where they print none."""
+        """The progress of its training that its ranks print, as of the last `refresh`; None if they print none."""
         return self._found.progress
 
     def refresh(self) -> "Job":

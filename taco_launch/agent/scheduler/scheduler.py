@@ -222,7 +222,7 @@ class Scheduler:
     def _words(self, entry: PendingJob, latest: Optional[float] = None) -> Words:
         """Return why a job waits: per host, and under "" who is before it; nothing as long as hosts have not told.
 
-        `latest` is when it starts at the latest, in seconds since the epoch; None where nobody knows.
+        `latest` is by when it is expected to start, in seconds since the epoch; None if that is unknown.
         """
         found: List[Tuple[str, str]] = []
         before = self._before(entry)

@@ -57,7 +57,7 @@ def rank_of(backend: Backend, name: str, options: Mapping[str, Any]) -> int:
 def for_each_job(settings: Settings, names: tuple[str, ...], act: Callable[[str], tuple[str, str]]) -> int:
     """Do something with every job; one that fails does not keep the others from it. Gives the first failure's code.
 
-    `act` returns what has become of the job and why, "" where nobody asks.
+    `act` returns the state of the job afterwards and the reason, which may be "".
     """
     code = 0
     rows: list[dict[str, Any]] = []

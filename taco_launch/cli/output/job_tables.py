@@ -1,4 +1,4 @@
-"""How jobs and their slots look as tables: pure, given the time."""
+"""Draw jobs and their slots as tables: pure, given the time."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How results look: tables, JSON, YAML, logs, a status line. Only this file and waiting.py import rich."""
+"""Print results: tables, JSON, YAML, logs. Only this file and waiting.py import rich."""
 
 import functools
 import itertools

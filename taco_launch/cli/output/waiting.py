@@ -1,4 +1,4 @@
-"""What `run` and `wait` show while a job is waited for, and while its ranks print nothing."""
+"""Show on the terminal that `run` and `wait` wait for a job, and that its ranks print nothing."""
 
 import sys
 import threading

@@ -23,8 +23,8 @@ def time_spent(
 ) -> Dict[str, float]:
     """Return the seconds that a job has trained since its submission, queued, and so on, each by its word.
 
-    `first_step` is when the last attempt printed its first step, in seconds since the epoch. Without it nobody knows how
-    long it trained: then it ran. The time in which its ranks hung (as `events` tell) is neither.
+    `first_step` is when the last attempt printed its first step, in seconds since the epoch. Without it the time
+    of training is unknown: then the job ran. The time in which its ranks hung (as `events` tell) is neither.
     """
     spent = dict.fromkeys((TRAINED, BEFORE_STEPS, EARLIER, *_WORDS.values(), HUNG), 0.0)
     last = max((change.time for change in record.transitions if change.state is JobState.STARTING), default=0.0)

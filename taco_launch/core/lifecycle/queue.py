@@ -1,4 +1,4 @@
-"""Which of the jobs that wait may begin: pure.
+"""Choose the waiting jobs that may begin: pure.
 
 First in first out by priority and the time at which a job came into the queue. A later job passes one that waits only
 where it cannot delay it, in whatever order the jobs that run may end, or where it ends before that one starts at the latest.
@@ -89,7 +89,7 @@ def begin(
     """
     capacities = dict(capacities)
     ends = dict(limits.ends)
-    patiences: Dict[str, float] = {}  # as long as nobody begins
+    patiences: Dict[str, float] = {}  # valid until a job begins
 
     def patience(other: WaitingJob) -> float:
         if other.name not in patiences:

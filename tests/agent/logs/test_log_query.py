@@ -133,7 +133,7 @@ def test_a_line_belongs_to_the_time_at_which_it_began(made: Made) -> None:
 def test_a_very_long_line_has_one_time(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_LINE_BOUND", 50)
     read = segments.SegmentReader.read
-    monkeypatch.setattr(segments.SegmentReader, "read", lambda self: read(self, 20))
+    monkeypatch.setattr(segments.SegmentReader, "read", lambda self, _size=0: read(self, 20))
     made.write(0, b"x" * 90 + b"\n")
     found = shown(rank=0, timestamps=True, tail=1)
     assert re.fullmatch(rb"\S+Z x{90}\n", found)

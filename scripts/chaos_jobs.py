@@ -129,8 +129,8 @@ class Chaos:
             **os.environ,
             **own,
             "PYTHONPATH": str(ROOT),
-            "OMPI_ALLOW_RUN_ASROOT": "1",
-            "OMPI_ALLOW_RUN_ASROOT_CONFIRM": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         }
         self.result = Result()
         self.begun: set[str] = set()

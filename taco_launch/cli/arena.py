@@ -1,7 +1,7 @@
 """arena: the commands of Arena's guides, as they are typed there."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ import click
 from taco_launch.cli.options.common import Settings, access_of, settings_of, verb
 from taco_launch.cli.output import arena_tables, render
 from taco_launch.core.command import shell
+from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.launchers import launcher_of
 from taco_launch.jobs.command_lines import arena_line
 
@@ -51,13 +52,13 @@ def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
     for note in notes:
         settings.talk(f"note: {note}")
     if own[0] == "list":
-        click.echo(_listed(settings))
+        click.echo(_listed(settings, arena_tables.job_list))
         return 0
     if own[0] == "get" and len(own) == 2:
         click.echo(_shown(settings, own[1]))
         return 0
     if own == ("top", "job"):
-        click.echo(_top_jobs(settings))
+        click.echo(_listed(settings, arena_tables.top_jobs))
         return 0
     if own == ("top", "node"):
         click.echo(_top_nodes(settings))
@@ -93,18 +94,11 @@ def _without_container(words: Sequence[str], notes: list[str]) -> tuple[str, ...
     return tuple(word for number, word in enumerate(words) if number not in gone)
 
 
-def _listed(settings: Settings) -> str:
+def _listed(settings: Settings, table: Callable[[Sequence[JobRow], float], str]) -> str:
     rows, warnings = settings.backend(access_of({})).list()
     for warning in warnings:
         render.warning(settings, warning)
-    return arena_tables.job_list(rows, time.time())
-
-
-def _top_jobs(settings: Settings) -> str:
-    rows, warnings = settings.backend(access_of({})).list()
-    for warning in warnings:
-        render.warning(settings, warning)
-    return arena_tables.top_jobs(rows, time.time())
+    return table(rows, time.time())
 
 
 def _top_nodes(settings: Settings) -> str:

@@ -96,7 +96,7 @@ class PendingJob:
         self.limit: Optional[WaitLimit] = None
         self.removes_at: Optional[float] = None
         self.left_out: Tuple[str, ...] = ()
-        self.only: Tuple[str, ...] = ()  # the hosts that it has to have; none where any of its will do
+        self.only: Tuple[str, ...] = ()  # the hosts that it must get; empty if any of its hosts will do
         self.is_asked = False  # to be stopped, or suspended
         self.recorded: Words = ()  # why it waits, as its events say
         self.told_at = 0.0

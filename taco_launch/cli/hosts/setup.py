@@ -100,9 +100,9 @@ def setup(
     \b
     Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 wrong usage or inventory, or --yes is needed (stdin is
     not a terminal), 3 hardware has a fault that set-up cannot repair and that does not block it; with --check also:
-    something is left to do, if only once a job has ended, or hosts differ in driver, OFED, toolkit, image or MTU; 5 a host failed or cannot be set up
-    (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the containers), or other hosts do not
-    know a new host yet, 130 after Ctrl-C.
+    something is left to do, even if only after a job has ended, or hosts differ in driver, OFED, toolkit, image or MTU;
+    5 a host failed or cannot be set up (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the
+    containers), or other hosts do not know a new host yet, 130 after Ctrl-C.
     """
     settings = settings_of(ctx)
     if check and dry_run:

@@ -1,4 +1,4 @@
-"""--wait-for-jobs of setup and teardown: jobs that are in the way are told and waited for."""
+"""Add --wait-for-jobs, by which setup and teardown wait for the jobs that block them."""
 
 from typing import Any
 

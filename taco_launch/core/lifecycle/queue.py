@@ -185,7 +185,7 @@ def latest_starts(
 def _latest(
     job: WaitingJob, capacities: Capacities, ends: Mapping[str, float], now: float
 ) -> Optional[Tuple[float, Taken]]:
-    """Return when a job fits at the latest, and the slots that it takes then, if nobody else takes one; None: unknown.
+    """Return the latest time at which a job fits and the slots that it takes then, if no other takes any; None if unknown.
 
     `ends` are those of holders, in seconds since the epoch.
     """

@@ -79,7 +79,7 @@ def removal(policy: Policy, record: JobRecord) -> Optional[float]:
 
 
 def hosts_of_retry(policy: Policy, record: JobRecord) -> Tuple[str, ...]:
-    """Name the hosts that the next attempt has to have; none where it may have any."""
+    """Name the hosts that the next attempt must get; empty if any will do."""
     return record.hosts if policy.retry_on == "same-host" and record.attempt else ()
 
 

@@ -1,9 +1,9 @@
-"""Phrases that are searched in long logs: each only where its longest word stands, as most lines repeat the words of others; pure."""
+"""Search long logs for phrases, each only where its longest word occurs: most lines repeat the words of others; pure."""
 
 from collections import Counter
 from typing import Dict, Iterable, List, Set
 
-# Words are looked for where parts of so many characters stand: there are far fewer parts than words.
+# Words are searched for where a part of so many characters occurs: there are far fewer parts than words.
 _PART = 4
 _DIGITS = str.maketrans("0123456789", " " * 10)
 
@@ -33,7 +33,7 @@ class Phrases:
             self._of_part.setdefault(max(parts, key=lambda part: (common[part], part)), []).append(word)
 
     def possible(self, words: str) -> Set[str]:
-        """Return the phrases whose longest word stands in the vocabulary of a text."""
+        """Return the phrases whose longest word is in the vocabulary of a text."""
         characters = set(words)
         parts = (part for part in self._of_part if characters.issuperset(part) and part in words)
         found = (word for part in parts for word in self._of_part[part] if word in words)

@@ -79,7 +79,7 @@ _OF_PYTHON = ("python", "python3", "torchrun")
 
 @dataclass(frozen=True)
 class ScriptTranslation:
-    """What a script is here: its scheduler ("" if none), a job for each launcher, with its line, and rows for the rest.
+    """A translated script: its scheduler ("" if none), a job with its line for each launcher, and rows for the rest.
 
     `launchers` counts those that are known here, with those that are no job.
     """

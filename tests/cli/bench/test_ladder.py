@@ -99,7 +99,7 @@ ALIKE = "the variants base, other start the same job on these hosts: they cannot
     ],
 )
 def test_variants_that_cannot_differ_are_named(other: str, sizes: str, alike: bool, ladder: Any) -> None:
-    """On several hosts a dry run, which asks nobody, does not know it."""
+    """A dry run contacts no host, so for several hosts it cannot know."""
     assert (ALIKE in ladder("--dry-run", other=other, sizes=sizes).stderr) == alike
 
 

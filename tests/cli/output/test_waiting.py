@@ -19,7 +19,7 @@ def test_a_silence_is_noted_once_and_the_next_one_after_twice_the_time() -> None
     silence = SilenceNotes(lambda printed, seconds: notes.append((printed, seconds)), 0.05)
     silence.state("STARTING")
     time.sleep(0.15)
-    assert not notes  # nobody runs who could print
+    assert not notes  # no rank runs yet
     silence.state("RUNNING")
     eventually(lambda: notes == [(False, 0.05)])
     time.sleep(0.25)

@@ -1,4 +1,4 @@
-"""How a job spent its time: by its states and its first step, less what it hung."""
+"""Split the time of a job by its states and its first step, without the time that it hung."""
 
 from taco_launch.core.lifecycle import state
 from taco_launch.core.lifecycle.goodput import time_spent

@@ -213,7 +213,7 @@ def test_when_jobs_start_at_the_latest() -> None:
     endless = replace(timed[1], lasts=None)
     assert queue.latest_starts([timed[0], endless, timed[2]], rooms(a="xxyy"), limits) == (100.0, 600.0, None)
     assert queue.latest_starts(timed, rooms(a="xxyyz"), queue.TimeLimits(0.0, (("x", 9.0),))) == (None,) * 3
-    assert queue.latest_starts([job("A", 3, "ab")], rooms(a="xxyy"), limits) == (None,)  # nobody has told of b
+    assert queue.latest_starts([job("A", 3, "ab")], rooms(a="xxyy"), limits) == (None,)  # the slots of b are unknown
 
 
 places = st.sampled_from(["a", "b", "ab"])
@@ -227,7 +227,7 @@ places = st.sampled_from(["a", "b", "ab"])
 def test_who_passes_by_its_time_limit_keeps_the_promise(
     held: list[tuple[int, int, str]], later: list[tuple[int, int, str]], data: st.DataObject
 ) -> None:
-    """Who is the first on its hosts starts no later than was known then, however early anybody ends."""
+    """A job that is the first on its hosts starts no later than was promised then, however early other jobs end."""
     slots = {host: [""] * data.draw(st.integers(1, 3)) for host in "ab"}
     ends: dict[str, float] = {}
     for name, (count, end, host) in zip("klmn", held, strict=False):

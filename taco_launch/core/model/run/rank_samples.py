@@ -92,5 +92,5 @@ class LifeVerdict:
 
     @property
     def is_hung(self) -> bool:
-        """Whether the ranks hang."""
+        """True if the ranks hang."""
         return self.life is Life.HUNG

@@ -139,7 +139,7 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
         ("--restart never --backoff-limit 3", "--backoff-limit and --restart never: the job is never tried again"),
         ("--backoff 5s", "--backoff: the job is never tried again"),
         ("--queue night/1", "--queue: 'night/1': is not a queue name"),
-        ("--hosts 0", "0 is not in the range x>=1"),
+        ("--hosts 0", "0 is not in the range 1<=x<=1000000"),
         ("--priority high", "'high' is not a valid whole number"),
         ("--ttl 2w", "'2w': must be seconds, or a number and s, m, h or d: 90, 90s, 15m, 3h, 2d"),
         ("--ttl -1", "'-1': must be seconds"),

@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "architecture.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_000,
+    "cli": 10_700,
     "api": 1_000,
     "bench": 7_600,
-    "jobs": 10_700,
+    "jobs": 11_000,
     "setup": 8_400,
     "hosts": 7_450,
     "lab": 3_560,

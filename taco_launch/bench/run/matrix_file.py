@@ -192,9 +192,10 @@ class _Check:
         own = self._keys(entry.model_extra or {}, at, ("args", *JOB_KEYS))
         place = _places(job, own, at)
         right = check_job(_merged(job, own), self._faults, self._environ, place)
-        if right.runPolicy.suspend:
+        request = job_file.request_of(right, self._source)
+        if request.suspend:
             self._faults.add(place(("runPolicy", "suspend")), "nothing resumes the jobs of a matrix", "omit it")
-        return Variant(name, entry.args, job_file.request_of(right, self._source))
+        return Variant(name, entry.args, request)
 
     def _keys(self, section: Mapping[str, Any], at: Loc, known: tuple[str, ...]) -> dict[str, Any]:
         """Return the keys of a job that a section may have."""

@@ -14,15 +14,15 @@ import click
 
 from taco_launch.api.cluster import Cluster
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
+from taco_launch.cli.options.job_field_options import OF_QUEUED_JOBS, options_of
 from taco_launch.cli.options.job_options import JobCommand, file_option, job_options, request_of, spec_of
 from taco_launch.cli.options.option_groups import OptionGroup, option, options_of_group
-from taco_launch.cli.options.policy_options import queue_options
-from taco_launch.cli.options.size_options import size_options
 from taco_launch.cli.output import render
 from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, UsageError
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import Backend, FollowListener, require_started
+from taco_launch.jobs.request.job_fields import Part
 
 if TYPE_CHECKING:
     from taco_launch.core.model.job_view import JobView
@@ -59,9 +59,9 @@ def _dry_run_options(function: Callable[..., int]) -> Callable[..., int]:
 @verb(cls=JobCommand, access=True, output=True)
 @_dry_run_options
 @file_option
-@size_options
+@options_of(Part.SIZE)
 @job_options
-@queue_options
+@options_of(*OF_QUEUED_JOBS)
 def run(
     ctx: click.Context, /, command: tuple[str, ...], *, dry_run: bool, explain: bool, out: str | None, **options: Any
 ) -> int:
@@ -117,10 +117,9 @@ def run(
 
 @verb(cls=JobCommand, access=True, output=True)
 @file_option
-@size_options
+@options_of(Part.SIZE)
 @job_options
-@queue_options
-@add_option("--suspend", is_flag=True, help="Queue the job suspended: it starts after `taco-launch resume NAME`.")
+@options_of(*OF_QUEUED_JOBS, Part.SUSPEND)
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
 def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
     """Start a job in the background and print its name.

@@ -2,15 +2,13 @@
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from taco_launch.cli.options.common import Settings, add_option, complete_file, settings_of
-from taco_launch.cli.options.container_options import code_options, container_options
-from taco_launch.cli.options.gpu_options import gpu_options
+from taco_launch.cli.options.job_field_options import OF_EACH_JOB, options_of, values_of
 from taco_launch.cli.options.option_groups import (
     GroupedCommand,
     OptionGroup,
@@ -18,11 +16,9 @@ from taco_launch.cli.options.option_groups import (
     option,
     options_of_group,
 )
-from taco_launch.cli.options.policy_options import ending_options
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.job_request import JobRequest
-from taco_launch.core.model.jobs import CleanUp, JobSpec, Restart
-from taco_launch.core.model.launchers import LAUNCHERS, what_starts_ranks
+from taco_launch.core.model.jobs import JobSpec
 from taco_launch.jobs.request import job_fields
 
 _STDIN = "-"
@@ -64,7 +60,7 @@ class JobCommand(SeparatedCommand, GroupedCommand):
 
             foreign_options.refuse(ctx, before)
         words = self.words(ctx, before, lax=True)[1]
-        if words and any(param.name == "host_count" for param in self.params):
+        if words and any(param.name == "hosts" for param in self.params):
             from taco_launch.cli.options import foreign_options
 
             hint = foreign_options.arena_hint(settings_of(ctx).typed, before, words, behind, alone=alone)
@@ -80,19 +76,6 @@ class JobCommand(SeparatedCommand, GroupedCommand):
         return name if value == "true" else next(iter(flag.secondary_opts), None)
 
 
-def _complete_knob(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.core.launch import knobs
-
-    return [CompletionItem(f"{knob.name}=") for knob in knobs.TABLE if knob.name.startswith(incomplete)]
-
-
-def _complete_profile(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from taco_launch.hosts.inventory import profile
-
-    known = [name for name in profile.known_names("", os.environ) if name.startswith(incomplete)]
-    return [CompletionItem(name) for name in known] or [CompletionItem(incomplete, type="file")]
-
-
 file_option = add_option(
     "-f",
     "--file",
@@ -102,66 +85,18 @@ file_option = add_option(
     help="Read the job from FILE (YAML; - for standard input): a job file (`submit --schema`) or an MPIJob of the Kubeflow MPI "
     "Operator. Command-line options override the file.",
 )
-_JOB = (
-    option("--name", help="Name of the job. Default: from its command, with four random characters."),
-    option("--replace", is_flag=True, help="Delete a job of yours with this name first, if it has ended."),
+_ARENAS = (
     option(
-        "-x",
-        "env",
-        multiple=True,
-        metavar="NAME[=VALUE]",
-        help="Environment variable for the ranks; without =VALUE, the value in your environment. Repeatable.",
-    ),
-)
-_LAUNCHER = (
-    option(
-        "--launcher",
-        type=click.Choice(list(LAUNCHERS)),
-        help=what_starts_ranks(),
+        "--sync-mode",
+        type=click.Choice(["git", "rsync"]),
+        hidden=True,
+        help="Arena's: what --sync-source is, a repository or a folder.",
     ),
     option(
-        "--per-host",
-        is_flag=True,
-        help="With --launcher env: start COMMAND once per host for all of the job's slots there. RANK and WORLD_SIZE then count "
-        "hosts, and MASTER_PORT is 23456.",
-    ),
-    option(
-        "--profile",
-        metavar="NAME|FILE",
-        shell_complete=_complete_profile,
-        help="Profile with options of the mpirun command line: auto, taco-bare-metal, ack, or a file. Default: the inventory's.",
-    ),
-)
-_TUNING = (
-    option(
-        "--transport",
-        type=click.Choice(["auto", "tcp", "rdma"]),
-        help="How hosts exchange data. Default: network.rdma in the inventory.",
-    ),
-    option("--interface", metavar="NAME", help="Network interface between hosts. Default: the inventory's."),
-    option("--gdr/--no-gdr", default=None, help="GPUDirect RDMA. Default: network.gdr in the inventory."),
-    option("--light/--no-light", default=None, help="LightCC's 2D all-reduce and top-k compression (lossy)."),
-    option(
-        "--knob",
-        "knobs",
-        multiple=True,
-        metavar="NAME=VALUE",
-        shell_complete=_complete_knob,
-        help="Tuning variable of NCCL, Horovod, LightCC, UCX or Open MPI with a readable value (64MiB, true); see "
-        "`taco-launch knobs`. Repeatable.",
-    ),
-    option(
-        "--mca",
-        "mca",
-        multiple=True,
-        type=(str, str),
-        metavar="NAME VALUE",
-        help="MCA parameter of Open MPI; replaces the one that taco-launch would set. Repeatable.",
-    ),
-    option(
-        "--allow-unknown-knobs",
-        is_flag=True,
-        help="Accept names of variables and parameters that look like misspelled known ones.",
+        "--sync-source",
+        metavar="URL|DIR",
+        hidden=True,
+        help="Arena's: a repository or a folder, which is put at code/NAME below --workdir.",
     ),
 )
 
@@ -175,10 +110,8 @@ def job_options(function: F) -> F:
         shell_complete=complete_file,
         metavar="-- COMMAND...",
     )(function)
-    function = container_options(code_options(gpu_options(ending_options(function))))
-    for group, options in ((OptionGroup.TUNING, _TUNING), (OptionGroup.LAUNCHER, _LAUNCHER), (OptionGroup.JOB, _JOB)):
-        function = options_of_group(group, options, function)
-    return function
+    function = options_of_group(OptionGroup.CODE, _ARENAS, function)
+    return options_of(*OF_EACH_JOB)(function)
 
 
 def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[str, Any]) -> JobRequest:
@@ -188,27 +121,7 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
         UsageError: there is no command.
         SpecError: a selector or the file is wrong.
     """
-    same: dict[str, Any] = {name: options.get(option) for name, option in job_fields.parameters("value").items()}
-    flags: dict[str, Any] = {name: bool(options.get(name)) for name in job_fields.parameters("flag")}
-    clean_up, restart, selectors = (options.get(name) for name in ("clean_up", "restart", "selectors"))
-    request = JobRequest(
-        command=command,
-        **same,
-        **flags,
-        host=",".join(options["hosts"]) if options["hosts"] else None,
-        gpu_models=tuple(options.get("gpu_models") or ()),
-        exclude=tuple(options.get("exclude") or ()),
-        data=tuple(options.get("data") or ()),
-        selectors=_selectors(selectors or ()),
-        env=_pairs(options["env"]),
-        knobs=_pairs(options["knobs"]),
-        mca=tuple(options["mca"]),
-        clean_up=None if clean_up is None else CleanUp(clean_up),
-        restart=None if restart is None else Restart(restart),
-        config_files=tuple(options.get("config_files") or ()),
-        env_files=tuple(options.get("env_files") or ()),
-        written=job_fields.OPTIONS,
-    )
+    request = JobRequest(command=command, **values_of(options), written=job_fields.OPTIONS)
     if options.get("sync_mode") is not None or options.get("sync_source") is not None:
         from taco_launch.cli.options.foreign_options import with_arena_source
 
@@ -218,22 +131,6 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
     if not request.command:
         raise click.UsageError("The command is missing: add -- COMMAND", click.get_current_context(silent=True))
     return request
-
-
-def _pairs(texts: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
-    if not texts:
-        return ()
-    from taco_launch.jobs.request.variables import pairs
-
-    return pairs(texts)
-
-
-def _selectors(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    if not texts:
-        return ()
-    from taco_launch.jobs.request.selection import selector
-
-    return tuple(map(selector, texts))
 
 
 def _over_file(settings: Settings, path: str, request: JobRequest) -> JobRequest:

@@ -1,6 +1,6 @@
 """A job file, or a manifest of Kubeflow -> the request that it is."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +9,6 @@ from pydantic_core import ErrorDetails
 
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.model.job_request import JobRequest
-from taco_launch.core.model.jobs import CleanUp, Restart
 from taco_launch.hosts.inventory.load import check_size
 from taco_launch.hosts.inventory.schema import check, document, names
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
@@ -17,9 +16,10 @@ from taco_launch.hosts.inventory.schema.section import SchemaSection
 from taco_launch.hosts.inventory.schema.text import decode
 from taco_launch.hosts.inventory.variable_names import LET_THROUGH
 from taco_launch.jobs.documents import manifests, other_files
-from taco_launch.jobs.documents.job_schema import JobDocument, RunPolicy, SchedulingPolicy
+from taco_launch.jobs.documents.job_schema import CommandSection, JobDocument, RunPolicy, SchedulingPolicy
 from taco_launch.jobs.documents.job_values import NO_WHOLE_PATH
 from taco_launch.jobs.request import code_options, job_fields, variables
+from taco_launch.jobs.request.job_fields import JobField
 
 OPTION = "-f"
 _HINT = "`taco-launch submit --schema` describes every key"
@@ -28,10 +28,6 @@ _SECTIONS: dict[Loc, type[SchemaSection]] = {
     ("runPolicy",): RunPolicy,
     ("runPolicy", "schedulingPolicy"): SchedulingPolicy,
 }
-_TOP, _POLICY, _SCHEDULING = map(job_fields.of_section, (job_fields.TOP, job_fields.POLICY, job_fields.SCHEDULING))
-# The operator's words for ours.
-CLEAN_UP = {"Running": CleanUp.RUNNING, "All": CleanUp.ALL, "None": CleanUp.NONE}
-RESTARTS = {"Never": Restart.NEVER, "OnFailure": Restart.ON_FAILURE, "ExitCode": Restart.EXIT_CODE}
 _VARIABLES = {"-x": "env", "--knob": "knobs", "--mca": "mca"}
 
 
@@ -109,7 +105,7 @@ def check_job(
     environ: Mapping[str, str],
     place: Callable[[Loc], Loc] = lambda loc: loc,
     lax: _Lax | None = None,
-) -> JobDocument:
+) -> CommandSection:
     """Check what `document.read` gave for a job; all faults go to `faults`, with any the result is good for nothing else.
 
     `place` says where a value of the job stands in the file, `lax` whether knobs that are not known pass.
@@ -120,40 +116,50 @@ def check_job(
     return _Check(faults, place, environ, lax or _Lax()).job(value)
 
 
-def request_of(job: JobDocument, source: str) -> JobRequest:
-    """Return what a job that was found right asks for; a profile's path counts from where the file `source` lies."""
-    sections: tuple[tuple[SchemaSection, Mapping[str, str]], ...] = (
-        (job, _TOP),
-        (job.runPolicy, _POLICY),
-        (job.runPolicy.schedulingPolicy, _SCHEDULING),
-    )
-    found: dict[str, Any] = {
-        field: value
-        for section, keys in sections
-        for key, field in keys.items()
-        if (value := getattr(section, key)) is not None
+def request_of(job: CommandSection, source: str) -> JobRequest:
+    """Return what a job that was found right asks for; a relative path counts from where the file `source` lies."""
+    given = {
+        field.name: _READERS[field.kind](field, value, source) if field.kind in _READERS else value
+        for field in job_fields.FIELDS
+        if (value := _value(job, field.name)) is not None
     }
-    if job.shmSize is not None:
-        found["shm_size"] = f"{job.shmSize}b"
-    if job.profile is not None and names.is_profile_path(job.profile):
-        found["profile"] = str(Path(source).parent / Path(job.profile).expanduser())
-    if job.sync is not None:
-        found["sync"] = job.sync if job.sync.startswith(code_options.GIT) else _beside(source, job.sync)
-    policy = job.runPolicy
-    return JobRequest(
-        command=tuple(job.command or ()),
-        **found,
-        selectors=tuple((job.selector or {}).items()),
-        env=tuple(job.env.items()),
-        knobs=tuple(job.knobs.items()),
-        mca=tuple(job.mca.items()),
-        config_files=tuple(_beside(source, word) for word in job.configFiles or ()),
-        env_files=tuple(_beside(source, path) for path in job.envFiles or ()),
-        clean_up=None if policy.cleanPodPolicy is None else CLEAN_UP[policy.cleanPodPolicy],
-        restart=None if policy.restartPolicy is None else RESTARTS[policy.restartPolicy],
-        source=source,
-        written={each.name: each.written_key for each in job_fields.FIELDS},
-    )
+    return JobRequest(command=tuple(job.command or ()), **given, source=source, written=job_fields.KEYS)
+
+
+def _value(job: CommandSection, name: str) -> Any:
+    """Return what a file gives for a field; None where it gives nothing."""
+    field = job_fields.BY_NAME[name]
+    if field.section is None:
+        return None
+    section: Any = job
+    for step in field.section:
+        section = getattr(section, step)
+    return getattr(section, field.written_key)
+
+
+def _of_profile(_field: JobField, name: str, source: str) -> str:
+    return _beside(source, name) if names.is_profile_path(name) else name
+
+
+def _of_code(_field: JobField, place: str, source: str) -> str:
+    return place if place.startswith(code_options.GIT) else _beside(source, place)
+
+
+def _of_words(field: JobField, word: str, _source: str) -> Any:
+    return next(each for each in field.words or () if job_fields.operator_word(each) == word)
+
+
+# What a value of a file becomes; a kind that is not here is as it is.
+_READERS: Mapping[str, Callable[[JobField, Any, str], Any]] = {
+    "shared memory": lambda _field, size, _source: f"{size}b",
+    "profile": _of_profile,
+    "code": _of_code,
+    "files": lambda _field, paths, source: tuple(_beside(source, path) for path in paths),
+    "words": _of_words,
+    **dict.fromkeys(
+        ("labels", "variables", "knobs", "parameters"), lambda _field, pairs, _source: tuple(pairs.items())
+    ),
+}
 
 
 def _beside(source: str, path: str) -> str:
@@ -170,19 +176,22 @@ class _Check:
         self._place = place
         self._environ = environ
 
-    def job(self, value: Any) -> JobDocument:
+    def job(self, value: Any) -> CommandSection:
         job = self._shape(value)
-        self._sizes(job)
-        self._policy(job.runPolicy)
-        self._variables(job)
-        if job.workingDir is not None and job.sync is None and not job.workingDir.startswith("/"):
-            self._add(("workingDir",), NO_WHOLE_PATH)
+        given = {field.name: _value(job, field.name) for field in job_fields.FIELDS}
+        self._sizes(given)
+        self._policy(given)
+        self._variables(given)
+        if given["workdir"] is not None and given["sync"] is None and not given["workdir"].startswith("/"):
+            self._add("workdir", NO_WHOLE_PATH)
         return job
 
-    def _add(self, loc: Loc, problem: str, hint: str = "", value: str = "") -> None:
-        self._faults.add(self._place(loc), problem, hint, value)
+    def _add(self, name: str, problem: str, hint: str = "") -> None:
+        """Add a fault of a field."""
+        field = job_fields.BY_NAME[name]
+        self._faults.add(self._place((*(field.section or ()), field.written_key)), problem, hint)
 
-    def _shape(self, value: Any) -> JobDocument:
+    def _shape(self, value: Any) -> CommandSection:
         """Check keys and values; what is wrong is left out, so that the rest can be looked at."""
 
         def refused(detail: ErrorDetails, _wrong: set[Loc]) -> Loc:
@@ -193,55 +202,43 @@ class _Check:
 
         return check.validated(JobDocument, value, self._faults, refused)
 
-    def _sizes(self, job: JobDocument) -> None:
-        each = {"gpus": job.gpus, "slotsPerWorker": job.slotsPerWorker}
-        others = {"hosts": job.hosts, "slotsPerHost": job.slotsPerHost}, {"workers": job.workers, **each}
-        first = "" if job.np is None else "np"
-        if first and (job.hosts, job.workers, *each.values()) == (None, None, None, None):
+    def _sizes(self, given: Mapping[str, Any]) -> None:
+        ways = ("hosts", "slots_per_host"), ("workers", "gpus", "slots_per_worker")
+        first = "" if given["np"] is None else "np"
+        if first and all(given[name] is None for name in ("hosts", *ways[1])):
             return  # slotsPerHost says the most on each host then
-        for keys in others:
-            given = [key for key, count in keys.items() if count is not None]
-            for key in given if first else ():
-                why = f"and {first} both set the number of ranks"
-                self._add((key,), why, "leave one of them out")
-            first = first or "".join(given[:1])
+        for way in ways:
+            present = [name for name in way if given[name] is not None]
+            for name in present if first else ():
+                self._add(name, f"and {job_fields.KEYS[first]} both set the number of ranks", "leave one of them out")
+            first = first or "".join(present[:1])
 
-    def _policy(self, policy: RunPolicy) -> None:
-        tries = bool(policy.backoffLimit)
-        if policy.restartPolicy == "Never" and tries:
-            self._add(("runPolicy", "backoffLimit"), "conflicts with restartPolicy Never", "leave one of them out")
-        elif policy.restartPolicy in (None, "Never") and not tries and policy.backoffSeconds:
-            self._add(("runPolicy", "backoffSeconds"), "the job is never tried again", "add a restartPolicy")
-        if policy.suspend and policy.schedulingPolicy.scheduleTimeoutSeconds == 0:
-            loc = ("runPolicy", "schedulingPolicy", "scheduleTimeoutSeconds")
-            self._add(loc, "conflicts with suspend: a job either waits or does not", "leave one of them out")
+    def _policy(self, given: Mapping[str, Any]) -> None:
+        tries, restart = bool(given["backoff_limit"]), given["restart"]
+        if restart == "Never" and tries:
+            self._add("backoff_limit", "conflicts with restartPolicy Never", "leave one of them out")
+        elif restart in (None, "Never") and not tries and given["backoff"]:
+            self._add("backoff", "the job is never tried again", "add a restartPolicy")
+        if given["suspend"] and given["queue_timeout"] == 0:
+            problem = "conflicts with suspend: a job either waits or does not"
+            self._add("queue_timeout", problem, "leave one of them out")
 
-    def _variables(self, job: JobDocument) -> None:
+    def _variables(self, given: Mapping[str, Any]) -> None:
         """Check variables and parameters as those of -x, --knob and --mca: first each alone, then one beside another."""
-        lax = bool(job.allowUnknownKnobs) or self._lax.allowed
-        env, knobs, mca = tuple(job.env.items()), tuple(job.knobs.items()), tuple(job.mca.items())
-        alone = [
-            *((("env", pair[0]), ((pair,), (), ())) for pair in env),
-            *((("knobs", pair[0]), ((), (pair,), ())) for pair in knobs),
-            *((("mca", pair[0]), ((), (), (pair,))) for pair in mca),
-        ]
+        lax = bool(given["allow_unknown_knobs"]) or self._lax.allowed
+        pairs = {name: tuple((given[name] or {}).items()) for name in _VARIABLES.values()}
         right = True
-        for loc, given in alone:
-            for fault in self._faults_of(*given, lax=lax):
-                right = False
-                self._fault(loc, fault)
+        for name, those in pairs.items():
+            for pair in those:
+                for fault in self._faults_of({name: (pair,)}, lax=lax):
+                    right = False
+                    self._fault((name, pair[0]), fault)
         if right:
-            for fault in self._faults_of(env, knobs, mca, lax=lax):
+            for fault in self._faults_of(pairs, lax=lax):
                 self._fault((_VARIABLES[fault.path],), fault)
 
-    def _faults_of(
-        self,
-        env: Sequence[tuple[str, str | None]],
-        knobs: Sequence[tuple[str, str]],
-        mca: Sequence[tuple[str, str]],
-        *,
-        lax: bool,
-    ) -> tuple[Fault, ...]:
+    def _faults_of(self, pairs: Mapping[str, tuple[Any, ...]], *, lax: bool) -> tuple[Fault, ...]:
+        env, knobs, mca = (pairs.get(name, ()) for name in _VARIABLES.values())
         try:
             variables.check(env, knobs, mca, self._environ, allow_unknown=lax)
         except SpecError as error:
@@ -252,7 +249,7 @@ class _Check:
         hint = fault.hint.replace(LET_THROUGH, self._lax.hint)
         if fault.problem == variables.NOT_SET:
             hint = "give it a value here"
-        self._add(loc, fault.problem, hint, fault.value)
+        self._faults.add(self._place(loc), fault.problem, hint, fault.value)
 
 
 def _hint(loc: Loc, value: Any) -> str:

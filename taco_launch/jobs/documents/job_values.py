@@ -3,6 +3,7 @@
 Checks are as those of `values.py`, which has the kinds that inventories share.
 """
 
+import math
 import re
 import shlex
 from typing import Annotated, Any
@@ -10,7 +11,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, PlainValidator, Tag, WithJsonSchema
 
 from taco_launch.core.errors import SpecError
-from taco_launch.core.model.jobs import MOST_PRIORITY, MOST_RETRIES
 from taco_launch.hosts.inventory import durations, select
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of
@@ -18,7 +18,6 @@ from taco_launch.hosts.inventory.schema.values import named, whole, whole_schema
 from taco_launch.jobs.request import selection, sizes
 from taco_launch.jobs.request.policy import URL, parse_early_signal
 
-_MOST_RANKS = 1_000_000
 # A shell would make something else of these; here they would be words like any other.
 _OPERATORS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"))
 
@@ -131,7 +130,9 @@ def _non_empty(text: str) -> str:
     return text
 
 
-def _time(least: int) -> PlainValidator:
+def time(least: float) -> Any:
+    """Return the type of a time in seconds, of at least so many, written as 90, 90s, 15m, 3h or 2d."""
+
     def check(value: Any) -> float:
         whole_number = isinstance(value, int) and not isinstance(value, bool)
         if not whole_number and not isinstance(value, str):
@@ -141,15 +142,17 @@ def _time(least: int) -> PlainValidator:
         except ValueError as error:
             raise ValueError(str(error), "") from None
         if seconds < least:
-            raise ValueError(f"must be at least {least} second{'' if least == 1 else 's'}", "")
+            raise ValueError(f"must be at least {least:g} second{'' if least == 1 else 's'}", "")
         return seconds
 
-    return PlainValidator(check)
+    number = {"type": "integer", "minimum": math.ceil(least), "maximum": int(durations.MOST_SECONDS)}
+    text = {"type": "string", "pattern": f"^{durations.PATTERN}$"}
+    return Annotated[float, PlainValidator(check), WithJsonSchema({"anyOf": [number, text]})]
 
 
-def _time_schema(least: int) -> WithJsonSchema:
-    number = {"type": "integer", "minimum": least, "maximum": int(durations.MOST_SECONDS)}
-    return WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": f"^{durations.PATTERN}$"}]})
+def count(least: int, most: int) -> Any:
+    """Return the type of a whole number from `least` to `most`."""
+    return Annotated[int, whole(least, most), whole_schema(least, most)]
 
 
 _TEXT_OR_NUMBER = WithJsonSchema({"type": ["string", "integer"]})
@@ -167,8 +170,6 @@ Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pa
 QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]
 Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices), _TEXT_OR_NUMBER]
-Ranks = Annotated[int, whole(1, _MOST_RANKS), whole_schema(1, _MOST_RANKS)]
-Workers = Annotated[int, whole(1, sizes.MOST_HOSTS), whole_schema(1, sizes.MOST_HOSTS)]
 HostCount = Annotated[
     int | tuple[int, int],
     PlainValidator(_host_count),
@@ -181,10 +182,6 @@ HostCount = Annotated[
         }
     ),
 ]
-SlotCount = Annotated[int, whole(1, names.MAX_SLOTS), whole_schema(1, names.MAX_SLOTS)]
-Priority = Annotated[int, whole(-MOST_PRIORITY, MOST_PRIORITY), whole_schema(-MOST_PRIORITY, MOST_PRIORITY)]
-Retries = Annotated[int, whole(0, MOST_RETRIES), whole_schema(0, MOST_RETRIES)]
-LogBytes = Annotated[int, whole(4096, 1 << 50), whole_schema(4096, 1 << 50)]
 NonEmpty = Annotated[str, AfterValidator(_non_empty), WithJsonSchema({"type": "string", "minLength": 1})]
 Variable = Annotated[str, BeforeValidator(_plain_number), _TEXT_OR_NUMBER]
 Knob = Annotated[
@@ -193,8 +190,7 @@ Knob = Annotated[
     BeforeValidator(_switch),
     WithJsonSchema({"type": ["string", "integer", "boolean"]}),
 ]
-Time = Annotated[float, _time(0), _time_schema(0)]
-LeastSecond = Annotated[float, _time(1), _time_schema(1)]
+LeastSecond = time(1)
 
 
 NO_WHOLE_PATH = "must be an absolute path, such as /workspace"

@@ -5,12 +5,10 @@ from typing import Any
 
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import CleanUp, Restart
-from taco_launch.jobs.documents.job_file import CLEAN_UP, RESTARTS
-from taco_launch.jobs.request.job_fields import BY_NAME, FIELDS, OPTIONS
+from taco_launch.jobs.request.job_fields import BY_NAME, FIELDS, KEYS, OPTIONS, operator_word
 
 # Fields whose value is a list of pairs, and what is between the two words of an option's value; None: two words.
 _PAIRS: Mapping[str, str | None] = {"env": "=", "knobs": "=", "mca": None, "selectors": "="}
-_KEYS_OF_PAIRS = {"selectors": "selector"}
 
 
 def options(request: JobRequest) -> tuple[str, ...]:
@@ -22,15 +20,11 @@ def document(request: JobRequest) -> dict[str, Any]:
     """Return the document of a job file that asks for the same."""
     written: dict[str, Any] = {}
     for name, value in _given(request):
-        field = BY_NAME[name]
         section = written
-        for step in field.section if field.section is not None else _SECTIONS.get(name, ()):
+        for step in BY_NAME[name].section or ():
             section = section.setdefault(step, {})
-        section[_KEYS_OF_PAIRS.get(name, field.written_key)] = _written(name, value)
+        section[KEYS[name]] = _written(name, value)
     return {**written, "command": list(request.command)}
-
-
-_SECTIONS = {"clean_up": ("runPolicy",), "restart": ("runPolicy",)}
 
 
 def _given(request: JobRequest) -> Iterator[tuple[str, Any]]:
@@ -44,7 +38,7 @@ def _written(name: str, value: Any) -> Any:
     if name in _PAIRS:
         return dict(value)
     if isinstance(value, (CleanUp, Restart)):
-        return next(key for key, each in {**CLEAN_UP, **RESTARTS}.items() if each is value)
+        return operator_word(value)
     if name == "hosts" and isinstance(value, tuple):
         return f"{value[0]}:{value[1]}"
     if isinstance(value, float):

@@ -50,6 +50,10 @@ exec "$@"
 """
 # Of the ranks that were not seen.
 _MOST_ABSENT = 1024
+# Where the kernel puts a process that sleeps by the clock (kernel/time/hrtimer.c: do_nanosleep, hrtimer_nanosleep).
+_SLEEP = "nanosleep"
+# Seconds after which sleep is no pause between two steps any more.
+_LONG_WATCH = 30.0
 # How a sign of work begins (core/stalls/quiet.py).
 _NUMBERED = re.compile(r"^rank \d+")
 # Beside the time that hosts watch: to send 4 MB, and to read the stacks of many ranks.
@@ -163,8 +167,15 @@ def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack], absent: int) 
             return LifeVerdict(Life.WORKING, f"on {part.ranks[0].look.host}, {sign}" if part.ranks else sign)
     if not ranks:
         return LifeVerdict(Life.UNKNOWN, "its ranks have ended")
-    verdict = judge([rank.look for rank in ranks], (), min(part.silent for part in parts))
+    seconds = min(part.silent for part in parts)
+    verdict = judge([rank.look for rank in ranks], (), seconds)
     if absent and verdict.life is Life.HUNG and not any(rank.look.state in STOPPED for rank in ranks):
         why = f"of the ranks that were seen, {verdict.why}; {absent} of {parts[0].size} were not seen"
         return replace(verdict, life=Life.UNKNOWN, why=why)
+    asleep = next((rank.look for rank in ranks if _SLEEP in rank.look.where), None)
+    if verdict.is_hung and asleep is not None and not verdict.waiting and seconds < _LONG_WATCH:
+        # A busy host may have woken it too late for a step to fall into so short a watch.
+        where = f", {asleep.does}," if asleep.does else ""
+        why = f"rank {asleep.rank} on {asleep.host} sleeps{where} and no rank waits for it; watch it longer: --watch 60"
+        return LifeVerdict(Life.UNKNOWN, why)
     return verdict

@@ -16,10 +16,16 @@ from taco_launch.jobs.any_ranks import AnyJob, jobs_of, payload, watch
 
 
 def part(
-    *ranks: int, waits: bool = True, sign: str = "", launcher: str = "Open MPI", name: str = "7", size: int = 4
+    *ranks: int,
+    waits: bool = True,
+    sign: str = "",
+    launcher: str = "Open MPI",
+    name: str = "7",
+    size: int = 4,
+    where: str = "",
 ) -> HostJob:
     does = "in hvd.allreduce at train.py:9" if waits else "in load at data.py:3"
-    looks = tuple(RankStack(RankLook(rank, 100 + rank, "python", "S", does=does, waits=waits)) for rank in ranks)
+    looks = tuple(RankStack(RankLook(rank, 100 + rank, "python", "S", where, does=does, waits=waits)) for rank in ranks)
     return HostJob(launcher, name, size, "python train.py", 10.0, 10.0, sign, looks)
 
 
@@ -49,6 +55,18 @@ def test_where_ranks_were_not_seen_it_is_not_known_whether_the_job_hangs() -> No
     stopped = part(0, 1)
     stopped = replace(stopped, ranks=tuple(replace(one, look=replace(one.look, state="T")) for one in stopped.ranks))
     assert merged(gpu1=stopped)[0].verdict.life is Life.HUNG
+
+
+def test_sleep_for_which_no_rank_waits_is_no_hang_yet() -> None:
+    """On a busy host all looks of a short watch may fall into the pause between two steps."""
+    asleep = part(0, 1, 2, 3, waits=False, where="hrtimer_nanosleep")
+    (job,) = merged(gpu1=asleep)
+    assert job.verdict.life is Life.UNKNOWN
+    assert job.verdict.why.startswith("rank 0 on gpu1 sleeps, in load at data.py:3, and no rank waits for it")
+    assert merged(gpu1=replace(asleep, silent=60.0))[0].verdict.is_hung
+    assert merged(gpu1=part(0, 1, 2, 3, waits=False, where="futex_wait_queue"))[0].verdict.is_hung
+    awaited = part(0, 1, 2), part(3, waits=False, where="hrtimer_nanosleep")
+    assert merged(gpu1=awaited[0], gpu2=awaited[1])[0].verdict.is_hung
 
 
 def test_the_size_of_a_job_decides_no_amount_of_memory() -> None:

@@ -35,6 +35,7 @@ def end_attempt(attempt: SupervisedAttempt) -> None:
     lost = attempt.ranks.close()
     notes = (
         f"{lost} bytes of its logs were lost on a full disk" if lost else "",
+        attempt.lost_later,
         left,
         attempt.early.remark,
         # Open MPI 5.0 does not now and then: openpmix/prrte#1839
@@ -116,9 +117,7 @@ def _clear(attempt: SupervisedAttempt, links: Sequence[RemoteGuardConnection]) -
     """End the job on hosts whose guards are gone, as far as they can be reached."""
     if not links or attempt.launcher is None:
         return []
-    if attempt.cut_short is None:
-        attempt.cut_short = teardown.end_of(links[0], attempt.gang.here)
-        attempt.lost_host = links[0].name
+    attempt.lose(links[0])
     return teardown.clear(links, attempt.agent, attempt.folder, attempt.id)
 
 

@@ -3,7 +3,7 @@
 import signal
 import time
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
 from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.logs.merge import LogMerge
@@ -46,6 +46,8 @@ class Ranks:
         self.started: Dict[int, str] = {}  # each with its host
         self.ended: Dict[int, int] = {}  # each with its exit code
         self.failures: List[RankEnd] = []
+        # When the first of them came, by time.monotonic().
+        self.failed_at: Optional[float] = None
         self.roots: List[List[int]] = []  # those of this host
 
     def place(
@@ -165,6 +167,7 @@ class Ranks:
             self._merge.finish(self._folder.rank(rank))
         self._lost_bytes += message.lost
         if code and blame:
+            self.failed_at = self.failed_at or time.monotonic()
             self.failures.append(RankEnd(rank, link.name, code, reason, killed=message.killed))
             if len(self.failures) <= _MOST_FAILURES:
                 told = f"rank {rank} on {link.name} {reason or state.ending(code)}"

@@ -7,7 +7,7 @@ import time
 
 from taco_launch.agent.gang.guard_pool import HEARTBEAT_SECONDS, TICK_MS
 from taco_launch.agent.host.launcher_process import drain, wake_on_child
-from taco_launch.agent.supervisor import start, teardown
+from taco_launch.agent.supervisor import start
 from taco_launch.agent.supervisor.deadlines import LINGER_SECONDS
 from taco_launch.agent.supervisor.supervised_attempt import SupervisedAttempt
 from taco_launch.core.errors import SIGNAL_BASE, JobEnd
@@ -65,9 +65,8 @@ class Running:
             link.lost_after(limit, attempt.gang.looked)
             if told := link.absence(limit, attempt.gang.looked):
                 attempt.events.add(state.ABSENT, told)
-            if link.gone and attempt.cut_short is None:
-                attempt.cut_short = teardown.end_of(link, attempt.gang.here)
-                attempt.lost_host = "" if link is attempt.gang.here else link.name
+            if link.gone:
+                attempt.lose(link)
         return not any(link.gone for link in attempt.gang.links)
 
     def _on_tick(self, begin: float) -> None:

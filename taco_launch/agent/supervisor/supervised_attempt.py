@@ -68,6 +68,8 @@ class SupervisedAttempt:
         # How the attempt ends before its launcher would end by itself, and the host whose loss was the reason.
         self.cut_short: Optional[JobOutcome] = None
         self.lost_host = ""
+        # The loss of a host after a rank had failed.
+        self.lost_later = ""
         # When TERM is followed by KILL, by time.monotonic(), and the seconds between; None: no TERM was sent.
         self.kill_at: Optional[float] = None
         self.grace = self.spec.policy.grace
@@ -101,6 +103,17 @@ class SupervisedAttempt:
         if end is not None and self.cut_short is None:
             self.cut_short = end
             self.terminate(end.reason)
+
+    def lose(self, link: GuardConnection) -> None:
+        """End the job by the loss of a guard, unless a rank had failed before."""
+        if self.cut_short is not None:
+            return
+        outcome = teardown.end_of(link, self.gang.here)
+        if teardown.answered_after(link, self.ranks.failed_at):
+            self.lost_later = outcome.reason
+            return
+        self.cut_short = outcome
+        self.lost_host = "" if link is self.gang.here else link.name
 
     def terminate(self, why: str) -> None:
         """Send TERM to all ranks; KILL follows after the grace time."""

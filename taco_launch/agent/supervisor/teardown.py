@@ -26,6 +26,8 @@ _SILENT_SECONDS = 8.0
 # After so many seconds the job's reason names the hosts that its end waits for.
 _TOLD_AFTER_SECONDS = 5.0
 _MOST_NAMED = 4
+# Messages of two hosts that were sent at once may come so many seconds apart.
+_SAME_MOMENT_SECONDS = 2.0
 
 
 class Orphans:
@@ -181,6 +183,14 @@ def forced(left: int, grace: float) -> str:
     if not grace:
         return f"{ranks} {'was' if left == 1 else 'were'} killed without time to end"
     return f"{ranks} did not end within {grace:g} s and had to be killed"
+
+
+def answered_after(link: GuardConnection, failed_at: Optional[float]) -> bool:
+    """Return whether a guard that is gone still answered after a rank had failed, by time.monotonic(): then the rank came first.
+
+    A rank that fails because its peer is gone fails after the last answer of the peer's host.
+    """
+    return failed_at is not None and link.heard > failed_at + _SAME_MOMENT_SECONDS
 
 
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:

@@ -31,6 +31,7 @@ _VERBS = {
     "trust": ("Hosts", "hosts.trust", "Show and store the SSH host keys of hosts."),
     "facts": ("Hosts", "hosts.facts", "Show the hardware and software of hosts."),
     "setup": ("Hosts", "hosts.setup", "Set up hosts for training, stage by stage, and verify it."),
+    "host": ("Hosts", "hosts.host", "Drain hosts for maintenance, and open them to jobs again."),
     "teardown": ("Hosts", "hosts.teardown", "Remove what setup made on hosts."),
     "image": ("Hosts", "hosts.image", "Build images for jobs, and list the containers of them."),
     "data": ("Hosts", "hosts.data", "List the data sets that jobs may name."),

@@ -82,6 +82,27 @@ def test_two_controllers_see_the_same_jobs(cluster: Cluster, second: Cluster) ->
     assert "shared" not in second("list").stdout
 
 
+def test_a_drained_host_gets_no_new_job_of_anybody(cluster: Cluster, second: Cluster) -> None:
+    assert cluster("submit", "--name", "runs", "--np", "1", "-H", "gpu2:1", "--", "sh", "-c", TICKS).returncode == 0
+    eventually(lambda: cluster.job("runs")["state"] == "RUNNING", 60)
+    drained = cluster("host", "drain", "gpu2", "--reason", "new cable")
+    assert drained.returncode == 0, drained.stderr
+    assert "gpu2 takes no new jobs; still there: 1 job runs" in drained.stderr
+    hosts = {host["name"]: host for host in json.loads(second("host", "list", "--json").stdout)["hosts"]}
+    assert [hosts[name]["status"] for name in ("gpu1", "gpu2")] == ["ready", "draining"]
+    assert hosts["gpu2"]["drain"]["reason"] == "new cable"
+    assert second("submit", "--name", "waits", "--np", "1", "-H", "gpu2:1", "--", "true").returncode == 0
+    eventually(lambda: "(new cable)" in str(second.job("waits")["waiting"]), 60)
+    eventually(lambda: cluster.job("runs")["state"] == "SUCCEEDED", 60)
+    # its slots are free now, and stay so
+    assert "drained" in cluster("top", "node").stdout
+    assert second.job("waits")["state"] == "PENDING"
+    assert cluster("host", "resume", "gpu2").returncode == 0
+    eventually(lambda: second.job("waits")["state"] == "SUCCEEDED", 60)
+    cluster("delete", "runs")
+    second("delete", "waits")
+
+
 @pytest.mark.nightly
 def test_slots_that_are_held_are_named(cluster: Cluster, second: Cluster) -> None:
     assert cluster("submit", "--name", "holds", "--", "sleep", "100").returncode == 0

@@ -27,6 +27,7 @@ OWN = {
     "py_spy.py: _YAMA.read_text(encoding='ascii')",
     "folders.py: open(path, 'w', encoding='utf-8', opener=private)",
     "folders.py: os.open(path, flags, 384)",  # private, that opener
+    "drain.py: open(file, 'rb')",  # which untrusted.py has opened
     "ports.py: (process / 'comm').read_text('utf-8', 'replace')",
 }
 

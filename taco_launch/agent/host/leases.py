@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.agent.host import gpus, slot_cleanup, slot_holders
+from taco_launch.agent.host import drain, gpus, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import folders, untrusted
 from taco_launch.core.errors import HostError
@@ -56,12 +56,16 @@ class Leases:
         All that, or nothing. Gives the names of what is had, `port_name` of each port before the slots. `use` is who uses
         each GPU as far as that was looked at just now, None where it was not.
 
+        A drained host gives no slots.
+
         Raises:
             HostError: there can be no leases in that folder.
         """
         if self._held:
             return tuple(self._held)
         self._use, self.refused = use, {}
+        if count and drain.read() is not None:  # since the job was placed: who looks again is told why
+            return ()
         wanted = count + len(ports)
         taken: Dict[str, Tuple[int, ...]] = {}
         try:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from taco_launch.agent.host import facts, file_locks, gpus, processes, slot_cleanup, slot_holders
+from taco_launch.agent.host import drain, facts, file_locks, gpus, processes, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import (
@@ -30,7 +30,7 @@ from taco_launch.agent.store.folders import (
 )
 from taco_launch.core.errors import OK, HostError, TacoLaunchError
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState, is_gpu, names
+from taco_launch.core.model.slots import Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
 from taco_launch.core.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
@@ -93,9 +93,11 @@ class Slots:
         return self.read()
 
     def read(self) -> Occupancy:
-        """Look at the locks, and tell of the rest what was found last."""
+        """Look at the locks and at a drain, and tell of the rest what was found last."""
         slots = tuple(self._with_foreign(slot) for slot, _past in self._states())
-        return Occupancy(socket.gethostname(), slots, self.gpus, self.models)
+        record = drain.read()
+        now = Occupancy(socket.gethostname(), slots, self.gpus, self.models, record)
+        return now if record is None else now.without(dict.fromkeys(self.names, drained(record)))
 
     def is_stale(self) -> bool:
         """Return whether it is time for a thorough look, or a process that was on a GPU has ended since."""
@@ -136,6 +138,11 @@ class Slots:
             return False
         found = {entry.pid for entry in self._own.find(had).found}
         return all(process.pid in found for process in use.processes)
+
+
+def drained(drain: Drain) -> str:
+    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`."""
+    return f"drained by {drain.by} since {clock(drain.since)} ({drain.reason})"
 
 
 def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from taco_launch.cli.output.render import columns, printable
+from taco_launch.cli.output.render import age, columns, printable
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.slots import describe_holders, is_gpu
 from taco_launch.jobs.backend import HostOccupancy
@@ -45,8 +45,23 @@ def slot_counts(node: HostOccupancy, *, gpus: bool) -> tuple[int, int]:
 
 
 def status(node: HostOccupancy) -> str:
-    """Return whether a host answers."""
-    return "notready" if node.occupancy is None else "ready"
+    """Return whether a host answers, and takes jobs."""
+    if node.occupancy is None:
+        return "notready"
+    if node.occupancy.drain is None:
+        return "ready"
+    return "draining" if any(slot.holder for slot in node.occupancy.slots) else "drained"
+
+
+def drains(nodes: Sequence[HostOccupancy], now: float) -> str:
+    """Return the table of `host list`; `now` is in seconds since the epoch."""
+    rows = []
+    for node in nodes:
+        record = None if node.occupancy is None else node.occupancy.drain
+        words = ("-", "-", "-") if record is None else (age(now - record.since), record.by, record.reason)
+        jobs = "" if node.occupancy is None else describe_holders(node.occupancy.only_held())
+        rows.append([node.host.name, node.host.address, status(node), *words, jobs or "-"])
+    return columns(("NAME", "ADDRESS", "STATUS", "SINCE", "BY", "REASON", "JOBS"), rows)
 
 
 def node_data(node: HostOccupancy) -> dict[str, Any]:
@@ -58,6 +73,7 @@ def node_data(node: HostOccupancy) -> dict[str, Any]:
         "role": "head" if node.is_head else "",
         "status": status(node),
         "problem": node.problem,
+        "drain": None if node.occupancy is None else to_json(node.occupancy.drain),
         "gpus": 0 if node.occupancy is None else node.occupancy.gpus,
         "total": len(slots),
         "allocated": sum(slot.holder is not None for slot in slots),

@@ -41,22 +41,36 @@ class SlotState:
 
 
 @dataclass(frozen=True)
+class Drain:
+    """That a host takes no new jobs: who asked for that and why, and since when (seconds since the epoch)."""
+
+    by: str
+    since: float
+    reason: str
+
+
+@dataclass(frozen=True)
 class Occupancy:
     """The slots of a host and who holds them; `host` is the host's own name, `gpus` the number of its slots that are GPUs.
 
     GPUs come first, in the order of their indices; `models` are their names, where they are known, with
-    ` MIG` behind that of a GPU that is divided into instances.
+    ` MIG` behind that of a GPU that is divided into instances. Of a drained host no slot is free.
     """
 
     host: str
     slots: Tuple[SlotState, ...]
     gpus: int = 0
     models: Tuple[str, ...] = ()
+    drain: Optional[Drain] = None
 
     @property
     def free(self) -> int:
         """How many slots a job may take."""
         return sum(slot.is_free for slot in self.slots)
+
+    def only_held(self) -> "Occupancy":
+        """Return it with the slots alone that jobs hold."""
+        return replace(self, slots=tuple(slot for slot in self.slots if slot.holder is not None), gpus=0)
 
     def without(self, refused: Mapping[str, str]) -> "Occupancy":
         """Return it with slots that cannot be had besides: (name, why)."""

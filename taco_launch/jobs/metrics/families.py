@@ -119,6 +119,8 @@ def _ready(hosts: Mapping[str, Occupancy | None]) -> Metric:
 
 def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
     yield _ready(hosts)
+    drained = (({"host": name}, float(found.drain is not None)) for name, found in hosts.items() if found is not None)
+    yield _gauge("host_drained", "1 for a host that is drained and takes no new jobs, else 0.", drained)
     samples: list[tuple[Mapping[str, str], float]] = []
     for name, found in hosts.items():
         if found is None:
@@ -127,7 +129,7 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
         counts = {
             "total": len(found.slots),
             "allocated": allocated,
-            "foreign": len(found.slots) - allocated - found.free,
+            "foreign": 0 if found.drain is not None else len(found.slots) - allocated - found.free,
         }
         samples += (({"host": name, "state": state}, count) for state, count in counts.items())
     words = (

@@ -16,6 +16,8 @@ from typing import Tuple
 STATE = "/var/lib/taco-launch"
 AGENT = f"{STATE}/agent"
 AGENT_LINK = f"{AGENT}/current"
+# That the host takes no new jobs: in the one folder that the containers of all clusters see, and that root alone writes.
+DRAIN = f"{AGENT}/drain.json"
 CLUSTERS = f"{STATE}/clusters"
 # Beside what the containers read, which goes when a cluster is taken back, while records of jobs stay.
 CONTAINERS = f"{STATE}/containers"

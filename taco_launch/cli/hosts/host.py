@@ -1,0 +1,148 @@
+"""host: keep jobs off a host for maintenance, and open it to them again."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
+from taco_launch.cli.options.completion import complete_hosts
+from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.cli.options.wait_option import wait_option
+from taco_launch.cli.output import host_errors, node_tables, render
+from taco_launch.core.errors import FAILED, HOST_FAILED, OK
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.slots import describe_holders
+from taco_launch.hosts import drains
+from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.inventory.select import named
+from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.backend import HostOccupancy
+from taco_launch.jobs.request.caller import person
+
+_LOOK_SECONDS = 5.0
+_hosts_argument = click.argument("hosts", nargs=-1, required=True, metavar="HOST...", shell_complete=complete_hosts)
+
+
+@click.group(cls=SuggestingGroup)
+def host() -> None:
+    """Drain hosts for maintenance, and open them to jobs again."""
+
+
+@verb(group=host, access=True)
+@_hosts_argument
+@add_option("--reason", required=True, metavar="TEXT", help="Why; the jobs that wait for the host show it.")
+@wait_option
+def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: float, **access: Any) -> int:
+    """Keep new jobs off hosts; running jobs continue.
+
+    The host itself keeps this, with who did it and when: for jobs that wait already, for every user and cluster, and after a
+    reboot. `get`, `top node` and `host list` show the reason. A second drain replaces the first one.
+
+    \b
+    Examples:
+      taco-launch -i hosts.yaml host drain gpu3 --reason 'NIC errors, ticket 1234'
+      taco-launch -i hosts.yaml host drain gpu[3-4] --reason 'new driver' --wait-for-jobs 8h
+      taco-launch -i hosts.yaml host resume gpu3
+
+    \b
+    Exit codes: 0 drained, 1 jobs still ran there after --wait-for-jobs, 5 a host failed.
+    """
+    settings = settings_of(ctx)
+    chosen = _chosen(settings, hosts)
+    record = drains.record(reason, person())
+    credentials = access_of(access)
+    with (
+        connect(settings.load(), chosen, credentials) as fanout,
+        render.progress(settings, "drain", len(chosen)) as progress,
+    ):
+        answers = drains.drain(fanout, record, progress)
+    host_errors.show(answers, {each.name: each.address for each in chosen})
+    done = [each for each in chosen if each.name in {answer.host for answer in answers if not answer.error}]
+    held = _wait(settings, done, credentials, patience) if done else []
+    for node in held:
+        settings.talk(f"{node.host.name} takes no new jobs; still there: {_holders(node)}")
+    free = [each.name for each in done if each.name not in {node.host.name for node in held}]
+    if free:
+        settings.talk(f"{', '.join(free)}: drained, and no job runs there")
+    if len(done) < len(chosen):
+        return HOST_FAILED
+    return FAILED if held and patience else OK
+
+
+@verb(group=host, access=True)
+@_hosts_argument
+def resume(ctx: click.Context, hosts: tuple[str, ...], **access: Any) -> int:
+    """Open a drained host to jobs again; those that wait for it start.
+
+    \b
+    Example:
+      taco-launch -i hosts.yaml host resume gpu3
+
+    \b
+    Exit codes: 0 open to jobs, 5 a host failed.
+    """
+    settings = settings_of(ctx)
+    chosen = _chosen(settings, hosts)
+    with (
+        connect(settings.load(), chosen, access_of(access)) as fanout,
+        render.progress(settings, "resume", len(chosen)) as progress,
+    ):
+        answers = drains.resume(fanout, progress)
+    host_errors.show(answers, {each.name: each.address for each in chosen})
+    return HOST_FAILED if any(answer.error for answer in answers) else OK
+
+
+@verb("list", group=host, access=True, output=True)
+def list_(ctx: click.Context, /, **access: Any) -> int:
+    """List hosts: whether jobs get them, and who drained them and why.
+
+    STATUS is ready, draining (drained, and jobs still run there), drained, or notready (it does not answer).
+
+    \b
+    Example:
+      taco-launch -i hosts.yaml host list
+
+    \b
+    Exit codes: 0 ok, 5 a host does not answer.
+    """
+    settings = settings_of(ctx)
+    nodes = settings.backend(access_of(access)).nodes(settings.load())
+    if settings.output in ("json", "yaml"):
+        render.data({"hosts": [node_tables.node_data(node) for node in nodes]}, settings.output)
+    else:
+        click.echo(node_tables.drains(nodes, time.time()))
+    for node in nodes:
+        if node.problem and node.is_used:
+            render.error(f"{node.host.name}: {node.problem}", None)
+    return HOST_FAILED if any(node.problem and node.is_used for node in nodes) else OK
+
+
+def _chosen(settings: Settings, words: Sequence[str]) -> tuple[Host, ...]:
+    inventory = settings.load()
+    drains.check(inventory)
+    return named(inventory, words)
+
+
+def _wait(settings: Settings, hosts: Sequence[Host], access: Credentials, patience: float) -> list[HostOccupancy]:
+    """Return those of the hosts on which jobs run, after waiting for their end for at most `patience` seconds."""
+    backend, end, told = settings.backend(access), time.monotonic() + patience, ""
+    names = {each.name for each in hosts}
+    while True:
+        nodes = [node for node in backend.nodes(settings.load()) if node.host.name in names]
+        held = [node for node in nodes if node.problem or _holders(node)]
+        now = "; ".join(f"{node.host.name}: {node.problem or _holders(node)}" for node in held)
+        if not held or time.monotonic() >= end:
+            return held
+        if now != told:
+            settings.talk(f"waiting: {now}")
+            told = now
+        time.sleep(min(_LOOK_SECONDS, max(0.0, end - time.monotonic())))
+
+
+def _holders(node: HostOccupancy) -> str:
+    """Return the jobs on a host, or why they are not known; "" where there are none."""
+    if node.occupancy is None:
+        return node.problem
+    return describe_holders(node.occupancy.only_held())

@@ -1,0 +1,68 @@
+"""Drain hosts and open them to jobs again: a record that root of the host keeps, for all clusters and users.
+
+The agents on the host read it before they give slots (agent/host/drain.py): running jobs continue, no new job gets the host.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable
+
+from taco_launch.core.command import Command
+from taco_launch.core.errors import HostError, UsageError, last_line
+from taco_launch.core.model import codec
+from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.core.model.host.paths import DRAIN
+from taco_launch.core.model.slots import Drain
+from taco_launch.hosts.fanout import Answer, Fanout
+from taco_launch.hosts.remote.transport import Transport
+
+_MOST_REASON = 200
+
+
+def record(reason: str, by: str) -> Drain:
+    """Return the record of a drain that begins now; `by` is a user.
+
+    Raises:
+        UsageError: the reason is empty, too long, or not one line of text.
+    """
+    text = reason.strip()
+    if not text or not text.isprintable() or len(text) > _MOST_REASON:
+        raise UsageError(
+            f"--reason: must be one line of 1 to {_MOST_REASON} characters", hint="--reason 'NIC errors, ticket 1234'"
+        )
+    return Drain(f"{by}@{socket.gethostname()}", float(int(time.time())), text)
+
+
+def check(inventory: Inventory) -> None:
+    """Refuse hosts whose agents would not see a drain.
+
+    Raises:
+        UsageError: the inventory has no container: jobs run on its head alone, as the user who submits them.
+    """
+    if inventory.container is None:
+        raise UsageError(
+            "only hosts that `setup` has set up can be drained, and the inventory has no container",
+            hint="taco-launch -i INVENTORY host drain HOST --reason TEXT",
+        )
+
+
+def drain(fanout: Fanout, new: Drain, report: Callable[[], None]) -> tuple[Answer[None], ...]:
+    """Write the record on each host; it replaces one that is there."""
+    data = json.dumps(codec.to_json(new)).encode()
+
+    def work(transport: Transport) -> None:
+        transport.put(data, DRAIN, 0o644, sudo=True)
+
+    return fanout.each(work, lambda _answer: report())
+
+
+def resume(fanout: Fanout, report: Callable[[], None]) -> tuple[Answer[None], ...]:
+    """Remove the record on each host."""
+
+    def work(transport: Transport) -> None:
+        result = transport.run(Command(("rm", "-f", DRAIN), sudo=True))
+        if result.exit_code:
+            raise HostError(f"{transport.name}: {DRAIN} was not removed: {last_line(result.stderr)}")
+
+    return fanout.each(work, lambda _answer: report())

@@ -1,0 +1,71 @@
+"""A drained host: none of its slots is free, who looks is told why, and who tries all the same gets none."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from taco_launch.agent.host import drain, occupancy
+from taco_launch.agent.host.leases import Leases
+from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.core.model.slots import Drain, SlotState
+from tests.support.slots_here import slots_here
+
+SINCE = time.mktime((2026, 3, 4, 14, 2, 0, 0, 0, -1))
+RECORD = {"by": "ann@desk", "since": SINCE, "reason": "new cable"}
+
+
+@pytest.fixture
+def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TACO_LAUNCH_LEASES", str(tmp_path / "leases"))
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(drain, "DRAIN", str(tmp_path / "drain.json"))
+    return tmp_path / "drain.json"
+
+
+def take(place: Path, job: str, count: int, ports: tuple[int, ...] = ()) -> tuple[str, ...]:
+    holder = Holder(job, job, SINCE, "hcc", "ann", pid=os.getpid())
+    return Leases(place, place.parent / "jobs").take(("slot-0", "slot-1"), count, holder, None, ports)
+
+
+def test_nothing_is_free_and_who_looks_is_told_why(record: Path) -> None:
+    assert slots_here(2).drain is None
+    record.write_text(json.dumps(RECORD))
+    found = slots_here(2)
+    assert found.drain == Drain("ann@desk", SINCE, "new cable")
+    assert found.free == 0
+    told = occupancy.describe(found, Path("/nowhere"), "bob")
+    assert told == "2 drained by ann@desk since 2026-03-04 14:02 (new cable)"
+    record.unlink()
+    assert slots_here(2).free == 2
+
+
+def test_a_job_that_runs_keeps_its_slots_and_no_other_gets_any(record: Path, tmp_path: Path) -> None:
+    running = Leases(tmp_path / "leases", tmp_path / "jobs")
+    holder = Holder("vgg", "vgg", SINCE, "hcc", "ann", pid=os.getpid())
+    assert running.take(("slot-0",), 1, holder, None) == ("slot-0",)
+    record.write_text(json.dumps(RECORD))
+    first, second = slots_here(2).slots
+    assert first.holder is not None
+    assert second == SlotState("slot-1", None, "drained by ann@desk since 2026-03-04 14:02 (new cable)")
+    assert take(tmp_path / "leases", "late", 1) == ()
+    # mpirun of a job on other hosts may run here: it takes a port, and no slot
+    assert take(tmp_path / "leases", "head", 0, (40123,)) == ("port-40123",)
+    running.release(gone=True)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"by": 1}', "[]", '{"by": "a", "since": 1e400, "reason": "b"}'])
+def test_a_record_that_cannot_be_read_drains_the_host_all_the_same(record: Path, text: str) -> None:
+    record.write_text(text)
+    found = drain.read()
+    assert found is not None
+    assert found.reason.startswith(f"{record} cannot be read (")
+
+
+def test_a_record_of_another_kind(record: Path) -> None:
+    record.symlink_to("/etc/passwd")
+    found = drain.read()
+    assert found is not None
+    assert "cannot be read" in found.reason

@@ -71,7 +71,7 @@ def test_the_matrix_is_what_its_sweep_shows(tmp_path: Path) -> None:
     folder = working_folder(tmp_path)
     (shown,) = [
         one
-        for one in consoles(text_of("docs/guides/research.md"))
+        for one in consoles(text_of("docs/guides/sweeps.md"))
         if one.command == "taco-launch bench ladder mine.yaml" and one.output
     ]
     counts = re.match(r"sweep mine-[0-9a-f]{6}: (\d+) cells, (\d+) runs, seed ", shown.output)

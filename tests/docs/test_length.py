@@ -21,21 +21,13 @@ LONG = {
     "docs/explanation/statistics.md": 2250,
     "docs/explanation/threat-model.md": 2550,
     "docs/guides/code.md": 1550,
-    "docs/guides/jobs.md": 3000,
     "docs/guides/launchers.md": 1500,
     "docs/guides/migrate.md": 1550,
-    "docs/guides/nightly.md": 2900,
     "docs/guides/queue.md": 1400,
-    "docs/guides/research.md": 2650,
-    "docs/guides/setup.md": 2850,
     "docs/troubleshooting.md": 1400,
-    "docs/zh/jobs.md": 2700,
     "docs/zh/launchers.md": 1400,
     "docs/zh/migrate.md": 1500,
-    "docs/zh/nightly.md": 2550,
     "docs/zh/queue.md": 1350,
-    "docs/zh/research.md": 2400,
-    "docs/zh/setup.md": 1600,
 }
 # Pages that list what the code has, and grow with it.
 LISTS = {

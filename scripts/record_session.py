@@ -68,7 +68,7 @@ def main() -> int:
         }
         for command, kept in COMMANDS:
             done = subprocess.run(
-                ("bash", "-c", command),
+                ("/bin/bash", "-c", command),
                 cwd=folder,
                 env=environment,
                 stdout=subprocess.PIPE,

@@ -130,11 +130,26 @@ def test_the_menu_of_a_folder_is_its_index(site: Path) -> None:
     assert "Benchmarks and nightly runs" in text
 
 
-@pytest.mark.parametrize("page", ["guides/nightly", "zh/nightly"])
-def test_choices_are_tabs(site: Path, page: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "titles"),
+    [
+        ("guides/nightly", ["cron", "systemd"]),
+        ("zh/nightly", ["cron", "systemd"]),
+        ("index", ["This machine", "The lab", "Your hosts"]),
+        ("zh/index", ["本机", "演练集群", "你的主机"]),
+    ],
+)
+def test_choices_are_tabs(site: Path, page: str, titles: list[str]) -> None:
     text = (site / f"{page}.html").read_text("utf-8")
-    assert re.findall(r'<label for="__tabbed_1_\d">([^<]+)</label>', text) == ["cron", "systemd"]
-    assert "**cron**" in text_of(f"docs/{page}.md")  # as GitHub shows it
+    assert re.findall(r'<label for="__tabbed_1_\d">([^<]+)</label>', text) == titles
+    assert all(f"**{title}**" in text_of(f"docs/{page}.md") for title in titles)  # as GitHub shows them
+
+
+@pytest.mark.parametrize(("page", "title"), [("guides/launchers", "Warning"), ("zh/launchers", "注意")])
+def test_warnings_stand_out(site: Path, page: str, title: str) -> None:
+    text = (site / f"{page}.html").read_text("utf-8")
+    assert re.search(rf'admonition warning">\s*<p class="admonition-title">{title}</p>\s*<p>[^<]*Horovod', text)
+    assert "[!WARNING]" not in text
 
 
 def test_llms_txt_lists_every_page(site: Path) -> None:

@@ -95,6 +95,11 @@ def test_every_workload_that_stands_alone_is_a_matrix_s(page: str) -> None:
             parse(matrix.encode(), page, {})
 
 
+def test_blocks_in_a_list_are_read() -> None:
+    steps = "1. Look:\n\n    ```console\n    $ taco-launch list\n    NAME\n    ```\n"
+    assert [(one.command, one.output) for one in consoles(steps)] == [("taco-launch list", "NAME\n")]
+
+
 def test_file_names_are_found() -> None:
     assert _YAML_NAME.findall(shlex.join(["taco-launch", "-i", "hosts.yaml", "-f", "jobs/a.yml"])) == [
         "hosts.yaml",

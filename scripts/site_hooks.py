@@ -33,6 +33,12 @@ _TERMS = (
 # Of an option in the texts that the search has: its hyphens, behind which a mark makes another word of its name.
 _OPTION = re.compile(r"(?<![\w-])--(?=[a-z])")
 _MARK = "\u2060"
+# What GitHub shows as titles and texts, the site shows as tabs.
+_TABS = re.compile(r"^<!-- tabs -->\n(.*?)^<!-- /tabs -->$", re.MULTILINE | re.DOTALL)
+_TAB = re.compile(r"^\*\*(.+)\*\*$")
+# A callout, as GitHub writes it.
+_CALLOUT = re.compile(r"^> \[!(\w+)\]\n((?:>.*\n?)+)", re.MULTILINE)
+_QUOTE = re.compile(r"^> ?", re.MULTILINE)
 _HOME = {"en": "index.md", "zh": "zh/index.md"}
 
 
@@ -61,6 +67,31 @@ def counterparts(pages: set[str]) -> dict[str, str]:
         if page.startswith("zh/") and english:
             found |= {page: english[0], english[0]: page}
     return found
+
+
+def tabbed(text: str) -> str:
+    """Return a page with each part between `<!-- tabs -->` and `<!-- /tabs -->` as tabs, whose titles stand alone in bold."""
+    return _TABS.sub(lambda part: "\n".join(_as_tab(line) for line in part[1].splitlines()), text)
+
+
+def _as_tab(line: str) -> str:
+    return _TAB.sub(r'=== "\1"', line) if _TAB.match(line) else f"    {line}".rstrip()
+
+
+def called_out(text: str, title: str = "") -> str:
+    """Return a page with GitHub's callouts, such as `> [!WARNING]`, as those of the site.
+
+    Args:
+        text: The page.
+        title: What stands above a callout; the kind of the callout by default.
+    """
+    shown = f' "{title}"' if title else ""
+    return _CALLOUT.sub(lambda one: f"!!! {one[1].lower()}{shown}\n\n{_QUOTE.sub('    ', one[2])}", text)
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Make the tabs and the callouts of one page."""
+    return called_out(tabbed(markdown), "注意" if page.file.src_uri.startswith("zh/") else "")
 
 
 def on_page_context(context: dict[str, Any], page: Page, config: MkDocsConfig, **_: object) -> dict[str, Any]:

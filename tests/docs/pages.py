@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,7 +50,7 @@ def blocks(text: str) -> Iterator[Block]:
     """Yield the fenced blocks of a page."""
     for language, rest, block in _FENCE.findall(text):
         title = _TITLE.search(rest)
-        yield Block(language, title[1] if title else "", block)
+        yield Block(language, title[1] if title else "", textwrap.dedent(block))
 
 
 def consoles(text: str) -> Iterator[Shown]:

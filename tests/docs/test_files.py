@@ -71,7 +71,7 @@ def test_the_matrix_is_what_its_sweep_shows(tmp_path: Path) -> None:
     folder = working_folder(tmp_path)
     (shown,) = [
         one
-        for one in consoles(text_of("docs/guides/research.md"))
+        for one in consoles(text_of("docs/guides/sweeps.md"))
         if one.command == "taco-launch bench ladder mine.yaml" and one.output
     ]
     counts = re.match(r"sweep mine-[0-9a-f]{6}: (\d+) cells, (\d+) runs, seed ", shown.output)
@@ -93,6 +93,11 @@ def test_every_workload_that_stands_alone_is_a_matrix_s(page: str) -> None:
         if span.startswith("{kind: "):
             matrix = f"{{name: a, workloads: {{a: {span}}}, sizes: [1], variants: {{a: }}}}"
             parse(matrix.encode(), page, {})
+
+
+def test_blocks_in_a_list_are_read() -> None:
+    steps = "1. Look:\n\n    ```console\n    $ taco-launch list\n    NAME\n    ```\n"
+    assert [(one.command, one.output) for one in consoles(steps)] == [("taco-launch list", "NAME\n")]
 
 
 def test_file_names_are_found() -> None:

@@ -15,6 +15,14 @@ from tests.docs.pages import ROOT, commands, text_of
 pytestmark = pytest.mark.docs
 
 README_LINES = 150
+# Guides of several pages, in both languages.
+SPLIT = (
+    *("jobs", "watch-jobs", "job-failures"),
+    *("setup", "setup-changes", "setup-problems", "migrate-hosts"),
+    *("research", "sweeps", "history"),
+    *("nightly", "nightly-report", "nightly-baseline"),
+    *("launchers", "command-line", "migrate", "translate"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +68,12 @@ def search_index(site: Path) -> Any:
         ("退出码", "quickstart"),
         ("槽位", "quickstart"),
         ("退出码", "exit-codes"),
-        ("挂起", "jobs"),
-        ("监管进程", "jobs"),
+        ("挂起", "watch-jobs"),
+        ("监管进程", "watch-jobs"),
         ("头节点", "queue"),
         ("作业文件", "queue"),
-        ("配置模板", "launchers"),
-        ("调优变量", "launchers"),
+        ("配置模板", "command-line"),
+        ("调优变量", "command-line"),
         ("看护进程", "launchers"),
     ],
 )
@@ -122,6 +130,28 @@ def test_the_menu_of_a_folder_is_its_index(site: Path) -> None:
     assert "Benchmarks and nightly runs" in text
 
 
+@pytest.mark.parametrize(
+    ("page", "titles"),
+    [
+        ("guides/nightly", ["cron", "systemd"]),
+        ("zh/nightly", ["cron", "systemd"]),
+        ("index", ["This machine", "The lab", "Your hosts"]),
+        ("zh/index", ["本机", "演练集群", "你的主机"]),
+    ],
+)
+def test_choices_are_tabs(site: Path, page: str, titles: list[str]) -> None:
+    text = (site / f"{page}.html").read_text("utf-8")
+    assert re.findall(r'<label for="__tabbed_1_\d">([^<]+)</label>', text) == titles
+    assert all(f"**{title}**" in text_of(f"docs/{page}.md") for title in titles)  # as GitHub shows them
+
+
+@pytest.mark.parametrize(("page", "title"), [("guides/launchers", "Warning"), ("zh/launchers", "注意")])
+def test_warnings_stand_out(site: Path, page: str, title: str) -> None:
+    text = (site / f"{page}.html").read_text("utf-8")
+    assert re.search(rf'admonition warning">\s*<p class="admonition-title">{title}</p>\s*<p>[^<]*Horovod', text)
+    assert "[!WARNING]" not in text
+
+
 def test_llms_txt_lists_every_page(site: Path) -> None:
     listed = re.findall(r"\]\(([^)]+)\)", (site / "llms.txt").read_text("utf-8"))
     assert {site / page for page in listed} == set(site.rglob("*.html")) - {site / "404.html"}
@@ -172,16 +202,11 @@ def test_the_readme_fits_on_two_screens() -> None:
         ("README.zh-CN", "README"),
         ("docs/zh/quickstart", "docs/quickstart"),
         ("docs/zh/examples", "docs/guides/examples"),
-        ("docs/zh/setup", "docs/guides/setup"),
-        ("docs/zh/research", "docs/guides/research"),
-        ("docs/zh/nightly", "docs/guides/nightly"),
+        *((f"docs/zh/{page}", f"docs/guides/{page}") for page in SPLIT),
         ("docs/zh/troubleshooting", "docs/troubleshooting"),
         ("docs/zh/frameworks", "docs/guides/frameworks"),
-        ("docs/zh/migrate", "docs/guides/migrate"),
         ("docs/zh/faq", "docs/faq"),
-        ("docs/zh/jobs", "docs/guides/jobs"),
         ("docs/zh/queue", "docs/guides/queue"),
-        ("docs/zh/launchers", "docs/guides/launchers"),
         ("docs/zh/exit-codes", "docs/reference/exit-codes"),
     ],
 )

@@ -1,7 +1,7 @@
 """Name the rooms of the package, from the highest layer to the lowest, and limit the lines of each.
 
 The first line of a room's `__init__.py` is its sentence. `python -m tests.house.rooms` writes the tree of
-docs/explanation/architecture.md. Raise a budget only for a feature that belongs in that room, in the commit that needs it.
+docs/explanation/source-tree.md. Raise a budget only for a feature that belongs in that room, in the commit that needs it.
 """
 
 import ast
@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "taco_launch"
-PAGE = ROOT / "docs" / "explanation" / "architecture.md"
+PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 10_850,

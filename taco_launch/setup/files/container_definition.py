@@ -276,7 +276,7 @@ def _privileges(
 
 
 def _unconfined(cluster: str, container: Container, facts: HostFacts) -> Iterator[str]:
-    """Yield what a rank may do to others, whose processes it sees, as far as nothing keeps it from that (docs/explanation/threat-model.md).
+    """Yield what a rank may do to others, whose processes it sees, as far as nothing keeps it from that (docs/explanation/threat-model-ranks.md).
 
     Without SYS_PTRACE, /proc/PID/root opens where the user is the same and the capabilities are no fewer (ptrace(2), access
     mode PTRACE_MODE_READ): root of a container may be any user of the host for that. AppArmor's docker-default lets what it

@@ -17,6 +17,7 @@ from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobState
+from taco_launch.core.model.slots import describe_holders
 from taco_launch.jobs.backend import HostOccupancy
 from taco_launch.jobs.request.caller import person
 
@@ -85,6 +86,8 @@ def list_(
 
     def query() -> tuple[Sequence[JobRow], Sequence[str]]:
         rows, warnings = backend.list()
+        if not rows and not warnings and settings.is_remote:
+            warnings = (*warnings, *_other_heads(backend.nodes(settings.load())))
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
         return [row for row in wanted if owner in (None, row.owner)][:last], warnings
 
@@ -92,6 +95,17 @@ def list_(
         return job_tables.job_list(rows, time.time(), wide=settings.output == "wide")
 
     _show(settings, query, table, lambda rows: {"jobs": to_json(rows)}, watch=watch)
+
+
+def _other_heads(nodes: Sequence[HostOccupancy]) -> list[str]:
+    """Return a warning where a head without jobs has hosts on which jobs run: they are in the queue of another head."""
+    held = [
+        f"{node.host.name}: {holders}"
+        for node in nodes
+        if node.occupancy is not None and (holders := describe_holders(node.occupancy.only_held()))
+    ]
+    head = next((node.host.name for node in nodes if node.is_head), "")
+    return [f"{head} has no jobs, but its hosts run those of another head: {'; '.join(held)}"] if held else []
 
 
 @verb(access=True, output=True)

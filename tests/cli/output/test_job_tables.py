@@ -8,7 +8,7 @@ from taco_launch.cli.output import job_tables, node_tables
 from taco_launch.core.model.job_rows import row_of
 from taco_launch.core.model.job_view import LastRun, Progress
 from taco_launch.core.model.jobs import HostRanks, JobState, RankEnd
-from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.core.model.slots import Drain, Occupancy, SlotHolder, SlotState
 from taco_launch.jobs.backend import HostOccupancy
 from tests.support.job_rows import GPUS, HOSTS, NOW, ROWS, job, row, text
 
@@ -119,6 +119,18 @@ NODES = (
         occupancy=gpus("c", SlotState("GPU-4", foreign="used by process 4711 (python3 of bob)")),
     ),
 )
+
+
+def test_hosts_that_are_drained() -> None:
+    drain = Drain("ann@desk", NOW - 7200, "new cable")
+    drained = [replace(node, occupancy=replace(node.occupancy, drain=drain)) for node in NODES if node.occupancy]
+    shown = text(node_tables.drains((NODES[0], drained[1], drained[2]), NOW)).splitlines()
+    assert [line.split() for line in shown[2:]] == [
+        ["gpu2", "192.168.0.32", "draining", "2h", "ann@desk", "new", "cable", "1", "job", "vgg16", "(alice)"],
+        ["gpu3", "192.168.0.33", "drained", "2h", "ann@desk", "new", "cable", "-"],
+    ]
+    assert shown[1].split()[:4] == ["gpu1", "192.168.0.31", "ready", "-"]
+    assert "drained" in text(node_tables.top_nodes(drained, wide=False))
 
 
 def test_top_node() -> None:

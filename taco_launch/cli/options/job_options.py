@@ -158,11 +158,12 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         UsageError: parts of it contradict each other, or the command is a launcher: then with the line to type.
         SpecError: something in it, the inventory or the profile is wrong.
     """
-    from taco_launch.jobs.request import nested, resolve
+    from taco_launch.jobs.request import nested, remarks, resolve
     from taco_launch.jobs.request.caller import here
 
+    caller = here(os.environ)
     try:
-        return resolve.resolve(request, settings.load(), here(os.environ))
+        spec = resolve.resolve(request, settings.load(), caller)
     except nested.NestedLauncherError as error:
         from taco_launch.cli.options import nested_launcher
 
@@ -178,3 +179,6 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
             f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher
         )
         raise UsageError(error.message + nested_launcher.remarks(rows), hint=typed) from None
+    if remark := remarks.remark(spec, caller):
+        settings.talk(remark)
+    return spec

@@ -27,7 +27,7 @@ from taco_launch.jobs.command_lines.shell_script import (
     fields,
     shown,
 )
-from taco_launch.jobs.command_lines.translation import Row, Translation, translate
+from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
 
 _PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "eval", "pip", "ulimit"))
 _SILENT = frozenset(
@@ -62,6 +62,7 @@ _SILENT = frozenset(
 )
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
 _INSIDE = "it is in a loop or a condition of the script: run it as often as the script does"
+_READS_TO_A_COMMAND = ("Slurm", "PBS")
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
 _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
 # What to do about a command that hands ranks to another system.
@@ -111,8 +112,8 @@ class _Script:
 
     def translated(self) -> ScriptTranslation:
         """Return all that was found."""
-        for number, text in self._script.directives:
-            self._directive(number, text)
+        for number, text, scheduler in self._script.directives:
+            self._directive(number, text, scheduler)
         self._variables |= _set_by_scheduler(self._directives)
         for command in self._script.commands:
             self._command(command)
@@ -121,6 +122,10 @@ class _Script:
                 self._left(command, _BESIDE)
         for command in self._others:
             if not self._launchers and command.words[0].rpartition("/")[2].startswith(_OF_PYTHON):
+                name = command.words[0].rpartition("/")[2]
+                self._directives = without_sizes(
+                    self._directives, f"{name} is started once, whatever the script asks for"
+                )
                 self._job(command, ("mpirun", "-np", "1", *command.words), {})
             else:
                 self._left(command, "it runs once, on the first host: run it yourself, or in the program")
@@ -131,7 +136,16 @@ class _Script:
         """Return whether a launcher runs beside another one, or beside itself in another round of a loop."""
         return command.is_background and (command.is_conditional or self._launchers > 1)
 
-    def _directive(self, number: int, text: str) -> None:
+    def _directive(self, number: int, text: str, scheduler: str) -> None:
+        begun = min((command.line for command in self._script.commands), default=number)
+        why = ""
+        if scheduler != self._script.scheduler:
+            why = f"is of {scheduler}, and the script begins as one for {self._script.scheduler}"
+        elif begun < number and scheduler in _READS_TO_A_COMMAND:
+            why = f"comes after the first command, in line {begun}, where {scheduler} reads no directives"
+        if why:
+            self._rows.append(Row(f"line {number}: {text}", "", why))
+            return
         try:
             parts = launcher_line.directive(self._script.scheduler, tuple(shlex.split(text)))
         except (UnclearError, ValueError) as error:
@@ -248,5 +262,11 @@ def _set_by_scheduler(directives: Sequence[Part]) -> dict[str, str]:
     if not ranks and nodes.isdecimal():
         ranks = str(int(nodes) * int(each or "1"))
     known = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": ranks, "SLURM_NPROCS": ranks}
-    known |= {"SLURM_NTASKS_PER_NODE": each, "PBS_NUM_NODES": nodes, "PBS_NUM_PPN": each, "LSB_DJOB_NUMPROC": ranks}
+    known |= {
+        "SLURM_NTASKS_PER_NODE": each,
+        "PBS_NUM_NODES": nodes,
+        "PBS_NUM_PPN": each,
+        "LSB_DJOB_NUMPROC": ranks,
+        "NSLOTS": ranks,
+    }
     return {name: value for name, value in known.items() if value}

@@ -14,8 +14,16 @@ from taco_launch.core.launch.command_line.nested_launcher import inner
 UNKNOWN, LITERAL, QUOTED, FIELD = "\ue000", "\ue001", "\ue002", "\ue003"
 MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " "}
 _SHOWN = str.maketrans(MARKS)
-_SCHEDULERS = {"SBATCH": "Slurm", "PBS": "PBS", "BSUB": "LSF"}
-_DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB)\s+(\S.*)")
+_SCHEDULERS = {
+    "SBATCH": "Slurm",
+    "MSUB": "PBS",
+    "BSUB": "LSF",
+    "$": "SGE",
+    "FLUX": "Flux",
+    "flux": "Flux",
+    "COBALT": "Cobalt",
+}
+_DIRECTIVE = re.compile(r"#((?:SBATCH|PBS|MSUB|BSUB|COBALT|OAR|PJM)(?=\s)| ?(?:flux|FLUX)(?=:)|\$(?=\s*-)):?\s*(\S.*)")
 _MOST_CHARACTERS = 1 << 20
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
 _NAMED = "[A-Za-z_][A-Za-z0-9_]*"
@@ -49,10 +57,10 @@ class ScriptCommand:
 
 @dataclass(frozen=True)
 class ShellScript:
-    """A script: its `scheduler` ("" if it has no directives), the words of each directive, and its commands."""
+    """A script: its `scheduler` ("" if it has no directives), each directive with its line and scheduler, and its commands."""
 
     scheduler: str
-    directives: tuple[tuple[int, str], ...]
+    directives: tuple[tuple[int, str, str], ...]
     commands: tuple[ScriptCommand, ...]
 
 
@@ -96,12 +104,13 @@ def started(words: Sequence[str]) -> tuple[str, ...]:
 def read(text: str) -> ShellScript:
     """Read a script."""
     text = text[:_MOST_CHARACTERS]
-    directives, scheduler = [], ""
+    directives = []
     for number, line in enumerate(text.splitlines(), 1):
         match = _DIRECTIVE.fullmatch(line.strip())
         if match is not None and line.startswith("#"):
-            scheduler = scheduler or _SCHEDULERS[match[1]]
-            directives.append((number, re.sub(r"\s+#.*$", "", match[2])))
+            name = match[1].strip()
+            directives.append((number, re.sub(r"\s+#.*$", "", match[2]), _SCHEDULERS.get(name, name)))
+    scheduler = directives[0][2] if directives else ""
     return ShellScript(scheduler, tuple(directives), tuple(_commands(_Tokens(text))))
 
 

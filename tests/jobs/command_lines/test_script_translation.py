@@ -80,6 +80,7 @@ BESIDE = "it is started in the background, beside other launchers: a job has onl
         ("jsrun -n 2 -a 1 python t.py", ["jsrun starts ranks, and is not read here: give the number of ranks"]),
         ("mpiexec_mpt -n 2 a", ["mpiexec_mpt starts ranks, and is not read here: give the number of ranks"]),
         ("if true; then L=srun; else L=mpirun; fi; $L -n 2 a", ["what it starts is computed where the script runs"]),
+        ("pbsdsh a", ["pbsdsh starts ranks, and is not read here: give the number of ranks"]),
         ("sbatch other.sh", ["sbatch submits a job: give the script that it submits"]),
     ],
 )
@@ -88,6 +89,46 @@ def test_what_is_no_job_is_named(text: str, named: list[str]) -> None:
     assert not jobs
     assert [row.original.split(":")[0].startswith("line ") for row in rows] == [True] * len(named)
     assert all(why in row.why for row, why in zip(rows, named, strict=True))
+
+
+BY_ITSELF = "counts its ranks by its own options"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("#SBATCH -N 2\ntorchrun t.py", f"-N 2: torchrun {BY_ITSELF}"),
+        ("#SBATCH -n $N\ndeepspeed t.py", f"-n '$N': deepspeed {BY_ITSELF}"),
+        ("#SBATCH -N 2\npython t.py", "-N 2: python is started once, whatever the script asks for"),
+        ("#SBATCH hetjob\nsrun a", "hetjob: is no option, and is not read"),
+        ("#SBATCH -n 2\n#PBS -N a\nsrun a", "line 2: -N a: is of PBS, and the script begins as one for Slurm"),
+        (
+            "srun a\n#SBATCH -n 2",
+            "line 2: -n 2: comes after the first command, in line 1, where Slurm reads no directives",
+        ),
+        ("#OAR -l nodes=2\nmpirun a", "-l nodes=2: directives of OAR are not read"),
+        ("# flux: -N 2\nmpirun a", "-N 2: directives of Flux are not read"),
+        ("#$ -pe mpi 8-16\nmpirun a", "-pe mpi 8-16: '8-16' is not a number"),
+        ("#$ -l h_rt=1h\nmpirun a", "-l h_rt=1h: is not a time, such as 5400 (seconds) or 1:30:00"),
+    ],
+)
+def test_a_directive_that_does_not_count_is_named(text: str, named: str) -> None:
+    assert [each for each in lines(text)[1:] if not each.startswith(("without --local", "without -np"))] == [
+        f"without {named}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("directive", "seconds"),
+    [
+        ("#PBS -l walltime=3600", 3600),
+        ("#$ -l h_rt=90:00", 5400),
+        ("#MSUB -l walltime=1:0:0:10", 86410),
+        ("#$ -l h_rt=:30:", 1800),
+    ],
+)
+def test_times_of_pbs_and_grid_engine_begin_at_seconds(directive: str, seconds: int) -> None:
+    assert lines(f"{directive}\nmpirun -np 2 a") == [f"2: --np 2 --timeout {seconds}s -- a"]
 
 
 @pytest.mark.parametrize("program", ['"$PROGRAM" "$@"', "$PROGRAM", "$HERE/a.out in.dat", "$PROGRAM --steps 3"])

@@ -8,7 +8,8 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
-from taco_launch.jobs.command_lines.shell_script import UNKNOWN, is_unknown, shown
+from taco_launch.jobs.command_lines.shell_script import is_unknown, shown
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.
@@ -190,7 +191,7 @@ class _Reader:
         if following.startswith("-"):
             return self._split(following)[0] in self._table
         if not following or following in _ARGUMENTS:
-            return False
+            return "[" in first  # an array
         return is_unknown(following) or self._kind not in table.OF_PYTHON or any(word.endswith(".py") for word in rest)
 
     def python(self, python: str) -> tuple[str, ...]:

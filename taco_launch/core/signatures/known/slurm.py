@@ -52,10 +52,10 @@ SLURM = (
     Signature(
         "slurm-cancelled",
         keys=(" CANCELLED AT ",),
-        cause="{what} was cancelled: by scancel, by Slurm, or because another step or task of the job had failed.",
+        cause="{what} was cancelled[[why?, and Slurm gives the reason {why}||: by scancel, by Slurm, or because another step or task of the job had failed]].",
         next="See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
         "failed before that line.",
-        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))(?:\S+ DUE TO (?P<why>[A-Z][^\r\n*]{1,100}[^\s*]))?",
         kind=FailureText.OUTCOME,
         unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
     ),
@@ -77,6 +77,21 @@ SLURM = (
         pattern=r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
     ),
     Signature(
+        "slurm-not-ending",
+        keys=("STEPD TERMINATED",),
+        cause="Slurm could not end {what} on {host}: a process did not end even when it was killed, because the kernel waits for a file server, a GPU or the network. Slurm takes such a node out of use.",
+        next="On {host}: ps -eo pid,stat,wchan:30,cmd | grep ' D' and dmesg -T | tail show what it waits for; scontrol show node {host} shows whether it drains. When it is clean: scontrol update nodename={host} "
+        "state=resume; UnkillableStepTimeout in slurm.conf gives processes longer.",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) STEPD TERMINATED ON (?P<host>\S+)",
+    ),
+    Signature(
+        "slurm-step-too-large",
+        keys=("Requested node configuration is not available", "More processors requested than permitted"),
+        cause="Slurm refused a step of job {job}: srun requests more of a node than the job has there ({why}).",
+        next="Compare the options of srun with what the job has: scontrol show job {job} (NumNodes, NumCPUs, TRES). Lower -n, -c, --gpus or --mem of srun, or request more with sbatch.",
+        pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>Requested node configuration is not available|More processors requested than permitted)",
+    ),
+    Signature(
         "slurm-refused",
         keys=(
             "srun: error: Unable to create step for job",
@@ -91,7 +106,7 @@ SLURM = (
         pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
-        unless=("slurm-gres", "slurm-refused-by-site"),
+        unless=("slurm-gres", "slurm-refused-by-site", "slurm-step-too-large"),
     ),
     Signature(
         "slurm-refused-by-site",

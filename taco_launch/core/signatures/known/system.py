@@ -273,10 +273,15 @@ SYSTEM = (
     ),
     Signature(
         "too-many-processes",
-        keys=("esource temporarily unavailable", "can't start new thread"),
+        keys=(
+            "esource temporarily unavailable",
+            "can't start new thread",
+            "unable to allocate necessary resources for OMP thread",
+        ),
         cause="This user or container cannot start more processes on {host}: a limit is reached.",
         next="Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
-        pattern=r"(?:fork|pthread_create|clone)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread",
+        pattern=r"(?:fork|pthread_create|clone|Thread creation failed|OMP: System error #11)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread"
+        r"|resources for OMP thread",
     ),
     Signature(
         "segfault",

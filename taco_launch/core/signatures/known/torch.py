@@ -9,6 +9,23 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 TORCH = (
     Signature(
+        "torch-spawn-killed",
+        keys=("terminated with signal SIGKILL",),
+        cause="Process {rank} of torch.multiprocessing was killed (SIGKILL), most likely because memory ran out.",
+        next="Run dmesg -T | grep -i kill on its host. If memory ran out, use fewer data loader workers, load less in each process, or raise the container's or job's memory limit.",
+        pattern=r"ProcessExitedException: process (?P<rank>\d+) terminated with signal SIGKILL",
+        unless=("out-of-memory", "out-of-memory-asked", "slurm-out-of-memory"),
+    ),
+    Signature(
+        "torch-shared-memory",
+        keys=("from file </torch_", "shared memory object </torch_"),
+        cause="A process on {host} cannot use the memory that torch's data loaders share (/dev/shm): {why}.",
+        next="Run df -h /dev/shm and ulimit -n where the ranks run; in a container: docker run --shm-size=32g or --ipc=host. Use fewer data loader workers, or "
+        "torch.multiprocessing.set_sharing_strategy('file_system').",
+        pattern=r"(?:unable to (?:mmap|open|allocate|resize|map|write)[^\r\n]{0,80})</torch_\w+>[^\r\n:]{0,80}: (?P<why>(?!Too many open)[^\r\n]{1,80}[^\s.])",
+        unless=("shm-too-small",),
+    ),
+    Signature(
         "no-cuda-in-torch",
         keys=("Torch not compiled with CUDA enabled", "module 'torch._C' has no attribute '_cuda_"),
         cause="The torch of a rank on {host} was built without CUDA.",

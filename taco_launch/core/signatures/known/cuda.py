@@ -16,6 +16,8 @@ CUDA = (
             "CUBLAS_STATUS_ALLOC_FAILED",
             "OOM when allocating tensor",
             "CUDA error 2: out of memory",
+            "HIP out of memory",
+            "HIP error: out of memory",
         ),
         cause="A GPU of {host} ran out of memory.",
         next="Use smaller batches. Check whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
@@ -65,6 +67,13 @@ CUDA = (
         ),
         cause="The program's GPU code was not built for the AMD GPUs of {host}.",
         next="Compare rocminfo | grep gfx with python3 -c 'import torch; print(torch.cuda.get_arch_list())', and use an image or build that has that gfx (PYTORCH_ROCM_ARCH). For a close one of the same family: -x HSA_OVERRIDE_GFX_VERSION=10.3.0.",
+    ),
+    Signature(
+        "hip-memory-fault",
+        keys=("Memory access fault by GPU",),
+        cause="A kernel on AMD GPU {gpu} of {host} used an address that is not its own: {why}.",
+        next="Run it with -x AMD_SERIALIZE_KERNEL=3 -x HIP_LAUNCH_BLOCKING=1 so that the trace names the operation. If it recurs on the same GPU only, check that GPU: rocm-smi, dmesg -T | grep amdgpu.",
+        pattern=r"Memory access fault by GPU node-(?P<gpu>\d+)[^\r\n]{0,120}?Reason: (?P<why>[^\r\n]{1,120}[^\s.])",
     ),
     Signature(
         "cuda-misaligned",
@@ -158,6 +167,7 @@ CUDA = (
                 "No CUDA GPUs are available",
                 "Found no NVIDIA driver on your system",
                 "no CUDA-capable device is detected",
+                "Current node has no GPU available",
             ),
             *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
         ),

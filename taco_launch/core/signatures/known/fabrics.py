@@ -439,6 +439,7 @@ UCX = (
         cause="UCC, which does collective operations for Open MPI or torch, failed on {host}: {why}.",
         next="Run it without UCC: --mca coll ^ucc, or the nccl backend in torch. To find the reason: -x UCC_LOG_LEVEL=debug; -x UCC_TLS=ucp leaves its other transports out.",
         pattern=r"\b(?:UCC|TL_\w{2,20}|CL_\w{2,20}) +ERROR +(?P<why>[^\r\n]{1,300}[^\s.])|UCC error: (?P<why2>[^\r\n]{1,300}[^\s.])",
+        survived=True,
     ),
 )
 
@@ -499,11 +500,13 @@ EFA = (
         cause="libfabric's CXI provider (Slingshot) could not register memory with the network card of {host}[[why?: {why}]].",
         next="Run ulimit -l where the ranks run: it must show unlimited. If the memory is a GPU's: -x FI_MR_CACHE_MONITOR=userfaultfd (or memhooks), and -x MPICH_GPU_SUPPORT_ENABLED=1 for Cray MPICH.",
         pattern=r"cxil_map\w*(?:\(\))?[^\r\n:]{0,80}(?:: *(?:ret:? ?)?(?P<why>-?\d{0,4}:? ?[A-Z][^\r\n]{1,100}[^\s.]))?",
+        survived=True,
     ),
     Signature(
         "cxi-queue-full",
         keys=("FI_CXI_DEFAULT_CQ_SIZE", "Event Queue overflow detected"),
         cause="The event queue of libfabric's CXI provider (Slingshot) overflowed on {host}: more messages arrived at once than it holds.",
         next="Set -x FI_CXI_DEFAULT_CQ_SIZE=131072 (or more) and -x FI_CXI_RX_MATCH_MODE=hybrid, or software for very many messages.",
+        survived=True,
     ),
 )

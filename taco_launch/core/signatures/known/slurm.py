@@ -77,6 +77,28 @@ SLURM = (
         pattern=r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
     ),
     Signature(
+        "slurm-daemon-silent",
+        keys=("Zero Bytes were transmitted or received",),
+        cause="A daemon of Slurm closed the connection without an answer: it refused the request, because munge's key or the clock differs there, or its version of Slurm does.",
+        next="Compare date, sha256sum /etc/munge/munge.key and slurmd -V on both hosts; tail /var/log/slurm/slurmd.log (or slurmctld.log) shows the reason.",
+        unless=("slurm-munge",),
+    ),
+    Signature(
+        "slurm-prolog",
+        keys=("rolog failed", "rolog script failed", "pilog script failed", "TaskProlog failed"),
+        cause="A script of this cluster that Slurm runs before or after a job failed[[host? on {host}]]: Slurm takes the node out of use, and starts the job again or ends it.",
+        next="scontrol show node NODE gives the reason; scontrol show config | grep -i -E 'prolog|epilog' names the script. Leave the node out: sbatch --exclude=NODE.",
+        pattern=r"[Pp]rolog failed for node (?P<host>[\w.-]+)|(?:[Pp]ro|[Ee]pi)log script failed|TaskProlog failed",
+    ),
+    Signature(
+        "slurm-nodes-not-ready",
+        keys=("are still not ready", "srun: error: Node failure on "),
+        cause="Node {host} of the job [[late?did not get ready in time: it boots, its prolog still runs, or its slurmd does not answer||failed while the job ran]].",
+        next="sinfo -R and scontrol show node {host} show why. Leave it out: sbatch --exclude={host}.",
+        pattern=r"Nodes (?P<host>\S+) are (?P<late>still not ready)|Node failure on (?P<host2>[^\s.]+)",
+        unless=("slurm-node-failure",),
+    ),
+    Signature(
         "slurm-not-ending",
         keys=("STEPD TERMINATED",),
         cause="Slurm could not end {what} on {host}: a process did not end even when it was killed, because the kernel waits for a file server, a GPU or the network. Slurm takes such a node out of use.",
@@ -124,7 +146,7 @@ SLURM = (
         next="On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. An invalid "
         "or expired job credential points to the clock or munge of that host (compare date there and on the "
         "controller). 'Socket timed out' means that slurmd is busy (with a container's import, for example), or that munge.key differs from the controller's.",
-        pattern=r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout|No such process)(?P<why>[^\r\n]*[^\s.])",
+        pattern=r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout|Unable to satisfy cpu bind|No such process)(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-pmix",
@@ -153,7 +175,11 @@ SLURM = (
     ),
     Signature(
         "slurm-binding",
-        keys=("Unable to layout tasks on given cpus", "failed to distribute tasks (bind_type"),
+        keys=(
+            "Unable to layout tasks on given cpus",
+            "failed to distribute tasks (bind_type",
+            "Unable to satisfy cpu bind request",
+        ),
         cause="Slurm cannot bind the step's tasks to the CPUs that the job has: the step and the job request different numbers of CPUs or different kinds of binding.",
         next="Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, use the same -c for srun as "
         "for sbatch, or use srun --cpu-bind=none.",

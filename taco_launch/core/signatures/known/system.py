@@ -31,7 +31,12 @@ SYSTEM = (
     ),
     Signature(
         "driver-mismatch",
-        keys=("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
+        keys=(
+            "Driver/library version mismatch",
+            "driver/library version mismatch",
+            "NVRM: API mismatch",
+            "NVML/RM version mismatch",
+        ),
         cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded, or two versions are installed.",
         next="Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
         "nvidia), or reboot {host}. If it remains, find the second version (find / -name 'libnvidia-ml.so.*'; cat /proc/driver/nvidia/version) and remove it.",
@@ -238,6 +243,16 @@ SYSTEM = (
         next="Run df -h and df -i on the folder that the message names, on /tmp, and on the folder for checkpoints.",
         pattern=r"^(?!.*shmget).*[Nn]o space left on device",
         unless=("shm-too-small", "session-folder"),
+    ),
+    Signature(
+        "disk-refused",
+        keys=("Disk quota exceeded", "Read-only file system"),
+        cause="A process on {host} may not write [[path?to {path}||there]]: [[quota?the user's quota is used up||the file system is mounted read-only]].",
+        next="[[quota?quota -s (lfs quota -h -u $USER PATH on Lustre) shows what is used: remove old checkpoints, or write to another folder||findmnt -T PATH shows how it is mounted; "
+        "dmesg -T | tail shows whether an error of the disk made it read-only. In a container, mount a folder that may be written]].",
+        pattern=r"(?:(?P<quota>Disk quota exceeded)|Read-only file system)(?:: '(?P<path>[^'\r\n]{1,200})')?",
+        unless=("session-folder",),
+        survived=True,
     ),
     Signature(
         "sysv-memory-full",

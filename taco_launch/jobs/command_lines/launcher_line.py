@@ -203,8 +203,8 @@ class _Reader:
         end = next(
             (end for end in range(at + 1, len(self._words)) if self._words[end].startswith("-")), len(self._words)
         )
-        asked = ",".join(filter(None, (self._words[at][2:], *self._words[at + 1 : end])))
-        for each in filter(None, re.split(between, asked)):  # qsub(1): -l gpu is -l gpu=TRUE
+        requests = ",".join(filter(None, (self._words[at][2:], *self._words[at + 1 : end])))
+        for each in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
             reader = _Reader(self._kind, (f"-{each}" if "=" in each else f"-{each}=TRUE",), {})
             reader.option(0)
             self.parts += [replace(part, words=("-l", part.words[0][1:])) for part in reader.parts]

@@ -204,8 +204,8 @@ def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str
         return (PER_HOST,) if part.use == table.EACH else ("--slots-per-host", part.value)
     if part.use in (*_COUNTED, table.SPREAD):
         option = _COUNTED[table.EACH if part.use == table.SPREAD else part.use]
-        known = (option, size[size.index(option) + 1]) if option in size else ()
-        return known or (() if part.use == table.SPREAD else tuple(size))
+        counted = (option, size[size.index(option) + 1]) if option in size else ()
+        return counted or (() if part.use == table.SPREAD else tuple(size))
     if part.use in (table.HOSTS, table.HOSTFILE):
         option = "-H" if part.use == table.HOSTS else "-i"
         return () if {"-H", option} & set(own) else (option, part.value)

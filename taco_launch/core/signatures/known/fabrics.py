@@ -417,7 +417,7 @@ UCX = (
     Signature(
         "ucx-memory-events",
         keys=("VM_UNMAP",),
-        cause="UCX on {host} is not told of memory that the program gives back (VM_UNMAP), so that its cache of registered memory may hold what is gone: messages may fail, or be slower.",
+        cause="UCX on {host} does not notice that the program gives memory back (VM_UNMAP), so that its cache of registered memory may hold what is gone: messages may fail, or be slower.",
         next="Set -x UCX_MEM_EVENTS=n to do without that cache. If another library replaces malloc or munmap (tcmalloc, jemalloc, LD_PRELOAD), start the ranks without it.",
         pattern=r"UCX +(?P<level>ERROR|WARN) +[^\r\n]{0,200}VM_UNMAP",
         at_end=r"UCX +ERROR",

@@ -650,7 +650,7 @@ TORCH_RANKS = (
         "torch-compile-failed",
         keys=("InductorError: ", "BackendCompilerFailed: ", "backend='inductor' raised:"),
         cause="torch.compile could not compile the program on {host}[[why?: {why}]].",
-        next="Read the compiler's own error further up: most often gcc, Python.h (python3-dev) or libcuda.so is missing in the image. To go on without it: -x TORCH_COMPILE_DISABLE=1; rm -rf /tmp/torchinductor_$USER removes what is half built.",
+        next="Read the compiler's own error further up: most often gcc, Python.h (python3-dev) or libcuda.so is missing in the image. To continue without it: -x TORCH_COMPILE_DISABLE=1; rm -rf /tmp/torchinductor_$USER removes what is half built.",
         pattern=r"(?:InductorError: |BackendCompilerFailed: |backend='inductor' raised:\s*)(?:backend='inductor' raised:\s*)?(?P<why>[A-Z][^\r\n]{1,200}[^\s.])?",
         lines=2,
         unless=("compiler-missing",),

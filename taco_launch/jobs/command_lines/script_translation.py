@@ -50,6 +50,10 @@ _SILENT = frozenset(
         "exit",
         "trap",
         "return",
+        "shift",
+        "break",
+        "continue",
+        "tee",
         "scontrol",
         "squeue",
         "sinfo",
@@ -223,7 +227,8 @@ class _Script:
     def _set(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
         """Keep the values of variables; of two that a condition chooses from none is known."""
         for name, value in values.items():
-            if command.blocks and _is_added(self._variables.get(name, ""), value):
+            before = self._variables.get(name, "")
+            if command.blocks and UNKNOWN not in before and _is_added(before, value):
                 self._left(command, _SET_INSIDE)
             self._change(name, value)
 

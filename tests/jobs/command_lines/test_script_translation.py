@@ -216,6 +216,11 @@ def test_what_a_condition_adds_is_named() -> None:
     )
 
 
+def test_what_a_loop_adds_is_not_known() -> None:
+    done = lines("A=(-n 2)\nfor i in 1 2; do A+=(--label); shift; done\nsrun ${A[@]} a")
+    assert done == [f"without line 3: srun '${{A[@]}}' a: '${{A[@]}}' {WHAT_STANDS_THERE}"]
+
+
 def test_what_slurm_sets_in_a_shells_script_is_named() -> None:
     done = lines('srun -n 2 bash -c "export RANK=\\$SLURM_PROCID; cd \\${SLURM_TMPDIR}; a $UNSET \\$HOME"')
     assert done[1:] == [

@@ -57,6 +57,8 @@ def of_line(words: Sequence[str]) -> Translated:
         if script:
             return _of_script(script, shell(words))
         other = elsewhere(words)
+        if other is not None and any(word.startswith("--wrap") for word in words):  # sbatch's, a script
+            return _of_script(shell(words), shell(words))
         if other is not None:
             name, what = other
             raise UsageError(f"{name} is not translated: it would {what}", hint=INSTEAD[what])

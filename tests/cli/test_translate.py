@@ -267,3 +267,8 @@ def test_every_option_of_the_table_has_what_a_user_reads() -> None:
             assert meaning.words in (1, 2, 3), (kind, name)
             assert bool(meaning.why) or meaning.use not in (table.OMITTED, table.REFUSED), (kind, name)
             assert bool(meaning.target) == (meaning.use in (table.OPTION, table.VARIABLE)), (kind, name)
+
+
+def test_the_script_of_sbatchs_wrap_is_read() -> None:
+    done = succeeding("translate", "--", "sbatch", "-N", "2", "--wrap", "srun -n 4 ./a")
+    assert done.stdout.splitlines()[0] == "taco-launch run --hosts 2 --slots-per-host 2 -- ./a"

@@ -15,13 +15,13 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 ROOMS = {
     "cli": 10_850,
     "api": 1_000,
-    "bench": 7_600,
-    "jobs": 11_000,
+    "bench": 7_650,
+    "jobs": 11_450,
     "setup": 8_400,
     "hosts": 7_550,
-    "lab": 3_560,
+    "lab": 3_600,
     "agent": 17_450,
-    "core": 29_400,
+    "core": 29_650,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

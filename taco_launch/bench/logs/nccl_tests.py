@@ -4,7 +4,7 @@ What the lines look like is set by src/common.cu and, since 2.17, src/util.cu of
 
 - `# nThread 1 nGpus 1 minBytes ...` and `#  Rank  0 Group  0 Pid  1 on HOST device  0 [0x07] MODEL` for each GPU (the
   oldest without Group and Pid);
-- a line that names the columns: `size count type redop root`, then for out-of-place and again for in-place `time algbw
+- a line that names the columns: `size count type redop root` (older and by program: without redop, or root), then for out-of-place and again for in-place `time algbw
   busbw` and `#wrong` (older: `error` or `res`, which count no wrong values; `redop` may be empty in a row, `root` came
   later, more columns with -I, and a time of day at the end);
 - a row for each size, bandwidths in GB/s with two digits after the point, one from 1000 on, none from 10000 on;
@@ -43,7 +43,7 @@ _MEAN = re.compile(
     r"(?:# ?)?Avg bus bandwidth\s*: (\d{1,9}(?:\.\d{1,12})?|\d(?:\.\d{1,6})?e[+-]\d\d)(?: (OK|FAILED))?", re.ASCII
 )
 _WORDS = re.compile(r"nThread:? |Rank +\d|\bbusbw\b|Out of bounds|Avg bus bandwidth|\d\s+\d+\s+[a-z]")
-_COLUMNS_OF = re.compile(r"# *size +count +type\b.*\balgbw +busbw\b")
+_COLUMNS_OF = re.compile(r"# *(?:size +count|bytes +N) +type\b.*\balgbw +busbw\b")
 # What is none of the above and speaks of a result all the same is cut, or mixed with another line.
 _OF_RESULTS = re.compile(r"Out of bounds val|Avg bus band|^#.*\bbusbw\b|^#? ?nThread:? \d|^#\s*Rank +\d")
 

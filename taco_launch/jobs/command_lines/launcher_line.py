@@ -8,7 +8,8 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
-from taco_launch.jobs.command_lines.shell_script import UNKNOWN, is_unknown, shown
+from taco_launch.jobs.command_lines.shell_script import is_unknown, shown
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.
@@ -97,7 +98,11 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     kind = inner.kind
     environment = {**(variables or {}), **dict(text.split("=", 1) for text in inner.env)}
     reader = _Reader(kind, words, environment)
-    begin = reader.read(inner.words)
+    try:
+        begin = reader.read(inner.words)
+    except UnclearError:
+        if kind != "mpirun" or not _is_hydras(reader.parts):
+            raise
     if kind == "mpirun" and _is_hydras(reader.parts):
         reader = _Reader(kind := "hydra", words, environment)
         begin = reader.read(inner.words)
@@ -113,21 +118,23 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
 
 
 def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
-    """Return the parts of the words of a directive of a scheduler, one of `launcher_options.DIRECTIVES`.
+    """Return the parts of the words of a directive of a scheduler.
 
     Raises:
         UnclearError: an option lacks its value.
     """
-    if scheduler == "PBS" and re.match("-l.", words[0]):  # -lwalltime=1:00:00
-        words = (words[0][:2], words[0][2:], *words[1:])
-    if scheduler == "PBS" and words[:1] == ("-l",) and len(words) > 1:  # nodes=4:ppn=28,walltime=1:00:00
-        words = [f"-{each}" for each in re.split(r"[:,](?=[a-z_]+=)", ",".join(words[1:]))]
-        return tuple(replace(part, words=("-l", part.words[0][1:])) for part in directive(scheduler, words))
+    if scheduler not in table.DIRECTIVES:
+        return (Part(0, tuple(words), table.REFUSED, why=f"directives of {scheduler} are not read"),)
     reader = _Reader(scheduler, words, {})
+    between = table.OF_RESOURCES.get(scheduler, "")
     at = 0
     while at < len(words) and words[at].startswith("-"):
-        at = reader.option(at)
-    return tuple(reader.parts)
+        if between and words[at].startswith("-l") and len("".join(words[at : at + 2])) > 2:
+            at = reader.resources(at, between)
+        else:
+            at = reader.option(at)
+    rest = tuple(words[at:])
+    return (*reader.parts, *((Part(at, rest, table.REFUSED, why="is no option, and is not read"),) if rest else ()))
 
 
 def setting(kind: str, option: str, value: str) -> Part:
@@ -184,12 +191,24 @@ class _Reader:
         if following.startswith("-"):
             return self._split(following)[0] in self._table
         if not following or following in _ARGUMENTS:
-            return False
+            return "[" in first  # an array
         return is_unknown(following) or self._kind not in table.OF_PYTHON or any(word.endswith(".py") for word in rest)
 
     def python(self, python: str) -> tuple[str, ...]:
         """Return what starts the program of one of torch's launchers."""
         return () if self._is_no_python else (python, "-m") if self._is_module else (python,)
+
+    def resources(self, at: int, between: str) -> int:
+        """Read what `-l nodes=4:ppn=28,walltime=1:00:00` asks for, each as an option; return the place behind it."""
+        end = next(
+            (end for end in range(at + 1, len(self._words)) if self._words[end].startswith("-")), len(self._words)
+        )
+        requests = ",".join(filter(None, (self._words[at][2:], *self._words[at + 1 : end])))
+        for each in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
+            reader = _Reader(self._kind, (f"-{each}" if "=" in each else f"-{each}=TRUE",), {})
+            reader.option(0)
+            self.parts += [replace(part, words=("-l", part.words[0][1:])) for part in reader.parts]
+        return end
 
     def option(self, at: int) -> int:
         """Read the option at a place; return the place behind it and its values.
@@ -202,6 +221,8 @@ class _Reader:
         meaning = self._table.get(name)
         if meaning is None:
             return self._unknown(at, is_set)
+        if meaning.why == table.SEVERAL:
+            raise UnclearError(at, meaning.why, "write a line for one of them, with its number of ranks")
         count = meaning.words
         if is_set and not (self._kind == "mpirun" and count == 3):
             end = at + 1
@@ -300,6 +321,10 @@ class _Reader:
             )
         elif value.startswith("ppr:"):
             yield Part(at, words, table.REFUSED, why="places ranks within hosts, which a job cannot specify")
+        elif re.match("seq|rankfile|dist", value):
+            yield Part(at, words, table.REFUSED, why=table.BY_FILE)
+        elif value.partition(":")[0] == "node":
+            yield Part(at, words, table.SPREAD)
         else:
             yield Part(at, words, table.OMITTED, why=why)
 

@@ -3,7 +3,7 @@
 Sources: mpirun(1) of Open MPI 4.1 and prterun(1) of 5.0; `mpiexec.hydra -help` of MPICH 4 and 5 and Intel MPI 2021;
 `horovodrun --help` of 0.28 with the variables of horovod/runner/common/util/config_parser.py; torch/distributed/run.py;
 `deepspeed --help` of 0.14; `accelerate launch --help` of 1.0 with the variables of accelerate/utils/launch.py; srun(1) and
-sbatch(1) of Slurm 23; `composer --help`; `colossalai run --help`.
+sbatch(1) of Slurm 23; qsub(1) of PBS and of Grid Engine 8; `composer --help`; `colossalai run --help`.
 """
 
 import re
@@ -14,6 +14,7 @@ from typing import NamedTuple
 RANKS, EACH, NODES, HOSTS, HOSTFILE = "ranks", "each", "nodes", "hosts", "hostfile"
 ENV, PAIR, LIST, BARE, MCA, OPTION, VARIABLE = "env", "pair", "list", "bare", "mca", "option", "variable"
 MAP_BY, INCLUDE, MODULE, NO_PYTHON, OMITTED, REFUSED = "map-by", "include", "module", "no-python", "omitted", "refused"
+SPREAD = "spread"  # gives each host a rank in turn
 GPUS = "gpus"  # of a host, or of a rank where a host has one
 
 
@@ -99,6 +100,19 @@ def slurm_seconds(value: str) -> str:
     return f"{3600 * hours + 60 * minutes + seconds}s"
 
 
+def clock_seconds(value: str) -> str:
+    """Return a time of PBS or Grid Engine in seconds: seconds, or minutes, hours and days before them (60:00:00).
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not _CLOCK.fullmatch(value):
+        raise ValueError("is not a time, such as 5400 (seconds) or 1:30:00")
+    units = (1, 60, 3600, 86400)
+    return f"{sum(int(part or '0') * unit for part, unit in zip(reversed(value.split(':')), units, strict=False))}s"
+
+
+_CLOCK = re.compile(r"\d{1,9}|(?:\d{0,6}:){1,3}\d{0,6}")
 _PROFILE = "the profile decides it"
 _LOGS = "each rank's output is kept separately: taco-launch logs NAME --rank N"
 _PRINTS = "it only changes what the launcher prints"
@@ -109,7 +123,8 @@ _OURS = "the hosts or the image have it"
 _STDIN = "rank 0 reads what `run` reads"
 ONE_GPU_EACH = _GPUS = "each slot of a host is one of its GPUs"
 _PLACES = "places ranks within hosts, which a job cannot specify"
-_SEVERAL = "starts several programs, but a job has only one"
+SEVERAL = "starts several programs, but a job has only one"
+BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
 # Parameters of Open MPI that are something else here, too.
 PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
@@ -123,6 +138,7 @@ _MPIRUN = {
     **_all("H host", Meaning(HOSTS)),
     **_all("hostfile machinefile default-hostfile", Meaning(HOSTFILE)),
     "map-by": Meaning(MAP_BY, why=_PROFILE),
+    **_all("bynode loadbalance", Meaning(SPREAD, 1)),
     "x": Meaning(ENV),
     **_all("mca gmca", Meaning(MCA, 3)),
     "timeout": Meaning(OPTION, target="--timeout", convert=_seconds),
@@ -130,8 +146,7 @@ _MPIRUN = {
     **_omitted(_ROOT, "allow-run-as-root"),
     **_omitted(
         _PROFILE,
-        "report-bindings display-map display-allocation bind-to-core bind-to-none bycore"
-        " bynode byslot use-hwthread-cpus",
+        "report-bindings display-map display-allocation bind-to-core bind-to-none bycore byslot use-hwthread-cpus",
         "bind-to rank-by cpus-per-proc cpus-per-rank cpu-set cpu-list",
     ),
     **_omitted(
@@ -151,8 +166,9 @@ _MPIRUN = {
         "prefix path tmpdir launch-agent personality forward-signals",
     ),
     **_omitted(_PARAMETERS, two="tune am", three="prtemca pmixmca"),
-    **_refused(_PLACES, two="npersocket rankfile rf"),
-    **_refused(_SEVERAL, two="app"),
+    **_refused(_PLACES, two="npersocket"),
+    **_refused(BY_FILE, two="rankfile rf"),
+    **_refused(SEVERAL, two="app"),
     **_refused("use --exclude HOST for the host of mpirun", "nolocal"),
 }
 _HYDRA = {
@@ -169,7 +185,7 @@ _HYDRA = {
     **_omitted(_LOGS, "prepend-rank l", "prepend-pattern outfile-pattern errfile-pattern outfile errfile"),
     **_omitted(_PRINTS, "verbose v info print-all-exitcodes print-rank-map"),
     **_omitted(_STDIN, two="s"),
-    **_refused(_SEVERAL, two="configfile"),
+    **_refused(SEVERAL, two="configfile"),
 }
 # Only Hydra's mpiexec has these: a line that is called mpirun or mpiexec is one of Hydra.
 ONLY_HYDRAS = frozenset(_HYDRA) - frozenset(_MPIRUN) - {"l", "s", "env", "info"}
@@ -372,10 +388,11 @@ _SLURM = {
     ),
     **_omitted("`taco-launch shell NAME` opens a terminal", "pty"),
     **_refused("submit one job for each element", two="array a"),
-    **_refused(_SEVERAL, "multi-prog", "het-group"),
+    **_refused(SEVERAL, "multi-prog"),
+    **_refused("starts a part of several: a job has only one", two="het-group"),
 }
 _PBS_RESOURCES = {
-    "walltime": Meaning(OPTION, target="--timeout", convert=slurm_seconds),
+    "walltime": Meaning(OPTION, target="--timeout", convert=clock_seconds),
     **_all("nodes select", Meaning(NODES)),
     **_all("ppn mpiprocs ntasks-per-node", Meaning(EACH)),
     **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs ompthreads place cput file"),
@@ -405,8 +422,32 @@ _LSF = {
     **_omitted(_LOGS, two="o e oo eo i"),
     **_omitted("--notify URL posts the end of a job", "N B", "u"),
 }
+_SGE = {
+    "N": Meaning(OPTION, target="--name"),
+    "pe": Meaning(RANKS, 3),
+    "v": Meaning(LIST),
+    "wd": Meaning(OPTION, target="--workdir"),
+    **_omitted("a job starts in the folder that it is submitted from", "cwd"),
+    **_omitted("-x NAME gives the ranks a variable of yours", "V"),
+    **_omitted(
+        _QUEUE, "notify verify terse", "q P A p R pri hold-jid hold-jid-ad tc ac b dl js S shell sync w now ckpt"
+    ),
+    **_omitted(_LOGS, two="o e j i"),
+    **_omitted(_RESTARTED, two="r"),
+    **_omitted("--notify URL posts the end of a job", two="m M"),
+    **_refused("submit one job for each element", two="t"),
+    **_all("h-rt s-rt", Meaning(OPTION, target="--timeout", convert=clock_seconds)),
+    **_omitted(_GPUS, two="gpu gpus ngpus gpu-card gpu-type gputype cuda"),
+    **_omitted(
+        _LIMITS, two="h-vmem s-vmem mem-free mem vf virtual-free h-data h-cpu s-cpu h-fsize slots exclusive excl"
+    ),
+    **_all("hostname h", Meaning(HOSTS)),
+    **_omitted(_QUEUE, two="arch qname"),
+}
 # What a script's directives are.
-DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {"Slurm": _SLURM, "PBS": _PBS, "LSF": _LSF}
+DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {"Slurm": _SLURM, "PBS": _PBS, "LSF": _LSF, "SGE": _SGE}
+# Schedulers whose `-l NAME=VALUE,NAME=VALUE` asks for resources, each an option of its table.
+OF_RESOURCES = {"PBS": r"[:,](?=[a-z_]+=)", "SGE": ","}
 OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
     "mpirun": _MPIRUN,
     "hydra": _HYDRA,

@@ -1,6 +1,8 @@
 """A script that starts ranks -> a line of `taco-launch run` for each launcher in it, and what became of the rest: pure."""
 
+import itertools
 import posixpath
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,15 +21,17 @@ from taco_launch.jobs.command_lines import launcher_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import (
-    FIELD,
-    UNKNOWN,
+    READS,
+    SETS,
     ScriptCommand,
     ShellScript,
     assigned,
+    computes,
     fields,
     shown,
 )
-from taco_launch.jobs.command_lines.translation import Row, Translation, translate
+from taco_launch.jobs.command_lines.shell_words import FIELD, NAMED, QUOTED, UNKNOWN
+from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
 
 _PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "eval", "pip", "ulimit"))
 _SILENT = frozenset(
@@ -46,6 +50,10 @@ _SILENT = frozenset(
         "exit",
         "trap",
         "return",
+        "shift",
+        "break",
+        "continue",
+        "tee",
         "scontrol",
         "squeue",
         "sinfo",
@@ -62,6 +70,7 @@ _SILENT = frozenset(
 )
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
 _INSIDE = "it is in a loop or a condition of the script: run it as often as the script does"
+_READS_TO_A_COMMAND = ("Slurm", "PBS")
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
 _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
 # What to do about a command that hands ranks to another system.
@@ -71,8 +80,9 @@ INSTEAD = {
     CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
 }
 _DOES = {SUBMITS: "submits a job", STARTS: "starts ranks, and is not read here", CONTAINS: "starts a container"}
-_SETS = ("export", "declare", "typeset", "readonly", "local")
-_READS = ("read", "mapfile", "readarray")
+_SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
+_WRAP = "--wrap"
+_TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 # What of a launcher is not the first word of a command: the container that srun or docker would start it in, and the like.
 _OF_PYTHON = ("python", "python3", "torchrun")
 
@@ -92,68 +102,95 @@ class ScriptTranslation:
 
 def translate_script(text: str) -> ScriptTranslation:
     """Return the jobs that a script starts."""
-    return _Script(shell_script.read(text)).translated()
+    return _Script(shell_script.read(text), {}).translated()
 
 
 class _Script:
     """Follows a script from its first command to its last one."""
 
-    def __init__(self, script: ShellScript) -> None:
+    def __init__(
+        self, script: ShellScript, exported: Mapping[str, str], scheduler: str = "", *, is_inside: bool = False
+    ) -> None:
         self._script = script
+        self._scheduler = scheduler or script.scheduler
+        self._is_inside = is_inside  # of another script: one in it is not read
         self._rows: list[Row] = []
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
         self._launchers = 0
-        self._exported: dict[str, str] = {}
-        self._variables: dict[str, str] = dict.fromkeys(_SUBMITTED_FROM, ".")
+        self._exported = {**exported}
+        self._variables = {**dict.fromkeys(_SUBMITTED_FROM, "."), **exported}
+        # The blocks that the command is in, and what each of them has changed: a variable, and its value before.
+        self._blocks: tuple[int, ...] = ()
+        self._changed: list[dict[str, str | None]] = []
+        self._sets_at = [shell_script.sets(command.words) for command in script.commands]
+        self._last_set = {name: at for at, names in enumerate(self._sets_at) for name in names}
+        self._has_default: set[str] = set()
         self._folder = ""
         self._directives: list[Part] = []
         self._others: list[ScriptCommand] = []
 
-    def translated(self) -> ScriptTranslation:
-        """Return all that was found."""
-        for number, text in self._script.directives:
-            self._directive(number, text)
+    def translated(self, options: Sequence[str] = ()) -> ScriptTranslation:
+        """Return all that was found; `options` are those of the command that submits the script."""
+        for number, text, scheduler in self._script.directives:
+            self._directive(number, text, scheduler)
+        if options:
+            self._directives += launcher_line.directive(self._scheduler, options)
         self._variables |= _set_by_scheduler(self._directives)
-        for command in self._script.commands:
+        for at, command in enumerate(self._script.commands):
+            self._move(at, command.blocks)
             self._command(command)
         for command, _done in self._jobs:
             if self._is_beside(command):
                 self._left(command, _BESIDE)
         for command in self._others:
             if not self._launchers and command.words[0].rpartition("/")[2].startswith(_OF_PYTHON):
+                name = command.words[0].rpartition("/")[2]
+                self._directives = without_sizes(
+                    self._directives, f"{name} is started once, whatever the script asks for"
+                )
                 self._job(command, ("mpirun", "-np", "1", *command.words), {})
             else:
                 self._left(command, "it runs once, on the first host: run it yourself, or in the program")
         jobs = tuple((command.line, done) for command, done in self._jobs if not self._is_beside(command))
-        return ScriptTranslation(self._script.scheduler, jobs, tuple(self._rows), self._launchers)
+        return ScriptTranslation(self._scheduler, jobs, tuple(self._rows), self._launchers)
 
     def _is_beside(self, command: ScriptCommand) -> bool:
         """Return whether a launcher runs beside another one, or beside itself in another round of a loop."""
         return command.is_background and (command.is_conditional or self._launchers > 1)
 
-    def _directive(self, number: int, text: str) -> None:
+    def _directive(self, number: int, text: str, scheduler: str) -> None:
+        begun = min((command.line for command in self._script.commands), default=number)
+        why = ""
+        if scheduler != self._scheduler:
+            why = f"is of {scheduler}, and the script is one for {self._scheduler}"
+        elif begun < number and scheduler in _READS_TO_A_COMMAND:
+            why = f"comes after the first command, in line {begun}, where {scheduler} reads no directives"
+        if why:
+            self._rows.append(Row(shown(f"line {number}: {text}"), "", why))
+            return
         try:
-            parts = launcher_line.directive(self._script.scheduler, tuple(shlex.split(text)))
+            parts = launcher_line.directive(scheduler, tuple(shlex.split(text)))
         except (UnclearError, ValueError) as error:
-            self._rows.append(Row(f"line {number}: {text}", "", f"cannot be read: {error}"))
+            self._rows.append(Row(shown(f"line {number}: {text}"), "", f"cannot be read: {error}"))
             return
         self._directives += parts
 
     def _command(self, command: ScriptCommand) -> None:
         values, words = assigned(command.words, self._variables)
-        if words[:1] and words[0] in _SETS:
+        if words[:1] and words[0] in SETS:
             self._declare(command, words)
             return
         typed, words = words, fields(words, self._variables)
         command = replace(command, words=words or command.words)
-        name = words[0].rpartition("/")[2] if words else ""
-        other = elsewhere(words)
-        if not words:
-            self._set(command, values)
-        elif name == ":":
-            self._variables = {**shell_script.defaults(typed, self._variables), **self._variables}
-        elif name in _READS:
-            self._variables |= {word: f"{UNKNOWN}{word}" for word in words[1:] if word.isidentifier()}
+        self._test(typed)
+        if self._sets(command, typed, words, values):
+            return
+        name = words[0].rpartition("/")[2]
+        other = elsewhere((*words, "-"))  # what is submitted may be redirected
+        if other is not None and not self._is_inside and (script := _submitted(command, words, self._variables)):
+            self._submitted(command, words, script)
+        elif name in self._script.names:
+            self._left(command, "is a function of the script: what it starts is read where it stands")
         elif inner(words) is not None:
             self._launchers += 1
             self._job(command, words, values)
@@ -163,22 +200,103 @@ class _Script:
             )
         elif other is not None:
             self._left(command, f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}")
-        elif name == "cd" and len(words) == 2 and not command.is_conditional:
+        elif name == "cd" and len(words) == 2:
             self._cd(command, words[1])
         elif name in _PREPARES:
             self._left(command, "prepare it in the image, or on the hosts")
         elif name not in _SILENT:
             self._others.append(command)
 
+    def _sets(
+        self, command: ScriptCommand, typed: Sequence[str], words: Sequence[str], values: Mapping[str, str]
+    ) -> bool:
+        """Keep what a command gives variables; return whether it does nothing else."""
+        if not words:
+            self._set(command, values)
+            return True
+        if words[0] == ":":
+            given = shell_script.defaults(typed, self._variables)
+            self._set(command, {name: value for name, value in given.items() if not self._variables.get(name)})
+        elif words[0] == "unset":
+            self._set(command, dict.fromkeys(words[1:], ""))
+            self._exported = {name: value for name, value in self._exported.items() if name not in words}
+        else:
+            self._set(command, {name: f"{UNKNOWN}{name}" for name in computes(words)})
+        return words[0] in (":", "unset", "let", "getopts", *READS)
+
     def _set(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
         """Keep the values of variables; of two that a condition chooses from none is known."""
         for name, value in values.items():
             before = self._variables.get(name, "")
-            if command.is_conditional and before and value.startswith((f"{before} ", f"{before}{FIELD}")):
+            if command.blocks and UNKNOWN not in before and _is_added(before, value):
                 self._left(command, _SET_INSIDE)
-            elif command.is_conditional and before not in ("", value):
-                value = f"{UNKNOWN}{name}"  # noqa: PLW2901 - it is what a shell would have to choose
-            self._variables[name] = value
+            self._change(name, value)
+
+    def _change(self, name: str, value: str) -> None:
+        for changed in self._changed[-1:]:
+            changed.setdefault(name, self._variables.get(name))
+        self._variables[name] = value
+
+    def _move(self, at: int, blocks: tuple[int, ...]) -> None:
+        """Leave blocks and enter others: what one changed is not known behind it, nor in one that may run again, or later."""
+        same = next(
+            (depth for depth, (one, other) in enumerate(zip(self._blocks, blocks, strict=False)) if one != other), None
+        )
+        same = min(len(self._blocks), len(blocks)) if same is None else same
+        while len(self._changed) > same:
+            for name, before in self._changed.pop().items():
+                is_default = before is None and name in self._has_default
+                if (
+                    self._variables[name] != before
+                    and not is_default
+                    and not _is_added(before or "", self._variables[name])
+                ):
+                    self._change(name, f"{UNKNOWN}{name}")
+                elif self._changed:
+                    self._changed[-1].setdefault(name, before)
+        for block in blocks[same:]:
+            self._changed.append({})
+            for name in self._set_later(at, block):
+                self._change(name, f"{UNKNOWN}{name}")
+        self._blocks = blocks
+
+    def _set_later(self, at: int, block: int) -> list[str]:
+        """Return the variables that have another value when a block runs again, or a function is called."""
+        if block in self._script.functions:
+            return [name for name in self._variables if self._last_set.get(name, -1) >= at]
+        if block not in self._script.loops:
+            return []
+        commands = self._script.commands
+        end = next((end for end in range(at, len(commands)) if block not in commands[end].blocks), len(commands))
+        return [name for name in set().union(*self._sets_at[at:end]) if name in self._variables]
+
+    def _test(self, words: Sequence[str]) -> None:
+        """Note what a script gives a default to: `[ -z "$NAME" ]`, of a variable that it does not set."""
+        for option, word in itertools.pairwise(words):
+            tested = _TESTED.fullmatch(word) if option == "-z" else None
+            if tested and (name := tested[1] or tested[2]) not in self._variables:
+                self._has_default.add(name)
+
+    def _submitted(self, command: ScriptCommand, words: Sequence[str], text: str) -> None:
+        """Translate the script that a command is given, as << or --wrap has it."""
+        name = words[0].rpartition("/")[2]
+        script = shell_script.read(text)
+        scheduler = script.scheduler or _SUBMITS_TO.get(name, "")
+        inside = _Script(script, self._exported if name == "sbatch" else {}, scheduler, is_inside=True)
+        at = next((at for at, word in enumerate(words) if word.startswith(_WRAP)), len(words))
+        rest = (*words[1:at], *words[at + (1 if "=" in "".join(words[at : at + 1]) else 2) :])
+        try:
+            done = inside.translated(rest)
+        except UnclearError as error:
+            self._left(command, f"{shown(rest[error.index])!r} {error.problem}")
+            return
+        self._scheduler = self._scheduler or done.scheduler
+        self._launchers += done.launchers
+        self._rows += done.rows
+        for line, job in done.jobs:
+            row = [_row(command, name, _INSIDE)] if command.is_conditional else []
+            place = replace(command, line=line, is_background=False)
+            self._jobs.append((place, replace(job, rows=(*job.rows, *row))))
 
     def _declare(self, command: ScriptCommand, words: Sequence[str]) -> None:
         flags = [word for word in words[1:] if word.startswith("-")]
@@ -191,10 +309,10 @@ class _Script:
             all_values |= new
         if words[0] != "export" and not any("x" in flag for flag in flags):
             self._set(command, values)
-        elif command.is_conditional:
+        elif command.is_conditional or command.is_chained:
             self._left(command, "it is in a loop or a condition of the script: add -x")
         else:
-            self._variables |= values
+            self._set(command, values)
             names = [word for word in given if word in self._variables]
             exported = values | {name: self._variables[name] for name in names}
             arrays = [name for name, value in exported.items() if value.startswith(FIELD)]
@@ -203,7 +321,9 @@ class _Script:
                 self._left(command, f"a shell exports no arrays: {', '.join(arrays)}")
 
     def _cd(self, command: ScriptCommand, folder: str) -> None:
-        if UNKNOWN in folder:
+        if command.is_conditional or command.is_chained:
+            self._left(command, "the folder depends on a condition of the script: --workdir PATH")
+        elif UNKNOWN in folder:
             self._left(command, "the folder is computed where the script runs: --workdir PATH")
         elif folder not in (".", "./"):
             self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
@@ -227,6 +347,20 @@ class _Script:
         self._rows.append(_row(command, shell(tuple(map(shown, command.words))), why))
 
 
+def _is_added(before: str, value: str) -> bool:
+    """Return whether a value is the one before, and more words."""
+    return bool(before) and value.startswith((f"{before} ", f"{before}{FIELD}"))
+
+
+def _submitted(command: ScriptCommand, words: Sequence[str], variables: Mapping[str, str]) -> str:
+    """Return the script that a command submits, where it is a part of this one; else ""."""
+    wrapped = [value for word, value in itertools.pairwise((*words, "")) if word == _WRAP]
+    wrapped += [word.partition("=")[2] for word in words if word.startswith(f"{_WRAP}=")]
+    if wrapped:
+        return "\n" * (command.line - 1) + wrapped[0]
+    return shell_script.of_document(command, variables) if command.document else ""
+
+
 def _row(command: ScriptCommand, text: str, why: str) -> Row:
     return Row(f"line {command.line}: {shown(text)}", "", why)
 
@@ -248,5 +382,11 @@ def _set_by_scheduler(directives: Sequence[Part]) -> dict[str, str]:
     if not ranks and nodes.isdecimal():
         ranks = str(int(nodes) * int(each or "1"))
     known = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": ranks, "SLURM_NPROCS": ranks}
-    known |= {"SLURM_NTASKS_PER_NODE": each, "PBS_NUM_NODES": nodes, "PBS_NUM_PPN": each, "LSB_DJOB_NUMPROC": ranks}
+    known |= {
+        "SLURM_NTASKS_PER_NODE": each,
+        "PBS_NUM_NODES": nodes,
+        "PBS_NUM_PPN": each,
+        "LSB_DJOB_NUMPROC": ranks,
+        "NSLOTS": ranks,
+    }
     return {name: value for name, value in known.items() if value}

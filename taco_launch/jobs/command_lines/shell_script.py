@@ -8,30 +8,66 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.jobs.command_lines.shell_words import (
+    ASSIGNED,
+    COUNTED,
+    EMPTY,
+    FIELD,
+    LITERAL,
+    MARKS,
+    NAMED,
+    QUOTED,
+    UNKNOWN,
+    Tokens,
+    Words,
+    computed,
+)
 
-# In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
-# quotes; and between the words that a shell makes of one.
-UNKNOWN, LITERAL, QUOTED, FIELD = "\ue000", "\ue001", "\ue002", "\ue003"
-MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " "}
 _SHOWN = str.maketrans(MARKS)
-_SCHEDULERS = {"SBATCH": "Slurm", "PBS": "PBS", "BSUB": "LSF"}
-_DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB)\s+(\S.*)")
+_SCHEDULERS = {
+    "SBATCH": "Slurm",
+    "MSUB": "PBS",
+    "BSUB": "LSF",
+    "$": "SGE",
+    "FLUX": "Flux",
+    "flux": "Flux",
+    "COBALT": "Cobalt",
+}
+_DIRECTIVE = re.compile(r"#((?:SBATCH|PBS|MSUB|BSUB|COBALT|OAR|PJM)(?=\s)| ?(?:flux|FLUX)(?=:)|\$(?=\s*-)):?\s*(\S.*)")
 _MOST_CHARACTERS = 1 << 20
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
-_NAMED = "[A-Za-z_][A-Za-z0-9_]*"
-_PLAIN = re.compile(r"[\w./:=,@%+-]+", re.ASCII)
-_ASSIGNED = re.compile(rf"({_NAMED})(\+?)=")
 _EXPANDED = re.compile(
-    rf"(?P<sign>[${QUOTED}])(?:({_NAMED})|\{{({_NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
+    rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
 )
 _UNKNOWN = re.compile(rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\(\.\.\.\)|\w+|[@*#?])")
-_COUNTED = re.compile(rf"({_NAMED})\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*({_NAMED})")
-_ARITHMETIC = re.compile(r"\(\([^\n]{0,160}?\)\)(?!\))")
-# What only looks for a program: the shell that starts the ranks would find the same one.
-_WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
-_OPENING = frozenset(("if", "while", "until", "for", "case"))
-_CLOSING = frozenset(("fi", "done", "esac"))
-_BEFORE = frozenset(("then", "do", "else", "elif", "if", "while", "until", "!", "{", "}", "exec", "command", "time"))
+_OPENING = frozenset(("if", "while", "until", "for", "case", "select", "{"))
+_CLOSING = frozenset(("fi", "done", "esac", "}"))
+_BEFORE = frozenset(("then", "do", "else", "elif", "!", "exec", "command", "time", "function"))
+# What && follows as a matter of course: it chooses nothing.
+_GOES_ON = frozenset(
+    (
+        *(
+            "export",
+            "declare",
+            "typeset",
+            "readonly",
+            "local",
+            "unset",
+            "set",
+            "cd",
+            "pushd",
+            "mkdir",
+            "echo",
+            "true",
+            ":",
+        ),
+        *("source", ".", "module", "ml", "conda", "mamba", "spack", "eval", "pip", "ulimit"),
+    )
+)
+SETS = ("export", "declare", "typeset", "readonly", "local")
+READS = ("read", "mapfile", "readarray")
+_GIVEN = re.compile(rf"({NAMED})\+?=")
+_MOST_BLOCKS = 50  # one in the other
 
 
 @dataclass(frozen=True)
@@ -39,21 +75,36 @@ class ScriptCommand:
     """A command of a script: the number of its line, and its words.
 
     `is_conditional` says that it is in a loop, a condition or a function, `is_background` that & starts the next one beside it.
+    `blocks` are the numbers of the branches, loops and functions that it is in, and of the condition that && or || makes;
+    `is_chained` says that there is such a one. `document` is the text of << with its line; if it `is_filled`, a shell puts
+    values into it.
     """
 
     line: int
     words: tuple[str, ...]
     is_conditional: bool = False
     is_background: bool = False
+    blocks: tuple[int, ...] = ()
+    is_chained: bool = False
+    document: str = ""
+    document_line: int = 0
+    is_filled: bool = False
 
 
 @dataclass(frozen=True)
 class ShellScript:
-    """A script: its `scheduler` ("" if it has no directives), the words of each directive, and its commands."""
+    """A script: its `scheduler` ("" if it has no directives), each directive with its line and scheduler, and its commands.
+
+    `loops` and `functions` are numbers of blocks: what they hold may run later than where it stands; `names` are those of
+    the functions.
+    """
 
     scheduler: str
-    directives: tuple[tuple[int, str], ...]
+    directives: tuple[tuple[int, str, str], ...]
     commands: tuple[ScriptCommand, ...]
+    loops: frozenset[int] = frozenset()
+    functions: frozenset[int] = frozenset()
+    names: frozenset[str] = frozenset()
 
 
 def shown(text: str) -> str:
@@ -85,8 +136,8 @@ def of_line(words: Sequence[str]) -> str:
 
 def started(words: Sequence[str]) -> tuple[str, ...]:
     """Return the words of the launcher that is all that `bash -c SCRIPT` starts, with marks; any others as they are."""
-    tokens = _Tokens(shown(of_line(words)))
-    commands = [*_commands(tokens)]
+    tokens = Tokens(shown(of_line(words)))
+    commands = [*_Blocks().commands(tokens.commands())]
     if len(commands) != 1 or len(words) != 3 or commands[0].is_conditional or tokens.does_more:
         return tuple(words)
     only = fields(commands[0].words, {})
@@ -96,19 +147,31 @@ def started(words: Sequence[str]) -> tuple[str, ...]:
 def read(text: str) -> ShellScript:
     """Read a script."""
     text = text[:_MOST_CHARACTERS]
-    directives, scheduler = [], ""
-    for number, line in enumerate(text.splitlines(), 1):
+    directives = []
+    blocks, tokens = _Blocks(), Tokens(text)
+    commands = tuple(blocks.commands(tokens.commands()))
+    for number, line in enumerate(text.split("\n"), 1):
         match = _DIRECTIVE.fullmatch(line.strip())
-        if match is not None and line.startswith("#"):
-            scheduler = scheduler or _SCHEDULERS[match[1]]
-            directives.append((number, re.sub(r"\s+#.*$", "", match[2])))
-    return ShellScript(scheduler, tuple(directives), tuple(_commands(_Tokens(text))))
+        if match is not None and line.startswith("#") and number not in tokens.document_lines:
+            name = match[1].strip()
+            directives.append((number, re.sub(r"\s+#.*$", "", match[2]), _SCHEDULERS.get(name, name)))
+    scheduler = directives[0][2] if directives else ""
+    later = frozenset(blocks.loops), frozenset(blocks.functions)
+    return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names))
+
+
+def of_document(command: ScriptCommand, variables: Mapping[str, str]) -> str:
+    """Return the script that << gives to a command, in its own lines."""
+    text = command.document
+    if command.is_filled:
+        text = _put_in(Tokens(text).filled(), variables).replace(LITERAL, "$")
+    return "\n" * (command.document_line - 1) + text
 
 
 def expanded(word: str, variables: Mapping[str, str]) -> str:
     """Put in the variables that are known, as in an assignment; the dollar sign of any other becomes a mark."""
     text = _put_in(word, variables)
-    return text.replace(FIELD, " ").strip() if FIELD in text else text
+    return text.replace(FIELD, " ").replace(EMPTY, "").strip() if FIELD in text else text
 
 
 def fields(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -120,7 +183,7 @@ def fields(words: Sequence[str], variables: Mapping[str, str]) -> tuple[str, ...
         room -= len(text)
         parts = [part for part in text.split(FIELD) if part]
         is_kept = not word or (QUOTED in word and FIELD not in text)
-        split += parts or ([""] if is_kept else [])
+        split += [part.replace(EMPTY, "") for part in parts] or ([""] if is_kept else [])
     return tuple(split)
 
 
@@ -138,11 +201,18 @@ def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) 
             text = _put_in(default, variables)
         if text is None:
             return UNKNOWN + match[0][1:]
-        if match[4]:
-            return text
-        if text.startswith(FIELD):  # of an array without [@] a shell takes the first element
+        is_quoted = match["sign"] == QUOTED
+        if match[4] and text.startswith(UNKNOWN):
+            return UNKNOWN + match[0][1:]
+        if text.startswith(FIELD) and match[4]:
+            text = text[1:] or FIELD
+            if is_quoted and "*" in match[4]:
+                return text.replace(FIELD, " ").replace(EMPTY, "")
+        elif text.startswith(FIELD):  # of an array without [@] a shell takes the first element
             text = text.split(FIELD)[1]
-        return re.sub(r"\s+", FIELD, text) if is_split and match["sign"] == "$" else text
+        if is_quoted or not is_split:
+            return text if match[4] else text.replace(EMPTY, "")
+        return re.sub(r"\s+", FIELD, text.replace(EMPTY, ""))
 
     return _EXPANDED.sub(value, word).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
 
@@ -160,221 +230,150 @@ def assigned(words: Sequence[str], variables: Mapping[str, str]) -> tuple[dict[s
     """Return the variables that a command begins with, and the rest of its words; an array is a FIELD before each element."""
     values: dict[str, str] = {}
     at = 0
-    while at < len(words) and (match := _ASSIGNED.match(words[at])):
-        name, text = match[1], words[at][match.end() :]
+    while at < len(words) and (match := ASSIGNED.match(words[at])):
+        name, text = match["name"], words[at][match.end() :]
         if text.startswith(FIELD):
             elements = fields([element for element in text.split(FIELD) if element], variables)
-            before, value = variables.get(name, ""), FIELD + FIELD.join(elements)
+            before = variables.get(name, "")
+            value = FIELD + FIELD.join(element or EMPTY for element in elements)
         else:
             before, value = variables.get(name, UNKNOWN + name), expanded(text, variables)
-        value = before + value if match[2] else value
+        value = UNKNOWN + name if match["index"] else before + value if match["adds"] else value
         values[name] = value if len(value) <= _LONGEST_VALUE else UNKNOWN + name
         at += 1
     return values, tuple(words[at:])
 
 
-def _commands(tokens: "_Tokens") -> Iterator[ScriptCommand]:
-    depth = 0
-    for line, words, is_background in tokens.commands():
-        at = 0
+def computes(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the variables that a command gives a value that is not known."""
+    name, rest = words[0], words[1:]
+    if name in READS:
+        return tuple(word for word in rest if word.isidentifier())
+    if name == "getopts":
+        return (*rest[1:2], "OPTARG")
+    if name == "printf" and rest[:1] == ("-v",):
+        return tuple(word.partition("[")[0] for word in rest[1:2])
+    if name == "let":
+        return tuple(each[1] or each[2] for each in COUNTED.finditer(" ".join(rest)))
+    return tuple(each[1] for each in _GIVEN.finditer(" ".join(rest))) if name == "eval" else ()
+
+
+def sets(words: tuple[str, ...]) -> set[str]:
+    """Return the variables that a command gives another value."""
+    values, rest = assigned(words, {})
+    if not rest:
+        return {*values}
+    if rest[0] in SETS:
+        return {name for word in rest[1:] for name in assigned((word,), {})[0]}
+    return {*rest[1:]} if rest[0] == "unset" else {*computes(rest)}
+
+
+class _Blocks:
+    """Follows the blocks of a script, and gives its commands."""
+
+    def __init__(self) -> None:
+        self.loops: set[int] = set()
+        self.functions: set[int] = set()
+        self.names: set[str] = set()
+        self._made = 0
+        # What opened each block that is open, the numbers of the blocks in it, and whether it is conditional.
+        self._open: list[tuple[str, tuple[int, ...], bool]] = []
+        self._is_function = self._is_pattern = False
+        self._chain: tuple[int, ...] = ()
+
+    def commands(self, words: Iterator[Words]) -> Iterator[ScriptCommand]:
+        """Yield the commands."""
+        before, last, given = "", [":"], ("", 0, False)
+        for one in words:
+            self._follow(before, last)
+            yield from self._command(Words(*one[:3], *given) if before == "|" and last == ["cat"] else one)
+            before, last, given = one.end, one.words, one[3:]
+            if one.end == "()":
+                self._is_function = True
+            elif one.end == "(" and not self._is_pattern:
+                self._enter("(")
+            elif one.end == ")" and self._is_pattern:
+                self._is_pattern = False
+                self._branch()
+            elif one.end == ")" and self._open and self._open[-1][0] == "(":
+                self._open.pop()
+            elif one.end.startswith(";"):
+                self._is_pattern = one.end != ";" and bool(self._open)
+
+    def _follow(self, operator: str, last: Sequence[str]) -> None:
+        """Note whether the next command runs only if the last one succeeds, or fails."""
+        if operator == "||" or (operator == "&&" and not self._chain and not _goes_on(last)):
+            self._chain = self._number()
+        elif operator not in ("&&", "|", "|&"):
+            self._chain = ()
+
+    def _command(self, one: Words) -> Iterator[ScriptCommand]:
+        words, at = one.words, 0
+        if one.end == "()":
+            self.names.update(words[-1:])
+            return
+        if self._is_pattern and words and words[0] != "esac":
+            return
         while at < len(words) and words[at] in _BEFORE | _OPENING | _CLOSING:
-            depth += (words[at] in _OPENING) - (words[at] in _CLOSING)
-            if words[at] in ("for", "case"):
-                for name in words[at + 1 : at + 2] if words[at] == "for" else ():
-                    yield ScriptCommand(line, (_computed(name),), is_conditional=True)
+            word = words[at]
+            if word in _OPENING:
+                self._enter(word)
+            elif word in _CLOSING and self._open:
+                self._open.pop()
+                self._is_pattern = False
+            elif word in ("else", "elif") and self._open:
+                self._branch()
+            elif word == "function":
+                self._is_function = True
+                self.names.update(words[at + 1 : at + 2])
+                at += 1
+            if word in ("for", "select", "case"):
+                for name in words[at + 1 : at + 2] if word != "case" else ():
+                    yield self._made_of(one, (computed(name),), is_conditional=True)
                 at = len(words)
+                self._is_pattern = word == "case"
             at += 1
         if at < len(words):
-            yield ScriptCommand(line, tuple(words[at:]), depth > 0 or "!" in words[:at], is_background)
+            yield self._made_of(one, words[at:], is_conditional="!" in words[:at])
+
+    def _made_of(self, one: Words, words: Sequence[str], *, is_conditional: bool) -> ScriptCommand:
+        _kind, blocks, is_inside = self._open[-1] if self._open else ("", (), False)
+        return ScriptCommand(
+            one.line,
+            tuple(words),
+            is_inside or is_conditional,
+            one.end == "&",
+            blocks + self._chain,
+            bool(self._chain),
+            *one[3:],
+        )
+
+    def _enter(self, kind: str) -> None:
+        _kind, blocks, is_conditional = self._open[-1] if self._open else ("", (), False)
+        number = self._number()
+        if kind in ("for", "while", "until", "select"):
+            self.loops.update(number)
+        if self._is_function:
+            self.functions.update(number)
+        is_group = kind in ("{", "(") and not self._is_function
+        self._is_function = False
+        if len(blocks) < _MOST_BLOCKS:
+            blocks += self._chain + (() if kind == "{" and is_group else number)
+        self._open.append((kind, blocks, is_conditional or not is_group or bool(self._chain)))
+        self._chain = ()
+
+    def _branch(self) -> None:
+        """Begin another branch of the last block."""
+        kind, blocks, is_conditional = self._open[-1]
+        self._open[-1] = (kind, blocks[:-1] + self._number() if len(blocks) < _MOST_BLOCKS else blocks, is_conditional)
+
+    def _number(self) -> tuple[int, ...]:
+        self._made += 1
+        return (self._made,)
 
 
-def _computed(name: str) -> str:
-    """Return an assignment of a value that is not known; one as it is."""
-    return name if "=" in name else f"{name}={UNKNOWN}{name}"
-
-
-class _Tokens:
-    """Splits a script into commands, as the grammar of sh(1) has them."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._line = 1
-        self._word: str | None = None
-        self._words: list[str] = []
-        self._is_target = False
-        self._heredocs: list[str] = []
-        # Whether a shell redirects something, or makes other words of those that stand there: names of files for *.
-        self.does_more = False
-
-    def commands(self) -> Iterator[tuple[int, list[str], bool]]:
-        """Yield the number of the line that a command starts in, its words, and whether & ends it."""
-        begun = 1
-        while self._at < len(self._text):
-            char = self._text[self._at]
-            if not self._words and self._word is None:
-                begun = self._line
-            if char == "(" and (self._word or "").endswith("=") and _ASSIGNED.fullmatch(self._word or ""):
-                self._array()
-            elif char == "(" and self._word is None and (counted := self._arithmetic()):
-                self._words += counted
-            elif char in "\n;|&()":
-                if char == "&" and self._text[self._at + 1 : self._at + 2] == ">":
-                    self._redirect()
-                    continue
-                self._end_word()
-                if self._words:
-                    yield begun, self._words, char == "&" and self._text[self._at + 1 : self._at + 2] != "&"
-                self._words = []
-                self._next(char)
-            else:
-                self._within(char)
-        self._end_word()
-        if self._words:
-            yield begun, self._words, False
-
-    def _within(self, char: str) -> None:
-        """Take what does not end a command."""
-        if char in " \t\r\n":
-            self._end_word()
-            self._line += char == "\n"
-            self._at += 1
-        elif char == "#" and self._word is None:
-            self._at = self._end_of_line()
-        elif char in "<>":
-            self._redirect()
-        else:
-            self._part(char)
-
-    def _array(self) -> None:
-        """Take the elements of an array into the word that assigns it."""
-        before, self._words, begin = self._words, [], self._word
-        self._word = None
-        self._at += 1
-        while self._at < len(self._text) and self._text[self._at] not in "();|&":
-            self._within(self._text[self._at])
-        self._at += self._text[self._at : self._at + 1] == ")"  # the others would be an error of the shell
-        self._end_word()
-        self._word = f"{begin}{FIELD}{FIELD.join(self._words)}"
-        self._words = before
-
-    def _arithmetic(self) -> list[str]:
-        """Pass over `((...))`, and return assignments of what it may set, or of nothing; [] where it is none."""
-        match = _ARITHMETIC.match(self._text, self._at)
-        if match is None:
-            return []
-        self._at = match.end()
-        names = [each[1] or each[2] for each in _COUNTED.finditer(match[0])]
-        return [_computed(name) for name in names] or [_computed("_")]
-
-    def _next(self, char: str) -> None:
-        self._at += 1
-        if char == "\n":
-            self._line += 1
-            for mark in self._heredocs:
-                self._skip_heredoc(mark)
-            self._heredocs = []
-
-    def _end_of_line(self) -> int:
-        end = self._text.find("\n", self._at)
-        return len(self._text) if end < 0 else end
-
-    def _skip_heredoc(self, mark: str) -> None:
-        while self._at < len(self._text):
-            end = self._end_of_line()
-            line = self._text[self._at : end]
-            self._at, self._line = min(end + 1, len(self._text)), self._line + 1
-            if line.strip() == mark:
-                return
-
-    def _end_word(self) -> None:
-        if self._word is None:
-            return
-        if self._is_target:
-            self._is_target = False
-        else:
-            self._words.append(self._word)
-        self._word = None
-
-    def _redirect(self) -> None:
-        """Leave out a redirection: its number, its sign and its target."""
-        self.does_more = True
-        if self._word is not None and self._word.isdecimal():
-            self._word = None
-        self._end_word()
-        match = re.compile(r"&?[<>]+[&|-]?").match(self._text, self._at)
-        assert match is not None
-        self._at = match.end()
-        if match[0].startswith("<<") and match[0] != "<<<":
-            mark = re.compile(r"[ \t]*['\"]?([A-Za-z0-9_.!-]+)['\"]?").match(self._text, self._at)
-            if mark is not None:
-                self._heredocs.append(mark[1])
-                self._at = mark.end()
-            return
-        self._is_target = True
-
-    def _part(self, char: str) -> None:
-        """Take one character, or what belongs together, into the word."""
-        word = self._word or ""
-        if char == "\\":
-            following = self._text[self._at + 1 : self._at + 2]
-            self._line += following == "\n"
-            self._at += 2
-            if following in ("\n", ""):
-                return
-            word += LITERAL if following == "$" else following
-        elif char == "'":
-            end = self._text.find("'", self._at + 1)
-            end = len(self._text) if end < 0 else end
-            quoted = self._text[self._at + 1 : end]
-            self._line += quoted.count("\n")
-            word += quoted.replace("$", LITERAL)
-            self._at = end + 1
-        elif char == '"':
-            word += self._double_quoted()
-        elif char == "`" or self._text.startswith("$(", self._at):
-            word += self._computed()
-        else:
-            self.does_more |= char in "*?[~" or (char == "{" and not word.endswith("$"))
-            plain = _PLAIN.match(self._text, self._at)
-            word += plain[0] if plain else char
-            self._at += len(plain[0]) if plain else 1
-        self._word = word
-
-    def _double_quoted(self) -> str:
-        quoted = ""
-        self._at += 1
-        while self._at < len(self._text) and self._text[self._at] != '"':
-            char = self._text[self._at]
-            if char == "\\" and self._at + 1 < len(self._text):
-                following = self._text[self._at + 1]
-                self._line += following == "\n"
-                inside = "" if following == "\n" else following if following in '"\\`' else f"\\{following}"
-                quoted += LITERAL if following == "$" else inside
-                self._at += 2
-            elif char == "`" or self._text.startswith("$(", self._at):
-                quoted += self._computed()
-            else:
-                self._line += char == "\n"
-                quoted += QUOTED if char == "$" else char
-                self._at += 1
-        self._at += 1
-        return quoted
-
-    def _computed(self) -> str:
-        """Pass over what the shell would compute, and return a mark for it."""
-        begin = self._at
-        if self._text[begin] == "`":
-            end = self._text.find("`", begin + 1)
-            self._at = len(self._text) if end < 0 else end + 1
-        else:
-            depth, at = 0, begin + (self._text[begin] == "$")
-            while at < len(self._text):
-                depth += (self._text[at] == "(") - (self._text[at] == ")")
-                at += 1
-                if depth == 0:
-                    break
-            self._at = at
-        self._line += self._text.count("\n", begin, self._at)
-        program = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
-        return program[1] if program else f"{UNKNOWN}(...)"
+def _goes_on(words: Sequence[str]) -> bool:
+    """Return whether what && has after a command runs as a matter of course: the command prepares, and tests nothing."""
+    rest = [word for word in words if word not in _BEFORE or word == "!"]
+    name = next((word for word in rest if not ASSIGNED.match(word)), "")
+    return name.rpartition("/")[2] in _GOES_ON if name else bool(rest) and not rest[0].startswith("_=")

@@ -20,6 +20,9 @@ LAUNCHER, PER_HOST = "--launcher", "--per-host"
 _OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
+_IN_TURN = (
+    "gives each host a rank in turn; here the ranks fill one host after the other: --slots-per-host N spreads them"
+)
 _COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 # Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
 _SET_ONCE = (*_COUNTED, table.GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
@@ -85,8 +88,8 @@ def translate(
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
     line = read(command[nested.begin :], nested)
-    sizes = () if line.kind in table.OF_PYTHON else _COUNTED  # these do not know what the script asks for
-    directives = [part for part in directives if part.use not in _COUNTED or sizes]
+    if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
+        directives = without_sizes(directives, f"{nested.name} counts its ranks by its own options")
     line = replace(line, parts=tuple(_in_force(directives, line)))
     program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
@@ -105,6 +108,14 @@ def translate(
         behind = len(command) - nested.begin - len(program)
         return _inside(outcome, inside, own, nested, behind, sized=sized, launcher=launcher)
     return replace(outcome, program=tuple(map(shown, program)), rows=(*rows, *dict.fromkeys(_missing(program))))
+
+
+def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
+    """Return directives, of which those that count ranks or hosts do not count, with the reason."""
+    return [
+        replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*_COUNTED} else part
+        for part in directives
+    ]
 
 
 def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
@@ -178,7 +189,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
     options += size
     for part in line.parts:
         here = _here(part, own, given, size=size, launcher=launcher)
-        if here and part.use not in (*_COUNTED, table.GPUS, table.HOSTFILE):
+        if here and part.use not in (*_COUNTED, table.GPUS, table.SPREAD, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
@@ -191,9 +202,10 @@ def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str
     """Return what a part is here, () where it is left out."""
     if PER_HOST in own and part.use in (table.EACH, table.GPUS):
         return (PER_HOST,) if part.use == table.EACH else ("--slots-per-host", part.value)
-    if part.use in _COUNTED:
-        option = _COUNTED[part.use]
-        return (option, size[size.index(option) + 1]) if option in size else tuple(size)
+    if part.use in (*_COUNTED, table.SPREAD):
+        option = _COUNTED[table.EACH if part.use == table.SPREAD else part.use]
+        counted = (option, size[size.index(option) + 1]) if option in size else ()
+        return counted or (() if part.use == table.SPREAD else tuple(size))
     if part.use in (table.HOSTS, table.HOSTFILE):
         option = "-H" if part.use == table.HOSTS else "-i"
         return () if {"-H", option} & set(own) else (option, part.value)
@@ -216,6 +228,8 @@ def _why_not(part: Part, launcher: str) -> str:
         return _SIZED_ELSEWHERE
     if part.use == table.GPUS:
         return table.ONE_GPU_EACH
+    if part.use == table.SPREAD:
+        return _IN_TURN
     if part.use == table.MODULE:
         return "it is before the program: python3 -m"
     if part.use == table.NO_PYTHON:
@@ -236,6 +250,7 @@ def _size(line: LauncherLine) -> Iterator[str]:
         each = "" if ranks else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
     if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
         each, ranks = str(int(ranks) // int(nodes)), ""
+    each = each or _in_turn(line, ranks, nodes)
     if line.kind == "torch" and not automatic:
         nodes, each = nodes or ("" if table.NODES in unknown else "1"), each or "1"
     if ranks:
@@ -257,6 +272,15 @@ def _size(line: LauncherLine) -> Iterator[str]:
         yield from ("--slots-per-host", each)
     elif each:
         yield from ("--np", each)
+
+
+def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
+    """Return how many ranks each host has if the line gives them out in turn; "" where that is not one number, or not known."""
+    if not ranks or line.last(table.SPREAD) is None:
+        return ""
+    named = {each.partition(":")[0] for part in line.of(table.HOSTS) for each in part.value.split(",")}
+    hosts = len(named) or int(nodes if nodes.isdecimal() else "0")
+    return str(max(1, int(ranks) // hosts)) if hosts and (int(ranks) <= hosts or int(ranks) % hosts == 0) else ""
 
 
 def _size_per_host(line: LauncherLine) -> tuple[str, ...]:

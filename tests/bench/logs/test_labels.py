@@ -49,3 +49,10 @@ def test_an_unknown_label_is_shown() -> None:
 def test_what_a_program_may_print_itself_stays_for_a_pattern(line: str) -> None:
     assert untagged(line, loose=False) == (line, ())
     assert untagged(f"gpu1/0 | {line}", loose=False)[0] == line
+
+
+@pytest.mark.parametrize(
+    "columns", ["bytes N type op", "bytes N type", "size count type root", "size count type redop root"]
+)
+def test_the_columns_of_every_program_are_known(columns: str) -> None:
+    assert nccl_tests.speaks(f"#  {columns}  time algbw busbw error  time algbw busbw error\n")

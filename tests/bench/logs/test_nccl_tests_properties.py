@@ -14,6 +14,8 @@ Numbers = dict[str, float]
 # (columns before the values, their values in a row, what counts wrong values, as it is for none)
 FORMS = (
     ("type op", "float sum", "res", "0e+00"),
+    ("type", "float", "error", "0e+00"),
+    ("type root", "float 0", "error", "0e+00"),
     ("type redop", "float sum", "error", "2e-07"),
     ("type redop", "float     ", "error", "N/A"),
     ("type redop root", "float sum -1", "#wrong", "0"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.core.command import shell
-from taco_launch.jobs.command_lines import shell_script
+from taco_launch.jobs.command_lines import shell_script, shell_words
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from tests.support.command_line import VERBS
 
@@ -51,16 +51,71 @@ def test_a_script(path: Path) -> None:
         ("A=1; A+=2; mpirun -np 2 a $A ${B:-$A}/c", ("a", "12", "12/c")),
         (": ${A:=1} ${B:=$A/2}; mpirun -np 2 a $B", ("a", "1/2")),
         ("for ((i=N; i>1; i--)); do true; done; n=1; ((n++)); mpirun -np 2 a $i $n", ("a", "$i", "$n")),
-        ("i=1; for i in a b; do X=$i; done; mpirun -np 2 a $i $X", ("a", "$i", "$i")),
+        ("i=1; for i in a b; do X=$i; done; mpirun -np 2 a $i $X", ("a", "$i", "$X")),
         ("A=1; if x; then A=2; fi; read B C < f; mpirun -np 2 a $A $B", ("a", "$A", "$B")),
         ("mpirun -np 2 `which a` $(command -v b) $(hostname)", ("a", "b", "$(...)")),
         ("mpirun -np 2 a &\nwait", ("a",)),
+        ('A=(x "" "y z"); mpirun -np 2 a "${A[@]}" ${A[@]}', ("a", "x", "", "y z", "x", "y", "z")),
+        ('A=(x y); mpirun -np 2 a "${A[*]}" ${A[*]} "b${A[@]}c"', ("a", "x y", "x", "y", "bx", "yc")),
+        ('if [ -z "$A" ]; then A=1; fi; [ -z ${B} ] && B=2; mpirun -np 2 a $A $B', ("a", "1", "2")),
+        ("A=1; if x; then A=2; B=3; mpirun -np 2 a $A $B; fi", ("a", "2", "3")),
+        ("mkdir x && A=1; export B=2 && C=3; (D=4; mpirun -np 2 a $A $B $C $D)", ("a", "1", "2", "3", "4")),
+        ("A=1; unset A; mpirun -np 2 a $A ${A:-2}", ("a", "2")),
+        ("case $1 in (a) A=1;; b|c) B=2; mpirun -np 2 a $A $B;; esac", ("a", "$A", "2")),
     ],
 )
 def test_a_shells_grammar(text: str, program: tuple[str, ...]) -> None:
     ((_line, job),) = translate_script(text).jobs
     assert job.program == program
     assert job.options[:2] == ("--np", "2")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "[ -f x ] && N=4",
+        "test -f x || N=4",
+        "((M > 1)) && N=4",
+        "if x; then N=4; fi",
+        "f() { N=4; }",
+        "function f { N=4; }",
+        "f() ( N=4 )",
+        "(N=4)",
+        "case $1 in a) N=4;; esac",
+        "N=3; unset N; let N=4",
+        "printf -v N %d 4",
+        "eval N=4",
+        "while getopts n: N; do :; done",
+        "select N in 4 5; do break; done",
+        "N=(4); N[0]=5",
+        "f() { mpirun -np $N a; }; N=4; f; exit",
+        "for i in 1 2; do mpirun -np $N a; N=4; done; exit",
+    ],
+)
+def test_a_value_that_is_not_certain_is_not_known(script: str) -> None:
+    (_line, job), *_others = translate_script(f"N=2\n{script}\nmpirun -np $N a").jobs
+    assert "--np" not in job.options
+    assert ("-np '$N'", "its value is computed where the script runs: set it yourself") in [
+        (row.original, row.why) for row in job.left_out
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sbatch -N 2 <<EOF\n#!/bin/sh\n#SBATCH -N 1 -t $T\nsrun ./a $A '\\$A'\nEOF",
+        "sbatch -N 2 <<-'EOF'\n#!/bin/sh\n#SBATCH -N 1 -t 5\nsrun ./a $A '$A'\nEOF",
+        "cat <<EOF | sbatch -N 2\n#!/bin/sh\n#SBATCH -N 1 -t $T\nsrun ./a $A '\\$A'\nEOF",
+        "sbatch -N 2 -t $T --wrap \"srun ./a $A '\\$A'\"",
+    ],
+)
+def test_a_script_within_a_script_is_a_job(text: str) -> None:
+    done = translate_script(f"export A=1\nT=5\n{text}\n")
+    ((_line, job),) = done.jobs
+    assert job.options[:2] == ("--hosts", "2")
+    assert {"--timeout 300s", "--hosts 2", "-x A=1"} <= {row.here for row in job.rows}
+    assert job.program == ("./a", "1", "$A")
+    assert done.scheduler == "Slurm"
 
 
 WHAT_STANDS_THERE = "stands where the launcher's options are read, and its value is not known here: write it"
@@ -72,6 +127,8 @@ BESIDE = "it is started in the background, beside other launchers: a job has onl
     [
         ('srun "$@" sh -c a', [f"'$@' {WHAT_STANDS_THERE}"]),
         ("mpirun -np 8 $SITE_OPTIONS bash run.sh", [f"'$SITE_OPTIONS' {WHAT_STANDS_THERE}"]),
+        ('A=(-n 2 a); A[1]=3; srun "${A[@]}"', [f"'${{A[@]}}' {WHAT_STANDS_THERE}"]),
+        ("[ -d x ] && O='-n 2'; srun $O a", [f"'$O' {WHAT_STANDS_THERE}"]),
         ("srun ${OPTIONS} -l a", [f"'${{OPTIONS}}' {WHAT_STANDS_THERE}"]),
         ("A=($(x)); srun ${A[@]} a", [f"'$(...)' {WHAT_STANDS_THERE}"]),
         ("srun -N 2 torchrun $ARGS t.py", [f"'$ARGS' {WHAT_STANDS_THERE}"]),
@@ -80,6 +137,7 @@ BESIDE = "it is started in the background, beside other launchers: a job has onl
         ("jsrun -n 2 -a 1 python t.py", ["jsrun starts ranks, and is not read here: give the number of ranks"]),
         ("mpiexec_mpt -n 2 a", ["mpiexec_mpt starts ranks, and is not read here: give the number of ranks"]),
         ("if true; then L=srun; else L=mpirun; fi; $L -n 2 a", ["what it starts is computed where the script runs"]),
+        ("pbsdsh a", ["pbsdsh starts ranks, and is not read here: give the number of ranks"]),
         ("sbatch other.sh", ["sbatch submits a job: give the script that it submits"]),
     ],
 )
@@ -88,6 +146,46 @@ def test_what_is_no_job_is_named(text: str, named: list[str]) -> None:
     assert not jobs
     assert [row.original.split(":")[0].startswith("line ") for row in rows] == [True] * len(named)
     assert all(why in row.why for row, why in zip(rows, named, strict=True))
+
+
+BY_ITSELF = "counts its ranks by its own options"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("#SBATCH -N 2\ntorchrun t.py", f"-N 2: torchrun {BY_ITSELF}"),
+        ("#SBATCH -n $N\ndeepspeed t.py", f"-n '$N': deepspeed {BY_ITSELF}"),
+        ("#SBATCH -N 2\npython t.py", "-N 2: python is started once, whatever the script asks for"),
+        ("#SBATCH hetjob\nsrun a", "hetjob: is no option, and is not read"),
+        ("#SBATCH -n 2\n#PBS -N a\nsrun a", "line 2: -N a: is of PBS, and the script is one for Slurm"),
+        (
+            "srun a\n#SBATCH -n 2",
+            "line 2: -n 2: comes after the first command, in line 1, where Slurm reads no directives",
+        ),
+        ("#OAR -l nodes=2\nmpirun a", "-l nodes=2: directives of OAR are not read"),
+        ("# flux: -N 2\nmpirun a", "-N 2: directives of Flux are not read"),
+        ("#$ -pe mpi 8-16\nmpirun a", "-pe mpi 8-16: '8-16' is not a number"),
+        ("#$ -l h_rt=1h\nmpirun a", "-l h_rt=1h: is not a time, such as 5400 (seconds) or 1:30:00"),
+    ],
+)
+def test_a_directive_that_does_not_count_is_named(text: str, named: str) -> None:
+    assert [each for each in lines(text)[1:] if not each.startswith(("without --local", "without -np"))] == [
+        f"without {named}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("directive", "seconds"),
+    [
+        ("#PBS -l walltime=3600", 3600),
+        ("#$ -l h_rt=90:00", 5400),
+        ("#MSUB -l walltime=1:0:0:10", 86410),
+        ("#$ -l h_rt=:30:", 1800),
+    ],
+)
+def test_times_of_pbs_and_grid_engine_begin_at_seconds(directive: str, seconds: int) -> None:
+    assert lines(f"{directive}\nmpirun -np 2 a") == [f"2: --np 2 --timeout {seconds}s -- a"]
 
 
 @pytest.mark.parametrize("program", ['"$PROGRAM" "$@"', "$PROGRAM", "$HERE/a.out in.dat", "$PROGRAM --steps 3"])
@@ -118,6 +216,11 @@ def test_what_a_condition_adds_is_named() -> None:
     )
 
 
+def test_what_a_loop_adds_is_not_known() -> None:
+    done = lines("A=(-n 2)\nfor i in 1 2; do A+=(--label); shift; done\nsrun ${A[@]} a")
+    assert done == [f"without line 3: srun '${{A[@]}}' a: '${{A[@]}}' {WHAT_STANDS_THERE}"]
+
+
 def test_what_slurm_sets_in_a_shells_script_is_named() -> None:
     done = lines('srun -n 2 bash -c "export RANK=\\$SLURM_PROCID; cd \\${SLURM_TMPDIR}; a $UNSET \\$HOME"')
     assert done[1:] == [
@@ -133,7 +236,7 @@ def test_any_text_is_read(text: str) -> None:
     for job in (job for _line, job in translate_script(text).jobs):
         assert job.program
         rows = (f"{row.original}{row.here}{row.why}" for row in job.rows)
-        assert not {*shell_script.MARKS} & set("".join((*job.options, *job.program, *rows)))
+        assert not {*shell_words.MARKS} & set("".join((*job.options, *job.program, *rows)))
 
 
 def test_what_a_script_repeats_grows_no_further_than_a_value() -> None:

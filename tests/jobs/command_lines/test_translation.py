@@ -44,6 +44,9 @@ def test_a_program_that_may_be_an_options_value_is_named() -> None:
             "mpirun -np 2 --what ./a.out ./b.out",
             "is no option that is known here, and './a.out' or './b.out' may be the",
         ),
+        ("mpiexec.hydra -configfile a.cfg", "starts several programs, but a job has only one"),
+        ("mpirun -configfile a.cfg", "starts several programs, but a job has only one"),
+        ("srun -n 4 --multi-prog a.conf", "starts several programs, but a job has only one"),
         ("srun -N 2 --ntasks-per-node=1 apptainer run x.sif all_reduce_perf -g 8", "is one process of MPI for several"),
         ("srun -N 2 --ntasks-per-node=1 --gres=gpu:8 --mpi=pmix a.out", "is one process of MPI for several GPUs"),
     ],
@@ -62,6 +65,9 @@ def test_ranks_with_several_gpus_are_named() -> None:
     ("line", "original", "why"),
     [
         ("mpirun -np 2 --mca plm_rsh_args '-p 50' a", "--mca plm_rsh_args '-p 50'", "key `port` in the inventory"),
+        ("mpirun -np 2 -bynode a", "-bynode", "fill one host after the other: --slots-per-host N spreads them"),
+        ("mpirun -np 2 -rf f a", "-rf f", "chooses the host of each rank by a file, which is not read"),
+        ("mpirun -np 2 --map-by seq a", "--map-by seq", "chooses the host of each rank by a file, which is not read"),
         ("deepspeed --launcher openmpi t.py", "--launcher openmpi", "--launcher decides how the ranks meet"),
     ],
 )

@@ -38,7 +38,8 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(("helm install", "helm upgrade", "torchx run", "dstack apply", "sky jobs"), SUBMITS),
     **dict.fromkeys(
-        ("jsrun", "lrun", "aprun", "mpiexec_mpt", "ibrun", "prun", "prterun", "ccc_mprun", "flux run", "poe"), STARTS
+        ("jsrun", "lrun", "aprun", "mpiexec_mpt", "ibrun", "prun", "prterun", "ccc_mprun", "flux run", "poe", "pbsdsh"),
+        STARTS,
     ),
     **dict.fromkeys(("docker run", "podman run", "nerdctl run", "docker compose", "docker-compose"), CONTAINS),
 }

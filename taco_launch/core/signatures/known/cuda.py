@@ -16,6 +16,8 @@ CUDA = (
             "CUBLAS_STATUS_ALLOC_FAILED",
             "OOM when allocating tensor",
             "CUDA error 2: out of memory",
+            "HIP out of memory",
+            "HIP error: out of memory",
         ),
         cause="A GPU of {host} ran out of memory.",
         next="Use smaller batches. Check whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
@@ -54,6 +56,38 @@ CUDA = (
         cause="The program's CUDA code was not built for the GPUs of {host}.",
         next="Use an image or build that supports them. Compare python3 -c 'import torch; print(torch.cuda.get_arch_list())' with the GPU's compute "
         "capability.",
+    ),
+    Signature(
+        "hip-architecture",
+        keys=(
+            "HIP error: invalid device function",
+            "hipErrorNoBinaryForGpu",
+            "hipErrorInvalidDeviceFunction",
+            "HIP error: no kernel image",
+        ),
+        cause="The program's GPU code was not built for the AMD GPUs of {host}.",
+        next="Compare rocminfo | grep gfx with python3 -c 'import torch; print(torch.cuda.get_arch_list())', and use an image or build that has that gfx (PYTORCH_ROCM_ARCH). For a close one of the same family: -x HSA_OVERRIDE_GFX_VERSION=10.3.0.",
+    ),
+    Signature(
+        "hip-memory-fault",
+        keys=("Memory access fault by GPU",),
+        cause="A kernel on AMD GPU {gpu} of {host} used an address that is not its own: {why}.",
+        next="Run it with -x AMD_SERIALIZE_KERNEL=3 -x HIP_LAUNCH_BLOCKING=1 so that the trace names the operation. If it recurs on the same GPU only, check that GPU: rocm-smi, dmesg -T | grep amdgpu.",
+        pattern=r"Memory access fault by GPU node-(?P<gpu>\d+)[^\r\n]{0,120}?Reason: (?P<why>[^\r\n]{1,120}[^\s.])",
+    ),
+    Signature(
+        "cuda-misaligned",
+        keys=("misaligned address", "CUDA_ERROR_MISALIGNED_ADDRESS"),
+        cause="A kernel of the program read or wrote memory of a GPU of {host} at an address that is not a multiple of what it reads at once: an error of that kernel, or of how its data is laid out.",
+        next="Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace names the operation, and compute-sanitizer --tool memcheck PROGRAM for the place. If it is a library's (flash-attention, apex, a Triton kernel): use another version, or .contiguous() before it.",
+        pattern=r"CUDA (?:driver )?error: misaligned address|CUDA_ERROR_MISALIGNED_ADDRESS|an? (?:CUDA )?misaligned address",
+    ),
+    Signature(
+        "cuda-mps",
+        keys=("MPS client failed to connect", "MPS server is not ready", "CUDA_ERROR_MPS_", "cudaErrorMps"),
+        cause="A process on {host} could not reach the server of NVIDIA's MPS, through which it is to share a GPU[[why? ({why})]]: it does not run, runs as another user, or its folder is not visible.",
+        next="Run nvidia-cuda-mps-control -d on {host}, and give the ranks (and their containers: --ipc=host, -v) the same CUDA_MPS_PIPE_DIRECTORY. To do without MPS: echo quit | nvidia-cuda-mps-control, and unset that variable.",
+        pattern=r"MPS client failed to connect|(?P<why>MPS server is not ready[^\r\n]{0,80}[^\s.])|(?P<why2>CUDA_ERROR_MPS_\w+|cudaErrorMps\w+)",
     ),
     Signature(
         "gpu-memory-fault",
@@ -97,8 +131,8 @@ CUDA = (
         cause="A CUDA call failed on {host}: {why}.",
         next="Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where it failed, and check dmesg -T | grep Xid on {host}.",
         pattern=r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|device-side assert|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
-        r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|the launch timed out|device kernel image is inv|the provided PTX was)[^\r\n]*\S)"
-        r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|MISALIGNED_ADDRESS|INVALID_\w+|UNKNOWN"
+        r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|the launch timed out|device kernel image is inv|the provided PTX was|misaligned|MPS )[^\r\n]*\S)"
+        r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|INVALID_\w+|UNKNOWN"
         r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)"
         r"|^(?!.*(?:NCCL|UCX))[^\r\n]{0,80}(?P<why3>an illegal memory access was encountered)",
         unless=("cuda-assert",),
@@ -133,6 +167,7 @@ CUDA = (
                 "No CUDA GPUs are available",
                 "Found no NVIDIA driver on your system",
                 "no CUDA-capable device is detected",
+                "Current node has no GPU available",
             ),
             *("ProcessGroupNCCL is only supported with GPUs, no GPUs", "no supported devices found for platform CUDA"),
         ),

@@ -414,6 +414,33 @@ UCX = (
         next="Set -x UCX_DC_MLX5_NUM_DCI=4, or start fewer ranks per host. -x UCX_TLS=rc,sm,self does not use DC.",
         pattern=r"try to decrease dcis number \((?P<count>\d{1,9})\) or tx qp length \((?P<length>\d{1,9})\)",
     ),
+    Signature(
+        "ucx-memory-events",
+        keys=("VM_UNMAP",),
+        cause="UCX on {host} does not notice that the program gives memory back (VM_UNMAP), so that its cache of registered memory may hold what is gone: messages may fail, or be slower.",
+        next="Set -x UCX_MEM_EVENTS=n to do without that cache. If another library replaces malloc or munmap (tcmalloc, jemalloc, LD_PRELOAD), start the ranks without it.",
+        pattern=r"UCX +(?P<level>ERROR|WARN) +[^\r\n]{0,200}VM_UNMAP",
+        at_end=r"UCX +ERROR",
+    ),
+    Signature(
+        "ucc-failed",
+        keys=(
+            "UCC  ERROR",
+            "UCC ERROR",
+            "UCC error: ",
+            "TL_UCP",
+            "TL_NCCL",
+            "TL_CUDA",
+            "TL_SHARP",
+            "TL_MLX5",
+            "CL_BASIC",
+            "CL_HIER",
+        ),
+        cause="UCC, which does collective operations for Open MPI or torch, failed on {host}: {why}.",
+        next="Run it without UCC: --mca coll ^ucc, or the nccl backend in torch. To find the reason: -x UCC_LOG_LEVEL=debug; -x UCC_TLS=ucp leaves its other transports out.",
+        pattern=r"\b(?:UCC|TL_\w{2,20}|CL_\w{2,20}) +ERROR +(?P<why>[^\r\n]{1,300}[^\s.])|UCC error: (?P<why2>[^\r\n]{1,300}[^\s.])",
+        survived=True,
+    ),
 )
 
 # libfabric's provider for EFA (prov/efa), and the kernel's driver for it
@@ -466,5 +493,20 @@ EFA = (
         keys=("For the libfabric EFA provider to work safely when fork()",),
         cause="A rank started a process by fork while libfabric's EFA provider was in use, and the provider ended the rank, because fork is unsafe unless FI_EFA_FORK_SAFE is set.",
         next="Set -x FI_EFA_FORK_SAFE=1 -x RDMAV_FORK_SAFE=1 (some speed is lost), or do not fork after MPI or NCCL has started: use data loaders with multiprocessing_context='spawn' or num_workers=0.",
+    ),
+    Signature(
+        "cxi-map",
+        keys=("cxil_map",),
+        cause="libfabric's CXI provider (Slingshot) could not register memory with the network card of {host}[[why?: {why}]].",
+        next="Run ulimit -l where the ranks run: it must show unlimited. If the memory is a GPU's: -x FI_MR_CACHE_MONITOR=userfaultfd (or memhooks), and -x MPICH_GPU_SUPPORT_ENABLED=1 for Cray MPICH.",
+        pattern=r"cxil_map\w*(?:\(\))?[^\r\n:]{0,80}(?:: *(?:ret:? ?)?(?P<why>-?\d{0,4}:? ?[A-Z][^\r\n]{1,100}[^\s.]))?",
+        survived=True,
+    ),
+    Signature(
+        "cxi-queue-full",
+        keys=("FI_CXI_DEFAULT_CQ_SIZE", "Event Queue overflow detected"),
+        cause="The event queue of libfabric's CXI provider (Slingshot) overflowed on {host}: more messages arrived at once than it holds.",
+        next="Set -x FI_CXI_DEFAULT_CQ_SIZE=131072 (or more) and -x FI_CXI_RX_MATCH_MODE=hybrid, or software for very many messages.",
+        survived=True,
     ),
 )

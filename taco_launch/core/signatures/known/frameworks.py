@@ -173,6 +173,13 @@ FRAMEWORKS = (
         survived=True,
     ),
     Signature(
+        "deepspeed-op-missing",
+        keys=("Unable to pre-compile ",),
+        cause="DeepSpeed's part {name} cannot be built on {host}: something that it requires is missing.",
+        next="ds_report shows which parts can be built and what is missing (libaio-dev for async_io, CUTLASS_PATH for evoformer). Or use a configuration of DeepSpeed without it, such as offload to the CPU instead of nvme.",
+        pattern=r"Unable to pre-compile (?P<name>\w{1,40})",
+    ),
+    Signature(
         "extension-build-failed",
         keys=("Error building extension '",),
         cause="torch could not compile {name}, a part in C++ or CUDA, when it was first used on {host}.",

@@ -136,6 +136,13 @@ NCCL = (
         pattern=r"Error: network (?P<name>\S+) not found",
     ),
     Signature(
+        "hccl-timeout",
+        keys=("EI0006",),
+        cause="HCCL (Ascend NPUs): a rank on {host} waited too long for another one to connect (EI0006): that one has ended, is late, or is not reached.",
+        next="Look for the rank that failed first, and run hccn_tool -i 0 -ping -g address PEER between the hosts. If ranks are only late (a checkpoint, a compiler): -x HCCL_CONNECT_TIMEOUT=1800.",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
         "shm-denied",
         keys=("shm_open failed : Permission denied", "shm_open to", "creating shared memory segment"),
         cause="The user of the ranks may not write to /dev/shm on {host}.",

@@ -83,7 +83,7 @@ OPEN_MPI = (
         pattern=r"(?P<what>(?:opal|orte|prte|pmix)_\w+_(?:select|open)) failed|ORTE_ERROR_LOG: (?:Not found in file ess_hnp|A system-required [^\r\n]*in file ess_singleton)_module\.c|opal_init failed"
         r"|(?:orte|pmix|prte)_init(?:\(\)\")? failed for some reason",
         kind=FailureText.FALLBACK,
-        unless=("mpi-init-in-child",),
+        unless=("mpi-init-in-child", "session-folder", "mpi-session-folder"),
     ),
     Signature(
         "mpi-init-in-child",
@@ -199,6 +199,14 @@ OPEN_MPI = (
         next="Compare mpirun --version on all hosts, and name the network: --mca oob_tcp_if_include 10.0.0.0/24.",
         pattern=r"does not know how to route a message to(?:[\s\S]{0,200}?target node: +(?P<host>\S+))?",
         lines=7,
+    ),
+    Signature(
+        "mpi-session-folder",
+        keys=("orte_session_dir failed", "util/session_dir.c"),
+        cause="Open MPI cannot make its session folder on {host}, in TMPDIR or /tmp: it is full, not writable, or holds a folder of that name that another user owns.",
+        next="Run df -h $TMPDIR /tmp, df -i /tmp and ls -ld $TMPDIR /tmp /tmp/ompi.* on {host}, and remove what is left there. To use another folder: --mca orte_tmpdir_base /PATH, or TMPDIR.",
+        pattern=r"orte_session_dir failed|ORTE_ERROR_LOG: [^\r\n]{1,60} in file \S{0,200}util/session_dir\.c",
+        unless=("session-folder",),
     ),
     Signature(
         "mpi-session-full",

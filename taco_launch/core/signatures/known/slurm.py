@@ -52,10 +52,10 @@ SLURM = (
     Signature(
         "slurm-cancelled",
         keys=(" CANCELLED AT ",),
-        cause="{what} was cancelled: by scancel, by Slurm, or because another step or task of the job had failed.",
+        cause="{what} was cancelled[[why?, and Slurm gives the reason {why}||: by scancel, by Slurm, or because another step or task of the job had failed]].",
         next="See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
         "failed before that line.",
-        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))(?:\S+ DUE TO (?P<why>[A-Z][^\r\n*]{1,100}[^\s*]))?",
         kind=FailureText.OUTCOME,
         unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
     ),
@@ -77,6 +77,43 @@ SLURM = (
         pattern=r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
     ),
     Signature(
+        "slurm-daemon-silent",
+        keys=("Zero Bytes were transmitted or received",),
+        cause="A daemon of Slurm closed the connection without an answer: it refused the request, because munge's key or the clock differs there, or its version of Slurm does.",
+        next="Compare date, sha256sum /etc/munge/munge.key and slurmd -V on both hosts; tail /var/log/slurm/slurmd.log (or slurmctld.log) shows the reason.",
+        unless=("slurm-munge",),
+    ),
+    Signature(
+        "slurm-prolog",
+        keys=("rolog failed", "rolog script failed", "pilog script failed", "TaskProlog failed"),
+        cause="A script of this cluster that Slurm runs before or after a job failed[[host? on {host}]]: Slurm takes the node out of use, and starts the job again or ends it.",
+        next="scontrol show node NODE gives the reason; scontrol show config | grep -i -E 'prolog|epilog' names the script. Leave the node out: sbatch --exclude=NODE.",
+        pattern=r"[Pp]rolog failed for node (?P<host>[\w.-]+)|(?:[Pp]ro|[Ee]pi)log script failed|TaskProlog failed",
+    ),
+    Signature(
+        "slurm-nodes-not-ready",
+        keys=("are still not ready", "srun: error: Node failure on "),
+        cause="Node {host} of the job [[late?did not get ready in time: it boots, its prolog still runs, or its slurmd does not answer||failed while the job ran]].",
+        next="sinfo -R and scontrol show node {host} show why. Leave it out: sbatch --exclude={host}.",
+        pattern=r"Nodes (?P<host>\S+) are (?P<late>still not ready)|Node failure on (?P<host2>[^\s.]+)",
+        unless=("slurm-node-failure",),
+    ),
+    Signature(
+        "slurm-not-ending",
+        keys=("STEPD TERMINATED",),
+        cause="Slurm could not end {what} on {host}: a process did not end even when it was killed, because the kernel waits for a file server, a GPU or the network. Slurm takes such a node out of use.",
+        next="On {host}: ps -eo pid,stat,wchan:30,cmd | grep ' D' and dmesg -T | tail show what it waits for; scontrol show node {host} shows whether it drains. When it is clean: scontrol update nodename={host} "
+        "state=resume; UnkillableStepTimeout in slurm.conf gives processes longer.",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) STEPD TERMINATED ON (?P<host>\S+)",
+    ),
+    Signature(
+        "slurm-step-too-large",
+        keys=("Requested node configuration is not available", "More processors requested than permitted"),
+        cause="Slurm refused a step of job {job}: srun requests more of a node than the job has there ({why}).",
+        next="Compare the options of srun with what the job has: scontrol show job {job} (NumNodes, NumCPUs, TRES). Lower -n, -c, --gpus or --mem of srun, or request more with sbatch.",
+        pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>Requested node configuration is not available|More processors requested than permitted)",
+    ),
+    Signature(
         "slurm-refused",
         keys=(
             "srun: error: Unable to create step for job",
@@ -91,7 +128,7 @@ SLURM = (
         pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
-        unless=("slurm-gres", "slurm-refused-by-site"),
+        unless=("slurm-gres", "slurm-refused-by-site", "slurm-step-too-large"),
     ),
     Signature(
         "slurm-refused-by-site",
@@ -109,7 +146,7 @@ SLURM = (
         next="On {host}: tail /var/log/slurm/slurmd.log, systemctl status slurmd; scontrol show node {host}. An invalid "
         "or expired job credential points to the clock or munge of that host (compare date there and on the "
         "controller). 'Socket timed out' means that slurmd is busy (with a container's import, for example), or that munge.key differs from the controller's.",
-        pattern=r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout|No such process)(?P<why>[^\r\n]*[^\s.])",
+        pattern=r"Task launch for (?:StepId=)?\S+ failed on node (?P<host>[^\s:]+): (?!Unable to layout|Unable to satisfy cpu bind|No such process)(?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-pmix",
@@ -138,7 +175,11 @@ SLURM = (
     ),
     Signature(
         "slurm-binding",
-        keys=("Unable to layout tasks on given cpus", "failed to distribute tasks (bind_type"),
+        keys=(
+            "Unable to layout tasks on given cpus",
+            "failed to distribute tasks (bind_type",
+            "Unable to satisfy cpu bind request",
+        ),
         cause="Slurm cannot bind the step's tasks to the CPUs that the job has: the step and the job request different numbers of CPUs or different kinds of binding.",
         next="Inside a job: unset SLURM_CPU_BIND SLURM_CPU_BIND_TYPE SLURM_CPU_BIND_LIST, use the same -c for srun as "
         "for sbatch, or use srun --cpu-bind=none.",

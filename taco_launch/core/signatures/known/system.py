@@ -31,7 +31,12 @@ SYSTEM = (
     ),
     Signature(
         "driver-mismatch",
-        keys=("Driver/library version mismatch", "driver/library version mismatch", "NVRM: API mismatch"),
+        keys=(
+            "Driver/library version mismatch",
+            "driver/library version mismatch",
+            "NVRM: API mismatch",
+            "NVML/RM version mismatch",
+        ),
         cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded, or two versions are installed.",
         next="Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
         "nvidia), or reboot {host}. If it remains, find the second version (find / -name 'libnvidia-ml.so.*'; cat /proc/driver/nvidia/version) and remove it.",
@@ -240,6 +245,16 @@ SYSTEM = (
         unless=("shm-too-small", "session-folder"),
     ),
     Signature(
+        "disk-refused",
+        keys=("Disk quota exceeded", "Read-only file system"),
+        cause="A process on {host} may not write [[path?to {path}||there]]: [[quota?the user's quota is used up||the file system is mounted read-only]].",
+        next="[[quota?quota -s (lfs quota -h -u $USER PATH on Lustre) shows what is used: remove old checkpoints, or write to another folder||findmnt -T PATH shows how it is mounted; "
+        "dmesg -T | tail shows whether an error of the disk made it read-only. In a container, mount a folder that may be written]].",
+        pattern=r"(?:(?P<quota>Disk quota exceeded)|Read-only file system)(?:: '(?P<path>[^'\r\n]{1,200})')?",
+        unless=("session-folder",),
+        survived=True,
+    ),
+    Signature(
         "sysv-memory-full",
         keys=("shmget(",),
         cause="System V shared memory of {host} is used up: by segments that ended jobs have left, or by the kernel's limits.",
@@ -273,10 +288,15 @@ SYSTEM = (
     ),
     Signature(
         "too-many-processes",
-        keys=("esource temporarily unavailable", "can't start new thread"),
+        keys=(
+            "esource temporarily unavailable",
+            "can't start new thread",
+            "unable to allocate necessary resources for OMP thread",
+        ),
         cause="This user or container cannot start more processes on {host}: a limit is reached.",
         next="Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
-        pattern=r"(?:fork|pthread_create|clone)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread",
+        pattern=r"(?:fork|pthread_create|clone|Thread creation failed|OMP: System error #11)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread"
+        r"|resources for OMP thread",
     ),
     Signature(
         "segfault",

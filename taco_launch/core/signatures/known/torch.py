@@ -9,6 +9,23 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 TORCH = (
     Signature(
+        "torch-spawn-killed",
+        keys=("terminated with signal SIGKILL",),
+        cause="Process {rank} of torch.multiprocessing was killed (SIGKILL), most likely because memory ran out.",
+        next="Run dmesg -T | grep -i kill on its host. If memory ran out, use fewer data loader workers, load less in each process, or raise the container's or job's memory limit.",
+        pattern=r"ProcessExitedException: process (?P<rank>\d+) terminated with signal SIGKILL",
+        unless=("out-of-memory", "out-of-memory-asked", "slurm-out-of-memory"),
+    ),
+    Signature(
+        "torch-shared-memory",
+        keys=("from file </torch_", "shared memory object </torch_"),
+        cause="A process on {host} cannot use the memory that torch's data loaders share (/dev/shm): {why}.",
+        next="Run df -h /dev/shm and ulimit -n where the ranks run; in a container: docker run --shm-size=32g or --ipc=host. Use fewer data loader workers, or "
+        "torch.multiprocessing.set_sharing_strategy('file_system').",
+        pattern=r"(?:unable to (?:mmap|open|allocate|resize|map|write)[^\r\n]{0,80})</torch_\w+>[^\r\n:]{0,80}: (?P<why>(?!Too many open)[^\r\n]{1,80}[^\s.])",
+        unless=("shm-too-small",),
+    ),
+    Signature(
         "no-cuda-in-torch",
         keys=("Torch not compiled with CUDA enabled", "module 'torch._C' has no attribute '_cuda_"),
         cause="The torch of a rank on {host} was built without CUDA.",
@@ -146,6 +163,13 @@ TORCH = (
         unless=("data-worker-killed",),
     ),
     Signature(
+        "data-loader-slow",
+        keys=("DataLoader timed out after ",),
+        cause="The data loader on {host} gave no batch in {seconds} s: its workers hang, most often on a file server or in a lock that they have from the fork, or reading is too slow.",
+        next="Run py-spy dump --pid PID of a worker while it hangs, which shows the place. Set DataLoader(multiprocessing_context='spawn'), or num_workers=0 to see whether the workers are the cause; timeout=0 waits without a limit.",
+        pattern=r"DataLoader timed out after (?P<seconds>\d+) seconds",
+    ),
+    Signature(
         "compiler-missing",
         keys=(
             *("c++: not found", "g++: not found", "gcc: not found"),
@@ -253,12 +277,15 @@ TORCH = (
     ),
     Signature(
         "torch-unused-parameters",
-        keys=("Expected to have finished reduction in the prior iteration",),
+        keys=(
+            "Expected to have finished reduction in the prior iteration",
+            "parameters that were not used in producing the loss",
+        ),
         cause="Some parameters of the model got no gradient in a step, and DistributedDataParallel waits for all of them.",
         next="See which, with -x TORCH_DISTRIBUTED_DEBUG=DETAIL. Use all in the loss[[on?, including every output of "
         "forward; find_unused_parameters=True, which is set, does not help where an output is left out||, or "
         "DistributedDataParallel(..., find_unused_parameters=True)]].",
-        pattern=r"Expected to have finished reduction in the prior iteration(?=(?:[^\r\n]*(?P<on>Since `find_unused_parameters=True` is enabled))?)",
+        pattern=r"(?:Expected to have finished reduction in the prior iteration|parameters that were not used in producing the loss)(?=(?:[^\r\n]*(?P<on>Since `find_unused_parameters=True` is enabled))?)",
     ),
     Signature(
         "torch-collective-mismatch",
@@ -597,6 +624,44 @@ TORCH_RANKS = (
         ),
         cause="The program uses torch's MPI backend with GPU memory, which this torch and this MPI do not support.",
         next="Use init_process_group('nccl') for GPUs and 'gloo' for CPUs; mpirun can still start the ranks.",
+    ),
+    Signature(
+        "fsdp-inner-first",
+        keys=("Non-root FSDP instance's `_is_root`", "FSDP state has already been lazily initialized"),
+        cause="A part of an FSDP model on {host} was called before the model that holds it: FSDP takes the part that is called first for the whole.",
+        next="Call the outermost FSDP model first, and generate() or a submodule only inside of its forward or under FSDP.summon_full_params. Do not call parts of it by hand, for example to make an embedding.",
+    ),
+    Signature(
+        "dtensor-mixed",
+        keys=("got mixed torch.Tensor and DTensor",),
+        cause="An operation ({what}) on {host} got a DTensor and a plain tensor: a part of the model is sharded (tensor parallel, FSDP2), and what it is used with is not.",
+        next="Find the tensor that was made by hand (a mask, a buffer, a loss, a gradient clip), and use distribute_tensor for it or .full_tensor() for the other. Call the sharded model itself, as its hooks gather the parameters.",
+        pattern=r"(?P<what>[\w.]{1,80}): got mixed torch\.Tensor and DTensor",
+    ),
+    Signature(
+        "triton-resources",
+        keys=("out of resource: ",),
+        cause="A Triton kernel requires more {what} than the GPU of {host} has: {need} instead of at most {most}.",
+        next="Lower the kernel's block sizes or num_stages, or use a version of the library that knows this GPU. For torch.compile: -x TORCHINDUCTOR_MAX_AUTOTUNE=0.",
+        pattern=r"out of resource: (?P<what>[\w ]{1,40}), Required: (?P<need>\d+), Hardware limit: (?P<most>\d+)",
+        survived=True,
+    ),
+    Signature(
+        "torch-compile-failed",
+        keys=("InductorError: ", "BackendCompilerFailed: ", "backend='inductor' raised:"),
+        cause="torch.compile could not compile the program on {host}[[why?: {why}]].",
+        next="Read the compiler's own error further up: most often gcc, Python.h (python3-dev) or libcuda.so is missing in the image. To continue without it: -x TORCH_COMPILE_DISABLE=1; rm -rf /tmp/torchinductor_$USER removes what is half built.",
+        pattern=r"(?:InductorError: |BackendCompilerFailed: |backend='inductor' raised:\s*)(?:backend='inductor' raised:\s*)?(?P<why>[A-Z][^\r\n]{1,200}[^\s.])?",
+        lines=2,
+        unless=("compiler-missing",),
+        survived=True,
+    ),
+    Signature(
+        "gradient-nan",
+        keys=("returned nan values in its",),
+        cause="The gradient became NaN in {what} on {host} (torch's anomaly detection found it).",
+        next="Read the traceback of the forward call above it, which shows the operation: look for a division by 0, log or sqrt of 0, or fp16 that overflows. Lower the learning rate or clip gradients if it comes after many steps.",
+        pattern=r"Function '(?P<what>\w{1,80})' returned nan values",
     ),
     Signature(
         "fsdp-mixed",

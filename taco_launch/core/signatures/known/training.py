@@ -488,6 +488,13 @@ TRAINING = (
         kind=FailureText.FALLBACK,
     ),
     Signature(
+        "horovod-elastic-slots",
+        keys=("Timed out waiting for ", "minimum slots"),
+        cause="Elastic Horovod did not find {count} slots in time: hosts of its discovery script are missing, or were left out because they failed.",
+        next="Run the host discovery script by hand: it must print HOST:SLOTS for enough hosts. If hosts were excluded, look for their first failure; --start-timeout or --elastic-timeout wait longer.",
+        pattern=r"Timed out waiting for (?P<count>\d+) (?:minimum )?slots",
+    ),
+    Signature(
         "horovodrun-slots",
         keys=("Not enough slots on the hosts to fulfill the", "Requested more processes ("),
         cause="horovodrun must start more ranks[[asked? ({asked})]] than the hosts have slots[[slots? ({slots})]].",

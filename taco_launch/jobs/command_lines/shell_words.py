@@ -1,0 +1,240 @@
+"""The text of a shell script -> its words, command by command, as the grammar of sh(1) has them: pure."""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+# In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
+# quotes; between the words that a shell makes of one; and in the place of an element of an array that is empty.
+UNKNOWN, LITERAL, QUOTED, FIELD, EMPTY = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
+MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: ""}
+NAMED = "[A-Za-z_][A-Za-z0-9_]*"
+ASSIGNED = re.compile(rf"(?P<name>{NAMED})(?P<index>\[[^\]]*\])?(?P<adds>\+?)=")
+COUNTED = re.compile(rf"({NAMED})\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*({NAMED})")
+_PLAIN = re.compile(r"[\w./:=,@%+-]+", re.ASCII)
+_ARITHMETIC = re.compile(r"\(\([^\n]{0,160}?\)\)(?!\))")
+# What only looks for a program: the shell that starts the ranks would find the same one.
+_WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
+# What ends a command; () makes a function of the word before it.
+_OPERATOR = re.compile(r"&&|\|\||;;&?|;&|\|&|\(\s*\)|[\n;|&()]")
+
+
+class Words(NamedTuple):
+    """The words of a command, the line that it starts in, what ends it, and the text that << gives to it, with its line.
+
+    Of a text whose values the shell puts in, `is_filled` is true.
+    """
+
+    line: int
+    words: list[str]
+    end: str
+    document: str = ""
+    document_line: int = 0
+    is_filled: bool = False
+
+
+def computed(name: str) -> str:
+    """Return an assignment of a value that is not known; one as it is."""
+    return name if "=" in name else f"{name}={UNKNOWN}{name}"
+
+
+class Tokens:
+    """Splits a script into commands, as the grammar of sh(1) has them."""
+
+    def __init__(self, text: str) -> None:
+        """Begin at the first character."""
+        self._text = text
+        self._at = 0
+        self._line = 1
+        self._word: str | None = None
+        self._words: list[str] = []
+        self._is_target = False
+        self._heredocs: list[tuple[int, str, str]] = []
+        self._pending: list[Words] = []
+        self.document_lines: set[int] = set()
+        # Whether a shell redirects something, or makes other words of those that stand there: names of files for *.
+        self.does_more = False
+
+    def commands(self) -> Iterator[Words]:
+        """Yield all commands; of two operators in a row the second one has no words."""
+        begun = 1
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            if not self._words and self._word is None:
+                begun = self._line
+            if char == "(" and (self._word or "").endswith("=") and ASSIGNED.fullmatch(self._word or ""):
+                self._array()
+            elif char == "(" and self._is_target and self._word is None:
+                self._computed()
+                self._is_target = False
+            elif char == "(" and self._word is None and (counted := self._arithmetic()):
+                self._words += counted
+            elif char in "\n;|&()" and self._text[self._at : self._at + 2] != "&>":
+                yield from self._end(begun)
+            else:
+                self._within(char)
+        yield from self._end(begun)
+
+    def _end(self, begun: int) -> Iterator[Words]:
+        """End a command; with a line yield its commands, for a text of << comes below it."""
+        operator = _OPERATOR.match(self._text, self._at)
+        end = operator[0] if operator else ""
+        self._end_word()
+        self._pending.append(Words(begun, self._words, end))
+        self._words = []
+        self._at += len(end)
+        self._line += end.count("\n")
+        if end in ("\n", ""):
+            for index, mark, quote in self._heredocs:
+                line, begin = self._line, self._at
+                text = self._text[begin : self._skip_heredoc(mark)]
+                self.document_lines.update(range(line, self._line))
+                given = self._pending[index]._replace(document=text, document_line=line, is_filled=not quote)
+                self._pending[index] = given
+            self._heredocs = []
+            yield from self._pending
+            self._pending = []
+
+    def _within(self, char: str) -> None:
+        """Take what does not end a command."""
+        if char in " \t\r\n":
+            self._end_word()
+            self._line += char == "\n"
+            self._at += 1
+        elif char == "#" and self._word is None:
+            self._at = self._end_of_line()
+        elif char in "<>":
+            self._redirect()
+        else:
+            self._part(char)
+
+    def _array(self) -> None:
+        """Take the elements of an array into the word that assigns it."""
+        before, self._words, begin = self._words, [], self._word
+        self._word = None
+        self._at += 1
+        while self._at < len(self._text) and self._text[self._at] not in "();|&":
+            self._within(self._text[self._at])
+        self._at += self._text[self._at : self._at + 1] == ")"  # the others would be an error of the shell
+        self._end_word()
+        self._word = f"{begin}{FIELD}{FIELD.join(word or EMPTY for word in self._words)}"
+        self._words = before
+
+    def _arithmetic(self) -> list[str]:
+        """Pass over `((...))`, and return assignments of what it may set, or of nothing; [] where it is none."""
+        match = _ARITHMETIC.match(self._text, self._at)
+        if match is None:
+            return []
+        self._at = match.end()
+        names = [each[1] or each[2] for each in COUNTED.finditer(match[0])]
+        return [computed(name) for name in names] or [computed("_")]
+
+    def _end_of_line(self) -> int:
+        end = self._text.find("\n", self._at)
+        return len(self._text) if end < 0 else end
+
+    def _skip_heredoc(self, mark: str) -> int:
+        """Pass over a text up to its mark, and return where the text ends."""
+        while self._at < len(self._text):
+            begin, end = self._at, self._end_of_line()
+            self._at, self._line = min(end + 1, len(self._text)), self._line + 1
+            if self._text[begin:end].strip() == mark:
+                return begin
+        return self._at
+
+    def _end_word(self) -> None:
+        if self._word is None:
+            return
+        if self._is_target:
+            self._is_target = False
+        else:
+            self._words.append(self._word)
+        self._word = None
+
+    def _redirect(self) -> None:
+        """Leave out a redirection: its number, its sign and its target."""
+        self.does_more = True
+        if self._word is not None and self._word.isdecimal():
+            self._word = None
+        self._end_word()
+        match = re.compile(r"&?[<>]+[&|-]?").match(self._text, self._at)
+        assert match is not None
+        self._at = match.end()
+        if match[0].startswith("<<") and match[0] != "<<<":
+            mark = re.compile(r"[ \t]*(['\"\\\\]?)([A-Za-z0-9_.!-]+)['\"]?").match(self._text, self._at)
+            if mark is not None:
+                self._heredocs.append((len(self._pending), mark[2], mark[1]))
+                self._at = mark.end()
+            return
+        self._is_target = True
+
+    def _part(self, char: str) -> None:
+        """Take one character, or what belongs together, into the word."""
+        word = self._word or ""
+        if char == "\\":
+            following = self._text[self._at + 1 : self._at + 2]
+            self._line += following == "\n"
+            self._at += 2
+            if following in ("\n", ""):
+                return
+            word += LITERAL if following == "$" else following
+        elif char == "'":
+            end = self._text.find("'", self._at + 1)
+            end = len(self._text) if end < 0 else end
+            quoted = self._text[self._at + 1 : end]
+            self._line += quoted.count("\n")
+            word += quoted.replace("$", LITERAL)
+            self._at = end + 1
+        elif char == '"':
+            word += self._double_quoted()
+        elif char == "`" or self._text.startswith("$(", self._at):
+            word += self._computed()
+        else:
+            self.does_more |= char in "*?[~" or (char == "{" and not word.endswith("$"))
+            plain = _PLAIN.match(self._text, self._at)
+            word += plain[0] if plain else char
+            self._at += len(plain[0]) if plain else 1
+        self._word = word
+
+    def _double_quoted(self) -> str:
+        self._at += 1
+        quoted = self.filled('"')
+        self._at += 1
+        return quoted
+
+    def filled(self, end: str = "") -> str:
+        """Take what a shell puts values into, up to a character: between double quotes, or in a text of << up to its end."""
+        quoted = ""
+        while self._at < len(self._text) and self._text[self._at] != end:
+            char = self._text[self._at]
+            if char == "\\" and self._at + 1 < len(self._text):
+                following = self._text[self._at + 1]
+                self._line += following == "\n"
+                inside = "" if following == "\n" else following if following in f"{end}\\`" else f"\\{following}"
+                quoted += LITERAL if following == "$" else inside
+                self._at += 2
+            elif char == "`" or self._text.startswith("$(", self._at):
+                quoted += self._computed()
+            else:
+                self._line += char == "\n"
+                quoted += QUOTED if char == "$" else char
+                self._at += 1
+        return quoted
+
+    def _computed(self) -> str:
+        """Pass over what the shell would compute, and return a mark for it."""
+        begin = self._at
+        if self._text[begin] == "`":
+            end = self._text.find("`", begin + 1)
+            self._at = len(self._text) if end < 0 else end + 1
+        else:
+            depth, at = 0, begin + (self._text[begin] == "$")
+            while at < len(self._text):
+                depth += (self._text[at] == "(") - (self._text[at] == ")")
+                at += 1
+                if depth == 0:
+                    break
+            self._at = at
+        self._line += self._text.count("\n", begin, self._at)
+        program = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
+        return program[1] if program else f"{UNKNOWN}(...)"

@@ -39,7 +39,8 @@ class JobEnd:
     NEVER_RAN = NO_JOB  # no rank ever ran
     NOT_AS_PLANNED = NO_JOB  # --strict
     DIVERGED = FAILED  # --fail-on nan
-    INCOMPLETE = FAILED  # some ranks never started, or its supervisor was lost while they ran
+    INCOMPLETE = FAILED  # some ranks never started
+    LOST = NO_JOB  # a host or its supervisor was lost while it ran
     NO_SLOTS_IN_TIME = CANNOT_PLACE  # --queue-timeout, --no-wait
     OUT_OF_TIME = DEADLINE  # --timeout, --stall-timeout, --silence-timeout
     HOST_NOT_READY = HOST_FAILED  # a host could not be prepared for it

@@ -145,7 +145,7 @@ def test_flags_become_the_policy(flags: str, policy: Policy, submit: Submit) -> 
         ("--ttl -1", "'-1': must be seconds"),
         ("--timeout 0", "'0': must be at least 0.001s"),
         ("--host-loss-timeout 0s", "'0s': must be at least 1s"),
-        ("--restart always", "'always' is not one of 'never', 'on-failure', 'exit-code'"),
+        ("--restart ever", "'ever' is not one of 'never', 'on-failure', 'exit-code', 'always'"),
         ("-f nosuch.yaml", "error: -f: file not found: nosuch.yaml"),
     ],
 )

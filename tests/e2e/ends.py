@@ -31,7 +31,7 @@ class Kill(NamedTuple):
 
 # What mpirun and the launcher env have in common.
 AGENT = (
-    ("pyz run", 0, "LOST", 1, "its supervisor was killed"),
+    ("pyz run", 0, "LOST", 125, "its supervisor was killed"),
     ("pyz guard /", 0, "FAILED", 1, "its guard was killed"),
     ("pyz guard /", 1, "FAILED", 1, "its guard on n2 was killed"),
     ("pyz rank", 2, "FAILED", 137, "rank [45] on n3 was killed together with its wrapper process"),
@@ -115,7 +115,7 @@ def loss_leaves_nothing(cluster: Cluster, name: str, *shape: str, **more: Any) -
     running(cluster, name, *shape, policy=policy, **more)
     cluster.link(1, "down")
     job = cluster.ended(name, policy.host_loss_timeout + 60)
-    assert (job["state"], job["exit_code"]) == ("LOST", 1)
+    assert (job["state"], job["exit_code"]) == ("LOST", 125)
     assert job["reason"].startswith("host n2 lost: no heartbeat"), job
     assert "; its processes on n2 may still be running: " in job["reason"]
     nothing_left(cluster)

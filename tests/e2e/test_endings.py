@@ -87,7 +87,7 @@ def test_stop_leaves_nothing(victims: Victims) -> None:
 @pytest.mark.parametrize(
     ("role", "state", "code", "reason"),
     [
-        ("run", "LOST", 1, "supervisor"),
+        ("run", "LOST", 125, "supervisor"),
         ("guard", "FAILED", 1, "guard"),
         ("mpirun", "FAILED", 137, "the launcher"),
         ("rank", "FAILED", 137, "wrapper"),
@@ -121,7 +121,7 @@ def test_kill_9_of_supervisor_and_guard_at_once(taco: Taco, tmp_path: Path) -> N
         os.kill(pid, signal.SIGKILL)
     # Nobody is left to notice; whoever looks next ends the job.
     job = taco.ended("victims")
-    assert (job["state"], job["exit_code"]) == ("LOST", 1)
+    assert (job["state"], job["exit_code"]) == ("LOST", 125)
     assert not victims.alive()
 
 

@@ -24,7 +24,7 @@ def test_head_reboot(site: Site) -> None:
         eventually(lambda: site.inside("gpu3", f"ls {mark}"), SETTLED_SECONDS + 15, f"{behind} to run")
     site.is_up("gpu1")
     lost = site.one.ended(name)
-    assert (lost["state"], lost["exit_code"]) == ("LOST", 1), told(lost)
+    assert (lost["state"], lost["exit_code"]) == ("LOST", 125), told(lost)
     site.settles(lost, since)
     site.one.ok("delete", "--yes", name)
     lives(site, behind, since)

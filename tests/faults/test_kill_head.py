@@ -19,7 +19,7 @@ def guard(site: Site) -> None:
 def supervisor(site: Site) -> None:
     name = started(site, "supervisor", "gpu1", "gpu2")
     since = site.kill("gpu1", site.pids("gpu1", f"pyz run {JOBS}/{name} "))
-    ends(site, name, since, "LOST", 1, "its supervisor was killed")
+    ends(site, name, since, "LOST", 125, "its supervisor was killed")
 
 
 def mpirun(site: Site) -> None:

@@ -21,7 +21,7 @@ ROOMS = {
     "hosts": 7_550,
     "lab": 3_600,
     "agent": 17_450,
-    "core": 29_650,
+    "core": 29_800,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -10,7 +10,7 @@ from taco_launch.agent.supervisor.deadlines import diverged
 from taco_launch.agent.supervisor.ranks import WRAPPER_KILLED, Ranks
 from taco_launch.agent.supervisor.start import Launcher
 from taco_launch.core.errors import SIGNAL_BASE
-from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle import retries, state
 from taco_launch.core.model.codec import from_json, to_json
 from taco_launch.core.model.jobs import Finding, JobSpec, JobState, RankEnd
 
@@ -96,15 +96,19 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
         data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
     # An exception ends a program with 1; what it leaves behind, such as threads of gloo, may abort it then.
     raised = code == _ABORTED and told is not None and told.line and told.findings[0].signature == "python-exception"
-    found = (spec.policy, records.record(folder), job_state, code)
-    again = state.retry(*found, host, hung=end.hung, raised=bool(raised))
+    finding = told.findings[0] if told is not None and told.findings else None
+    result = retries.AttemptResult(job_state, code, host, hung=end.hung, raised=bool(raised))
+    if finding is not None:
+        named = finding.host if any(each.name == finding.host for each in spec.hosts) else host
+        result = result._replace(host=named, signature=finding.signature, cause=finding.cause)
+    decision = retries.decide(spec.policy, records.record(folder), result)
+    reason = "; ".join(filter(None, (reason, decision.rule)))
+    again = decision.retry
     if again is not None:
         lost = end.lost_host if job_state is JobState.LOST else ""
         more: Dict[str, Any] = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
-        events.add(state.RESTARTING, reason, **data, **more)
+        events.add(state.RESTARTING, reason, **data, **more, counts=again.counts)
         return
-    final = state.not_retried(*found, hung=end.hung, raised=bool(raised))
-    reason = "; ".join(filter(None, (reason, final)))
     if told is not None and told.findings:
         data["findings"] = to_json(told.findings)
     folder.caller.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.errors import FAILED
+from taco_launch.core.errors import FAILED, JobEnd
 from taco_launch.core.lifecycle.state import JobOutcome
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.protocol.guard_messages import Ended, EndJob
@@ -198,5 +198,5 @@ def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:
     if link.gone == KILLED:
         return JobOutcome(JobState.FAILED, FAILED, KILLED if link is here else f"its guard on {link.name} was killed")
     if link is here:
-        return JobOutcome(JobState.LOST, FAILED, f"lost {link.what}: {link.gone}")
-    return JobOutcome(JobState.LOST, FAILED, f"host {link.name} lost: {link.gone}")
+        return JobOutcome(JobState.LOST, JobEnd.LOST, f"lost {link.what}: {link.gone}")
+    return JobOutcome(JobState.LOST, JobEnd.LOST, f"host {link.name} lost: {link.gone}")

@@ -14,6 +14,7 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import scheduler_wakeup
 from taco_launch.core.errors import SIGNAL_BASE, JobEnd, NoJobError, TacoLaunchError
 from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle.retries import AttemptResult, Retry, decide
 from taco_launch.core.model.jobs import Event, JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.guard_messages import Cleared
 
@@ -92,8 +93,8 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
         if words := untrusted.last_line(folder.debug):
             reason += f" (its last output: {words}; see {folder.debug})"
     reason = "; ".join(filter(None, (reason, *notes)))
-    code = JobEnd.INCOMPLETE if found.started else JobEnd.NEVER_RAN
-    again = None if is_asked(folder) else _again(folder, found, code)
+    code = JobEnd.LOST
+    again = None if is_asked(folder) else _again(folder, found)
     if again is not None:
         events.add(state.RESTARTING, reason, delay=again.delay, left_out=again.left_out, exit_code=code)
     elif folder.suspend.exists() and not folder.stop.exists():
@@ -104,12 +105,12 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
         folder.caller.unlink(missing_ok=True)
 
 
-def _again(folder: JobFolder, found: JobRecord, code: int) -> Optional[state.Retry]:
+def _again(folder: JobFolder, found: JobRecord) -> Optional[Retry]:
     try:
         policy = records.read_spec(folder).policy
     except TacoLaunchError:  # it cannot be tried without
         return None
-    return state.retry(policy, found, JobState.LOST, code, "")
+    return decide(policy, found, AttemptResult(JobState.LOST, JobEnd.LOST)).retry
 
 
 def clear(hosts: Sequence[str], agent: str, folder: JobFolder, mark: str, seconds: float = _CLEAR_SECONDS) -> List[str]:

@@ -49,7 +49,7 @@ USUAL = {
         "--no-wait": "Fail if slots are not free now.",
         "--timeout": "Stop the job after this time, such as 90s or 3h.",
         "--stall-timeout": "Fail the job if no rank makes progress this long.",
-        "--restart": "When to retry: never, on-failure or exit-code.",
+        "--restart": "When to retry: never, on-failure, always, exit-code.",
         "--backoff-limit": "Number of retries.",
     },
     "General": {

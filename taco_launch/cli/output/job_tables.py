@@ -18,7 +18,8 @@ from taco_launch.core.command import shell
 from taco_launch.core.errors import CANNOT_PLACE
 from taco_launch.core.lifecycle import goodput
 from taco_launch.core.lifecycle.goodput import time_spent
-from taco_launch.core.lifecycle.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, most_attempts, past
+from taco_launch.core.lifecycle.retries import most_attempts
+from taco_launch.core.lifecycle.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, past
 from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.manifest import size_text
 from taco_launch.core.model.choices import GpuChoice

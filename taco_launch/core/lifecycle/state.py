@@ -4,7 +4,7 @@ import signal
 from dataclasses import replace
 from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from taco_launch.core.errors import DEADLINE, NO_JOB, SIGNAL_BASE, DamagedRecordError, JobEnd, code_of_process
+from taco_launch.core.errors import SIGNAL_BASE, DamagedRecordError, JobEnd, code_of_process
 from taco_launch.core.lifecycle.event_values import check_time, count, few, name, names, shares
 from taco_launch.core.model.codec import from_json
 from taco_launch.core.model.jobs import (
@@ -13,9 +13,7 @@ from taco_launch.core.model.jobs import (
     Finding,
     JobRecord,
     JobState,
-    Policy,
     RankEnd,
-    Restart,
     Transition,
     VerifiedRun,
 )
@@ -39,15 +37,12 @@ SLOW_START = "slow-start"  # what it has been waiting for since it was placed
 SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
 NOT_CAUGHT = "signal-not-caught"  # data: ranks
 STOPPING = "stopping"
-RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, exit_code; rank, host as of `ended`
+RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, counts, exit_code; rank, host as of `ended`
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
 _LAST_SIGNAL, _KILLED = 64, SIGNAL_BASE + signal.SIGKILL  # SIGRTMAX, signal(7)
 # The reason of a job that waits for slots, whoever finds that it does: what is on its hosts is told beside it.
 FOR_SLOTS = "waiting for slots"
-
-# Kubernetes' Job, "Pod backoff failure policy": 10 s, 20 s, 40 s ..., at most six minutes.
-_LONGEST_DELAY_SECONDS = 360.0
 
 
 def reduce(events: Iterable[Event]) -> JobRecord:
@@ -165,6 +160,7 @@ def _restarting(record: JobRecord, event: Event) -> JobRecord:
         not_before=min(event.time + float(event.data["delay"]), float(LATEST)),
         left_out=names(event.data.get("left_out", ())),
         lost=name(event.data.get("lost", "")),
+        excused=record.excused + (not event.data.get("counts", True)),
     )
 
 
@@ -219,64 +215,6 @@ def marks_same_job(one: str, other: str) -> bool:
     return one.partition(".")[0] == other.partition(".")[0]
 
 
-class Retry(NamedTuple):
-    """Another attempt: after how many seconds, and which hosts it had better not have."""
-
-    delay: float
-    left_out: Tuple[str, ...]
-
-
-def retry(
-    policy: Policy,
-    record: JobRecord,
-    end: JobState,
-    exit_code: int,
-    host: str,
-    *,
-    hung: bool = False,
-    raised: bool = False,
-) -> Optional[Retry]:
-    """Return whether a job whose attempt ended so is tried again; `host` is the one to blame, "" where none is.
-
-    After a loss always, as far as `backoff_limit` goes; after a failure by `restart`. Never where no rank could start,
-    or the time of the job is over; a job that was ended because it `hung` has failed. That a program `raised` an exception
-    counts as such, by whatever signal it ended then. The hosts that earlier attempts failed on stay left out;
-    one that was lost is left out of one attempt, and may be back then.
-    """
-    failed = _failures(record)
-    if failed >= policy.backoff_limit or not _is_for_retry(policy, end, exit_code, hung=hung, raised=raised):
-        return None
-    delay = min(policy.backoff * 2.0**failed, _LONGEST_DELAY_SECONDS)
-    stay = tuple(other for other in record.left_out if other != record.lost)
-    blamed = (host,) if host and host not in stay else ()
-    return Retry(delay, (*stay, *blamed))
-
-
-def _is_for_retry(policy: Policy, end: JobState, exit_code: int, *, hung: bool, raised: bool) -> bool:
-    """Return whether a job is tried again after such an end, if it has attempts left."""
-    if policy.restart is Restart.NEVER:
-        return False
-    if end is JobState.LOST:
-        return True
-    if end is not JobState.FAILED or (not hung and exit_code in (DEADLINE, NO_JOB)):
-        return False
-    return policy.restart is not Restart.EXIT_CODE or (exit_code >= SIGNAL_BASE and not raised)
-
-
-def not_retried(
-    policy: Policy, record: JobRecord, end: JobState, exit_code: int, *, hung: bool = False, raised: bool = False
-) -> str:
-    """Return why a failure is not tried again: its attempts are used up, or what it is decides that."""
-    used_up = _failures(record) >= policy.backoff_limit
-    if _is_for_retry(policy, end, exit_code, hung=hung, raised=raised):
-        return f"its {record.attempt} attempts are used up" if used_up and policy.backoff_limit else ""
-    by_code = policy.restart is Restart.EXIT_CODE and end is JobState.FAILED and exit_code not in (DEADLINE, NO_JOB)
-    if used_up or not by_code:
-        return ""
-    what = "an exception of the program" if raised else f"exit code {exit_code}"
-    return f"not tried again: --restart exit-code retries only after a signal or a lost host, not after {what}"
-
-
 class PreviousAttempt(NamedTuple):
     """An attempt after which its job waits: RESTARTING as it failed, or SUSPENDED; and why."""
 
@@ -299,22 +237,6 @@ def suspension(record: JobRecord, attempt: int) -> str:
     """Return in one line why the job was suspended before this attempt; "" where it was not."""
     before = [entry for entry in past(record) if entry.attempt == attempt - 1 and entry.state is JobState.SUSPENDED]
     return " ".join(before[-1].reason.split()) if before else ""
-
-
-def most_attempts(policy: Policy, record: JobRecord) -> int:
-    """Return how many attempts of a job there may be as it stands, counted as its log does.
-
-    One that was suspended is none of the failures that `backoff_limit` counts: there may be one more.
-    """
-    allowed = 0 if policy.restart is Restart.NEVER else policy.backoff_limit
-    changes = record.transitions
-    stood = changes[-2].state if record.state.is_terminal and len(changes) > 1 else record.state
-    return record.attempt + allowed - _failures(record) + stood.waits
-
-
-def _failures(record: JobRecord) -> int:
-    # A job that was suspended has made an attempt more, and has not failed by that.
-    return sum(change.state is JobState.RESTARTING for change in record.transitions)
 
 
 def culprit(failures: Sequence[RankEnd], launcher_code: int) -> Optional[RankEnd]:

@@ -23,14 +23,16 @@ class CleanUp(enum.Enum):
 
 
 class Restart(enum.Enum):
-    """After which failures a job is tried again (MPI Operator: restartPolicy Never, OnFailure, ExitCode).
+    """After which failures a job is tried again (MPI Operator: restartPolicy Never, OnFailure, ExitCode, Always).
 
     `EXIT_CODE`: after a signal (a code of 128 or more) and the loss of a host, not after an exit code of its own.
+    `ALWAYS`: after a fault of the program, too (core/lifecycle/retries.py).
     """
 
     NEVER = "never"
     ON_FAILURE = "on-failure"
     EXIT_CODE = "exit-code"
+    ALWAYS = "always"
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,6 @@ class Policy:
     and how many times it is tried again, the first time after `backoff`, then after twice as long each. `ttl` is how
     long its record is kept after its end, None until it is deleted. `host_loss_timeout` is the time without a heartbeat
     after which a guard ends its ranks; `log_max_bytes` the most bytes kept of each rank's log, the oldest dropped first.
-    `progress` is a regular expression whose groups are the values of a line of the training (core/progress/pattern.py), "" where
-    known formats are read.
     """
 
     grace: float = 10.0
@@ -63,7 +63,7 @@ class Policy:
     silence_timeout: Optional[float] = None
     host_loss_timeout: float = 60.0
     log_max_bytes: int = 1 << 30
-    progress: str = ""
+    progress: str = ""  # a pattern of core/progress/pattern.py; "": known formats are read
     queue: str = "default"
     priority: int = 0
     queue_timeout: Optional[float] = None
@@ -367,6 +367,7 @@ class JobRecord:
     stalled: Optional[Stall] = None
     verified: Optional[VerifiedRun] = None
     hint: str = ""
+    excused: int = 0  # retries after a fault of hardware, which `backoff_limit` does not count
 
     @property
     def first_start(self) -> Optional[float]:

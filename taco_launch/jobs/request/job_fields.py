@@ -379,8 +379,8 @@ FIELDS = (
         "restart",
         "words",
         _P.RETRIES,
-        "Retry after any failure (on-failure), or with exit-code only after a signal (exit code 128 or more) or the loss of a "
-        "host, not after an exception of the program. Default: never, or on-failure with {backoff_limit}.",
+        "Retry after a failure that is no fault of the program (on-failure), after any failure (always), or with exit-code only "
+        "after a signal (exit code 128 or more) or the loss of a host. Default: never, or on-failure with {backoff_limit}.",
         key="restartPolicy",
         section=POLICY,
         words=Restart,

@@ -103,7 +103,7 @@ def _restart(request: JobRequest) -> tuple[Restart, int]:
     if restart is not Restart.NEVER:
         return restart, RETRIES if limit is None else limit
     called = request.called("restart")
-    for name in ("backoff_limit", "backoff"):
+    for name in ("backoff_limit", "backoff", "retry_on"):
         if getattr(request, name):
             never = f" and {called} never: " if request.restart is not None else ": "
             raise UsageError(

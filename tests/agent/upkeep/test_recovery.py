@@ -74,7 +74,7 @@ def test_a_lost_job_is_ended(folder: JobFolder, events: records.Events, family: 
     folder.caller.write_text("secrets", encoding="ascii")
     process = family.start(SLEEP, marked=True)
     found = recovery.current_record(folder)
-    assert (found.state, found.exit_code) == (JobState.LOST, FAILED)
+    assert (found.state, found.exit_code) == (JobState.LOST, 125)
     assert found.reason == "its supervisor was killed"
     assert process.wait(HANG) == -9
     assert not folder.caller.exists()

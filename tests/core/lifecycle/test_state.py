@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from taco_launch.core.errors import FAILED, NO_JOB, OK
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.jobs import Event, JobRecord, JobState, Policy, RankEnd, Restart, Transition
+from taco_launch.core.model.jobs import Event, JobRecord, JobState, RankEnd, Transition
 
 TIMES = st.floats(min_value=0, max_value=4e9)
 TERMINAL = [entry for entry in JobState if entry.is_terminal]
@@ -130,96 +130,6 @@ def test_a_job_that_waits_says_why_until_it_has_a_place_or_is_suspended() -> Non
     assert state.reduce([SUBMITTED, failed, suspended]).not_before is None
     assert state.reduce([SUBMITTED, suspended, Event(4.0, state.RESUMED)]).state is JobState.QUEUED
     assert state.reduce([Event(1.0, state.SUBMITTED, "", {"id": "a", "suspend": True})]).state is JobState.SUSPENDED
-
-
-@pytest.mark.parametrize(
-    ("restart", "limit", "attempt", "end", "code", "delay"),
-    [
-        ("never", 3, 1, "FAILED", 1, None),
-        ("on-failure", 3, 1, "FAILED", 1, 10.0),
-        ("on-failure", 3, 3, "FAILED", 137, 40.0),
-        ("on-failure", 3, 4, "FAILED", 1, None),  # the limit is used up
-        ("on-failure", 9, 8, "LOST", 1, 360.0),
-        ("on-failure", 3, 1, "SUCCEEDED", 0, None),
-        ("on-failure", 3, 1, "CANCELLED", 143, None),
-        ("on-failure", 3, 1, "FAILED", 124, None),  # its time is over
-        ("on-failure", 3, 1, "FAILED", 125, None),  # no rank could start: nor will the next time
-        ("exit-code", 3, 1, "FAILED", 127, None),
-        ("exit-code", 3, 1, "FAILED", 128, 10.0),
-        ("exit-code", 3, 1, "LOST", 1, 10.0),
-    ],
-)
-def test_when_a_job_is_tried_again(
-    restart: str, limit: int, attempt: int, end: str, code: int, delay: float | None
-) -> None:
-    policy = Policy(restart=Restart(restart), backoff_limit=limit)
-    # It was suspended once besides, which is not a failure.
-    before = (JobState.SUSPENDED, *(JobState.RESTARTING for _failure in range(attempt - 1)))
-    changes = tuple(Transition(float(number), change) for number, change in enumerate(before))
-    record = JobRecord(id="abc", state=JobState.RUNNING, attempt=attempt + 1, left_out=("a",), transitions=changes)
-    found = state.retry(policy, record, JobState(end), code, "b")
-    assert (found and found.delay) == delay
-    by_code = "not tried again: --restart exit-code retries only after a signal or a lost host, not after "
-    why = {("exit-code", 127, 1): f"{by_code}exit code 127", ("on-failure", 1, 4): "its 5 attempts are used up"}
-    assert state.not_retried(policy, record, JobState(end), code) == why.get((restart, code, attempt), "")
-    if code == 128:
-        assert state.retry(policy, record, JobState(end), code, "b", raised=True) is None
-        told = state.not_retried(policy, record, JobState(end), code, raised=True)
-        assert told == f"{by_code}an exception of the program"
-    if found is not None:
-        assert found.left_out == ("a", "b")
-        assert state.retry(policy, record, JobState(end), code, "a") == (delay, ("a",))
-        assert state.retry(policy, record, JobState(end), code, "") == (delay, ("a",))
-
-
-def test_a_host_that_was_lost_may_be_back_for_the_attempt_after_the_next() -> None:
-    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=9)
-    lost = {"delay": 1, "left_out": ["a", "b"], "lost": "b"}
-    record = state.reduce((Event(0.0, state.SUBMITTED, "", {"id": "abc"}), Event(1.0, state.RESTARTING, "", lost)))
-    assert (record.left_out, record.lost) == (("a", "b"), "b")
-    for host, left_out in (("", ("a",)), ("c", ("a", "c")), ("b", ("a", "b"))):
-        found = state.retry(policy, record, JobState.FAILED, 1, host)
-        assert found is not None
-        assert found.left_out == left_out
-
-
-@pytest.mark.parametrize(
-    ("steps", "most"),
-    [
-        ("", 4),
-        ("P", 4),
-        ("PF", 4),
-        ("PFW", 4),
-        ("PFWP", 4),
-        ("PFPFPF", 4),
-        ("PFPFPFPE", 4),
-        ("PFE", 4),  # stopped before the second started
-        ("E", 4),
-        ("PS", 5),  # what was suspended has not failed
-        ("PSRPF", 5),
-    ],
-)
-def test_how_many_attempts_there_may_be(steps: str, most: int) -> None:
-    events = [Event(0, state.SUBMITTED, data={"id": "x"})]
-    for step in steps:
-        number = sum(event.kind == state.PLACED for event in events)
-        events.append(
-            {
-                "P": Event(1, state.PLACED, data={"np": 1, "hosts": ["a"], "line": "l", "attempt": number + 1}),
-                "F": Event(1, state.RESTARTING, data={"delay": 10}),
-                "W": Event(1, state.WAITING, data={"hosts": ()}),
-                "S": Event(1, state.SUSPENDED),
-                "R": Event(1, state.RESUMED),
-                "E": Event(1, state.ENDED, data={"state": "FAILED", "exit_code": 1}),
-            }[step]
-        )
-    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=3)
-    assert state.most_attempts(policy, state.reduce(events)) == most
-
-
-def test_there_is_one_attempt_where_no_other_is_allowed() -> None:
-    record = state.reduce([Event(0, state.SUBMITTED, data={"id": "x"})])
-    assert state.most_attempts(Policy(backoff_limit=3), record) == 1
 
 
 def test_an_attempt_has_a_mark_of_its_own() -> None:

@@ -2,10 +2,9 @@
 
 import pytest
 
-from taco_launch.core.errors import DEADLINE
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.jobs import Event, JobRecord, JobState, Policy, Restart
+from taco_launch.core.model.jobs import Event, JobState
 from taco_launch.core.model.stalls import (
     LOOK_SECONDS,
     RankLook,
@@ -104,13 +103,3 @@ def test_a_hang_stands_in_the_record_until_there_is_another_attempt() -> None:
     again = Event(12.0, state.RESTARTING, "hung", {"delay": 1.0})
     assert state.reduce((*RUNS, STALLED, again)).stalled is not None
     assert state.reduce((*RUNS, STALLED, again, RUNS[1])).stalled is None
-
-
-@pytest.mark.parametrize(
-    ("restart", "hung", "again"),
-    [("on-failure", True, True), ("on-failure", False, False), ("exit-code", True, False), ("never", True, False)],
-)
-def test_a_hang_is_a_failure_and_the_end_of_the_time_is_not(restart: str, hung: bool, again: bool) -> None:
-    policy = Policy(restart=Restart(restart), backoff_limit=3)
-    record = JobRecord(id="abc", state=JobState.RUNNING, attempt=1)
-    assert (state.retry(policy, record, JobState.FAILED, DEADLINE, "", hung=hung) is not None) == again

@@ -1,0 +1,188 @@
+"""When a job is tried again: by its policy, and by whose fault a failure is."""
+
+import pytest
+
+from taco_launch.core.errors import DEADLINE
+from taco_launch.core.lifecycle import retries, state
+from taco_launch.core.lifecycle.retries import AttemptResult, Blame, Decision, Retry, decide
+from taco_launch.core.model.jobs import Event, JobRecord, JobState, Policy, RankEnd, Restart, Transition
+from taco_launch.core.signatures.match import ENTRIES
+
+
+def record(failures: int = 0, **more: object) -> JobRecord:
+    # It was suspended once besides, which is not a failure.
+    before = (JobState.SUSPENDED, *(JobState.RESTARTING for _failure in range(failures)))
+    changes = tuple(Transition(float(number), change) for number, change in enumerate(before))
+    return JobRecord("abc", JobState.RUNNING, attempt=failures + 1, left_out=("a",), transitions=changes, **more)  # type: ignore[arg-type]
+
+
+def policy(restart: str = "on-failure", limit: int = 3) -> Policy:
+    return Policy(restart=Restart(restart), backoff_limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("restart", "limit", "failures", "end", "code", "delay"),
+    [
+        ("never", 3, 0, "FAILED", 1, None),
+        ("on-failure", 3, 0, "FAILED", 1, 10.0),
+        ("on-failure", 3, 2, "FAILED", 137, 40.0),
+        ("on-failure", 3, 3, "FAILED", 1, None),  # the limit is used up
+        ("on-failure", 9, 7, "LOST", 1, 360.0),
+        ("on-failure", 3, 0, "SUCCEEDED", 0, None),
+        ("on-failure", 3, 0, "CANCELLED", 143, None),
+        ("on-failure", 3, 0, "FAILED", 124, None),  # its time is over
+        ("on-failure", 3, 0, "FAILED", 125, None),  # no rank could start: nor will the next time
+        ("always", 3, 0, "FAILED", 1, 10.0),
+        ("exit-code", 3, 0, "FAILED", 127, None),
+        ("exit-code", 3, 0, "FAILED", 128, 10.0),
+        ("exit-code", 3, 0, "LOST", 1, 10.0),
+    ],
+)
+def test_by_the_policy(restart: str, limit: int, failures: int, end: str, code: int, delay: float | None) -> None:
+    result = AttemptResult(JobState(end), code, "b")
+    again, rule = decide(policy(restart, limit), record(failures), result)
+    assert (again and again.delay) == delay
+    by_code = "not tried again: --restart exit-code retries only after a signal or a lost host, not after "
+    told = {("exit-code", 127): f"{by_code}exit code 127", ("on-failure", 3): "its 4 attempts are used up"}
+    if end == "FAILED":
+        assert rule == told.get((restart, code), told.get((restart, failures), ""))
+    if code == 128:
+        assert decide(policy(restart), record(), result._replace(raised=True)) == Decision(
+            None, f"{by_code}an exception of the program"
+        )
+    if again is not None:
+        assert again.left_out == ("a", "b")
+        assert decide(policy(restart, limit), record(failures), result._replace(host="a")).retry == (
+            delay,
+            ("a",),
+            again.counts,
+        )
+
+
+# A failure as its logs are explained: (signature, cause), and what follows with --backoff-limit 3.
+FAILURES = (
+    ("module-missing", "", Blame.PROGRAM),
+    ("script-missing", "", Blame.PROGRAM),
+    ("arguments-refused", "", Blame.PROGRAM),
+    ("cuda-out-of-memory", "", Blame.PROGRAM),
+    ("cuda-device-assert", "", Blame.PROGRAM),
+    ("torch-unused-parameters", "", Blame.PROGRAM),
+    ("horovod-mismatch", "", Blame.PROGRAM),
+    ("python-exception", "The program raised AssertionError: no (line 3 of t.py).", Blame.PROGRAM),
+    ("python-exception", "The program raised NameError: name 'x' is not defined.", Blame.PROGRAM),
+    ("python-exception", "The program raised RuntimeError: no (line 3 of t.py).", Blame.UNKNOWN),
+    ("gpu-lost", "", Blame.HARDWARE),
+    ("gpu-xid-fatal", "", Blame.HARDWARE),
+    ("gpu-xid-nvlink", "", Blame.HARDWARE),
+    ("hardware-error", "", Blame.HARDWARE),
+    ("cable-error", "", Blame.HARDWARE),
+    ("hca-failed", "", Blame.HARDWARE),
+    ("disk-fault", "", Blame.HARDWARE),
+    ("nccl-ib-no-answer", "", Blame.UNKNOWN),  # a network
+    ("disk-full", "", Blame.UNKNOWN),  # storage
+    ("out-of-memory", "", Blame.UNKNOWN),  # another program may have had it
+    ("process-killed", "", Blame.UNKNOWN),
+    ("", "", Blame.UNKNOWN),
+)
+
+
+@pytest.mark.parametrize(("signature", "cause", "whose"), FAILURES, ids=[f"{row[0]}-{row[1]}" for row in FAILURES])
+def test_by_whose_fault_it_is(signature: str, cause: str, whose: Blame) -> None:
+    result = AttemptResult(JobState.FAILED, 1, "b", signature=signature, cause=cause)
+    again, rule = decide(policy(), record(), result)
+    if whose is Blame.PROGRAM:
+        assert again is None
+        assert f"{signature} is a fault of the program" in rule
+    else:
+        assert again == Retry(10.0, ("a", "b"), counts=whose is Blame.UNKNOWN)
+        assert (f"{signature} is a fault of hardware: retry 1 of 5 without b" in rule) is (whose is Blame.HARDWARE)
+    assert decide(policy("always"), record(), result) == Decision(Retry(10.0, ("a", "b")))
+    assert decide(policy("never"), record(), result) == Decision(None)
+
+
+def test_every_signature_is_one_that_exists() -> None:
+    assert set(ENTRIES) >= retries._OF_PROGRAM | retries._OF_HARDWARE
+    assert not retries._OF_PROGRAM & retries._OF_HARDWARE
+
+
+def test_hardware_has_a_limit_of_its_own() -> None:
+    lost = AttemptResult(JobState.LOST, 125, "b")
+    again, _rule = decide(policy(limit=1), record(5, excused=4), lost)
+    assert again is not None
+    assert not again.counts
+    # then it counts as any failure does
+    counted, rule = decide(policy(limit=1), record(5, excused=5), lost)
+    assert counted is not None
+    assert (counted.counts, rule) == (True, "")
+    assert decide(policy(limit=1), record(6, excused=5), lost) == Decision(None, "its 7 attempts are used up")
+    # the supervisor alone was lost: which host is at fault is not known
+    assert decide(policy(limit=0), record(), lost._replace(host="")) == Decision(None)
+
+
+def test_the_same_exception_on_two_hosts_is_the_programs() -> None:
+    cause = "The program raised ValueError: no (line 3 of t.py)."
+    before = RankEnd(0, "a", 1, f"rank 0 on a exited with code 1: {cause}")
+    result = AttemptResult(JobState.FAILED, 1, "b", signature="python-exception", cause=cause)
+    again, rule = decide(policy(), record(1, first_failure=before), result)
+    assert again is None
+    assert rule.startswith("not tried again: python-exception on two hosts alike is a fault of the program")
+    for other in (result._replace(host="a"), result._replace(cause="The program raised ValueError: yes.")):
+        assert decide(policy(), record(1, first_failure=before), other).retry is not None
+
+
+def test_a_host_that_was_lost_may_be_back_for_the_attempt_after_the_next() -> None:
+    lost = {"delay": 1, "left_out": ["a", "b"], "lost": "b", "counts": False}
+    found = state.reduce((Event(0.0, state.SUBMITTED, "", {"id": "abc"}), Event(1.0, state.RESTARTING, "", lost)))
+    assert (found.left_out, found.lost, found.excused) == (("a", "b"), "b", 1)
+    for host, left_out in (("", ("a",)), ("c", ("a", "c")), ("b", ("a", "b"))):
+        again = decide(policy(limit=9), found, AttemptResult(JobState.FAILED, 1, host)).retry
+        assert again is not None
+        assert again.left_out == left_out
+
+
+@pytest.mark.parametrize(
+    ("restart", "hung", "again"),
+    [("on-failure", True, True), ("on-failure", False, False), ("exit-code", True, False), ("never", True, False)],
+)
+def test_a_hang_is_a_failure_and_the_end_of_the_time_is_not(restart: str, hung: bool, again: bool) -> None:
+    result = AttemptResult(JobState.FAILED, DEADLINE, hung=hung)
+    assert (decide(policy(restart), record(), result).retry is not None) == again
+
+
+@pytest.mark.parametrize(
+    ("steps", "most"),
+    [
+        ("", 4),
+        ("P", 4),
+        ("PF", 4),
+        ("PFW", 4),
+        ("PFWP", 4),
+        ("PFPFPF", 4),
+        ("PFPFPFPE", 4),
+        ("PFE", 4),  # stopped before the second started
+        ("E", 4),
+        ("PS", 5),  # what was suspended has not failed
+        ("PSRPF", 5),
+    ],
+)
+def test_how_many_attempts_there_may_be(steps: str, most: int) -> None:
+    events = [Event(0, state.SUBMITTED, data={"id": "x"})]
+    for step in steps:
+        number = sum(event.kind == state.PLACED for event in events)
+        events.append(
+            {
+                "P": Event(1, state.PLACED, data={"np": 1, "hosts": ["a"], "line": "l", "attempt": number + 1}),
+                "F": Event(1, state.RESTARTING, data={"delay": 10}),
+                "W": Event(1, state.WAITING, data={"hosts": ()}),
+                "S": Event(1, state.SUSPENDED),
+                "R": Event(1, state.RESUMED),
+                "E": Event(1, state.ENDED, data={"state": "FAILED", "exit_code": 1}),
+            }[step]
+        )
+    policy = Policy(restart=Restart.ON_FAILURE, backoff_limit=3)
+    assert retries.most_attempts(policy, state.reduce(events)) == most
+
+
+def test_there_is_one_attempt_where_no_other_is_allowed() -> None:
+    record = state.reduce([Event(0, state.SUBMITTED, data={"id": "x"})])
+    assert retries.most_attempts(Policy(backoff_limit=3), record) == 1

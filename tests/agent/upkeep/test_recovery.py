@@ -10,7 +10,7 @@ from taco_launch.agent.host import facts
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.errors import FAILED, NoJobError
+from taco_launch.core.errors import NoJobError
 from taco_launch.core.launch.command_line.env import JOB_ID
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host

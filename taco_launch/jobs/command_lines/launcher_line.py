@@ -84,7 +84,7 @@ class LauncherLine:
     @property
     def left_out(self) -> tuple[Part, ...]:
         """Return the parts that a job does not have."""
-        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE, table.GPUS))
+        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE, table.GPUS, table.ALL_GPUS))
 
 
 def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, str] | None = None) -> LauncherLine:
@@ -276,7 +276,7 @@ class _Reader:
     def _parts(self, at: int, words: tuple[str, ...], meaning: Meaning, values: tuple[str, ...]) -> Iterator[Part]:
         value = values[-1] if values else ""
         use, name, why = meaning.use, meaning.target, meaning.why
-        if use in (table.RANKS, table.EACH, table.NODES, table.GPUS):
+        if use in (table.RANKS, table.EACH, table.NODES, table.GPUS, table.ALL_GPUS):
             yield self._counted(at, words, use, meaning.convert(value))
         elif use == table.MAP_BY:
             yield from self._mapped(at, words, value, why)

@@ -16,6 +16,7 @@ ENV, PAIR, LIST, BARE, MCA, OPTION, VARIABLE = "env", "pair", "list", "bare", "m
 MAP_BY, INCLUDE, MODULE, NO_PYTHON, OMITTED, REFUSED = "map-by", "include", "module", "no-python", "omitted", "refused"
 SPREAD = "spread"  # gives each host a rank in turn
 GPUS = "gpus"  # of a host, or of a rank where a host has one
+ALL_GPUS = "all-gpus"  # of the job
 
 
 class Meaning(NamedTuple):
@@ -365,7 +366,8 @@ _SLURM = {
     "container-mounts": Meaning(OPTION, target="--data"),
     "export": Meaning(LIST),
     **_all("gpus-per-node gpus-per-task gres tres-per-task tres-per-node", Meaning(GPUS, convert=_gpus)),
-    **_omitted(_GPUS, two="G gpus ntasks-per-gpu"),
+    **_all("G gpus", Meaning(ALL_GPUS, convert=_gpus)),
+    **_omitted(_GPUS, two="ntasks-per-gpu"),
     **_omitted(_LIMITS, "exclusive overlap overcommit O", "c cpus-per-task mem mem-per-cpu mem-per-gpu cpus-per-gpu"),
     **_omitted(_LIMITS, two="threads-per-core cores-per-socket sockets-per-node ntasks-per-core ntasks-per-socket tmp"),
     **_omitted(_PROFILE, two="mpi cpu-bind cpu-freq distribution m hint mem-bind gpu-bind accel-bind network gpu-freq"),

@@ -25,7 +25,7 @@ _IN_TURN = (
 )
 _COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 # Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
-_SET_ONCE = (*_COUNTED, table.GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
+_SET_ONCE = (*_COUNTED, table.GPUS, table.ALL_GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
 # Launchers that give each program its local rank as an argument, and the switch that has them not do it.
 _GIVES_LOCAL_RANK = {
     "deepspeed": ("--local_rank=N", "no-local-rank"),
@@ -188,8 +188,8 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
     size = () if sized or _SIZES & set(own) else tuple(sizes)
     options += size
     for part in line.parts:
-        here = _here(part, own, given, size=size, launcher=launcher)
-        if here and part.use not in (*_COUNTED, table.GPUS, table.SPREAD, table.HOSTFILE):
+        here = _here(part, own, given, size=size, launcher=launcher, hosts=_with_slots(line, part))
+        if here and part.use not in (*_COUNTED, table.GPUS, table.ALL_GPUS, table.SPREAD, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
@@ -198,9 +198,31 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
     return options, rows
 
 
-def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str], launcher: str) -> tuple[str, ...]:
-    """Return what a part is here, () where it is left out."""
-    if PER_HOST in own and part.use in (table.EACH, table.GPUS):
+def _with_slots(line: LauncherLine, part: Part) -> str:
+    """Return hosts with the slots that mpirun and Hydra give to a name alone: one for each time that it is named.
+
+    A line for more ranks than that has another count in mind, and keeps the names.
+    """
+    listed = part.value.split(",")
+    ranks = line.last(table.RANKS)
+    named = [each for others in line.of(table.HOSTS) for each in others.value.split(",")]
+    alone = line.kind in ("mpirun", "hydra") and not any(":" in each for each in named)
+    if (
+        part.use != table.HOSTS
+        or not alone
+        or ranks is None
+        or not ranks.value.isdecimal()
+        or int(ranks.value) > len(named)
+    ):
+        return part.value
+    return ",".join(f"{name}:{listed.count(name)}" for name in dict.fromkeys(listed))
+
+
+def _here(
+    part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str], launcher: str, hosts: str
+) -> tuple[str, ...]:
+    """Return what a part is here, () where it is left out; `hosts` is its value as -H takes it."""
+    if PER_HOST in own and part.use in (table.EACH, table.GPUS, table.ALL_GPUS):
         return (PER_HOST,) if part.use == table.EACH else ("--slots-per-host", part.value)
     if part.use in (*_COUNTED, table.SPREAD):
         option = _COUNTED[table.EACH if part.use == table.SPREAD else part.use]
@@ -208,7 +230,7 @@ def _here(part: Part, own: Sequence[str], given: set[str], *, size: Sequence[str
         return counted or (() if part.use == table.SPREAD else tuple(size))
     if part.use in (table.HOSTS, table.HOSTFILE):
         option = "-H" if part.use == table.HOSTS else "-i"
-        return () if {"-H", option} & set(own) else (option, part.value)
+        return () if {"-H", option} & set(own) else (option, part.value if part.use == table.HOSTFILE else hosts)
     if part.use == table.ENV:
         return () if part.name in given else ("-x", f"{part.name}={part.value}")
     if part.use == table.BARE:
@@ -226,7 +248,7 @@ def _why_not(part: Part, launcher: str) -> str:
         return f"--launcher {launcher} has no parameters of Open MPI"
     if part.use in _COUNTED:
         return _SIZED_ELSEWHERE
-    if part.use == table.GPUS:
+    if part.use in (table.GPUS, table.ALL_GPUS):
         return table.ONE_GPU_EACH
     if part.use == table.SPREAD:
         return _IN_TURN
@@ -242,7 +264,7 @@ def _size(line: LauncherLine) -> Iterator[str]:
     if line.kind == "accelerate" and any(part.words == ("--cpu",) for part in line.parts):
         yield from ("--np", "1")
         return
-    ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
+    ranks, each, nodes = _counts(line)
     # A count that is there, but not known, has no default.
     unknown = {part.name for part in line.of(table.REFUSED)}
     automatic = table.EACH in unknown or (not each and any("nproc" in part.words[0] for part in line.of(table.OMITTED)))
@@ -251,8 +273,8 @@ def _size(line: LauncherLine) -> Iterator[str]:
     if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
         each, ranks = str(int(ranks) // int(nodes)), ""
     each = each or _in_turn(line, ranks, nodes)
-    if line.kind == "torch" and not automatic:
-        nodes, each = nodes or ("" if table.NODES in unknown else "1"), each or "1"
+    if line.kind == "torch":  # torch/distributed/run.py: --nnodes is 1 by default, and so is --nproc-per-node
+        nodes, each = nodes or ("" if table.NODES in unknown else "1"), each if automatic else each or "1"
     if ranks:
         yield from ("--np", ranks)
         if each:
@@ -274,6 +296,13 @@ def _size(line: LauncherLine) -> Iterator[str]:
         yield from ("--np", each)
 
 
+def _counts(line: LauncherLine) -> tuple[str, str, str]:
+    """Return the ranks, the ranks of each host and the hosts of a line, "" where it does not say; srun(1) starts one task by default."""
+    ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
+    known = not {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}
+    return ("1" if line.kind == "srun" and known and not (ranks or each or nodes) else ranks), each, nodes
+
+
 def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
     """Return how many ranks each host has if the line gives them out in turn; "" where that is not one number, or not known."""
     if not ranks or line.last(table.SPREAD) is None:
@@ -285,7 +314,9 @@ def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
 
 def _size_per_host(line: LauncherLine) -> tuple[str, ...]:
     """Return the options for a line of srun with one process for each host, which has several GPUs; () for others."""
-    ranks, each, nodes, gpus = (part.value if part else "" for part in map(line.last, (*_COUNTED, table.GPUS)))
+    ranks, each, nodes = _counts(line)
+    asked = line.last(table.GPUS) or (line.last(table.ALL_GPUS) if "1" in (ranks, nodes) else None)
+    gpus = asked.value if asked else ""
     if line.kind != "srun" or int(gpus or "1") < 2 or {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}:
         return ()
     if each not in ("", "1") or not (each or ranks or nodes) or (ranks and ranks != (nodes or ("" if each else "1"))):

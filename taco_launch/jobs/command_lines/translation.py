@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from taco_launch.core.command import shell
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import launcher_options as table
@@ -39,6 +40,7 @@ _OF_SLURM = {
     **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), "WORLD_SIZE"),
     "SLURM_NTASKS_PER_NODE": "LOCAL_WORLD_SIZE",
 }
+_INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
 _SLURMS = re.compile(r"\$\{?(SLURM_\w+)", re.ASCII)
 _OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 # Options of a job that a restart needs as well.
@@ -231,16 +233,25 @@ def _here(
     if part.use in (table.HOSTS, table.HOSTFILE):
         option = "-H" if part.use == table.HOSTS else "-i"
         return () if {"-H", option} & set(own) else (option, part.value if part.use == table.HOSTFILE else hosts)
-    if part.use == table.ENV:
-        return () if part.name in given else ("-x", f"{part.name}={part.value}")
-    if part.use == table.BARE:
-        return () if part.name in (*given, *PASSED_ON) else ("-x", part.name)
+    if part.use in (table.ENV, table.BARE):
+        return _variable(part, own, given, size)
     if part.use == table.MCA:
         can = LAUNCHERS[launcher].is_open_mpi and part.name not in given
         return ("--mca", part.name, part.value) if can else ()
     if part.use == table.OPTION:
         return () if part.name in own else (part.name, part.value)
     return ()
+
+
+def _variable(part: Part, own: Sequence[str], given: set[str], size: Sequence[str]) -> tuple[str, ...]:
+    """Return what a variable is here: of the GPUs that ranks see the job's own choice, if there is one for each rank."""
+    if part.use == table.BARE:
+        return () if part.name in (*given, *PASSED_ON) else ("-x", part.name)
+    ranks = size[size.index("--np") + 1] if "--np" in size else "1"
+    enough = ranks.isdecimal() and int(ranks) <= len(part.value.split(","))
+    if part.name == VISIBLE_GPUS and _INDICES.fullmatch(part.value) and enough:
+        return () if "--gpu-ids" in own else ("--gpu-ids", part.value)
+    return () if part.name in given else ("-x", f"{part.name}={part.value}")
 
 
 def _why_not(part: Part, launcher: str) -> str:

@@ -79,7 +79,8 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
     if draft.given:
         from taco_launch.core.launch.command_line.given_remarks import given_remarks  # noqa: PLC0415 - few jobs have any
 
-        said += given_remarks(draft.given, draft.placement)
+        gpus = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
+        said += given_remarks(draft.given, draft.placement, gpus)
     given = draft.given if by_mpirun else ()
     mca = [(option.tokens[1].text, option.tokens[-1].text) for option in given if option.key[0] == "mca"]
     pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca

@@ -167,6 +167,19 @@ def test_each_host_its_own_gid_index_is_said() -> None:
     assert any("differs from host to host (gpu1 3, gpu2 5)" in warning for warning in gids("2.9.9", 3, 5).warnings)
 
 
+@pytest.mark.parametrize(("value", "is_told"), [("0,1", True), ("0,1,2,3,4,5,6,7", False)])
+def test_gpus_that_the_user_has_the_ranks_see(value: str, *, is_told: bool) -> None:
+    hosts = (JobHost("gpu1", gpus=8), JobHost("gpu2", gpus=8))
+    made = plan(
+        JobFacts(False, openmpi="4.1.4", hosts=hosts),
+        hosts=FAR,
+        network=BOND,
+        np=2,
+        env=(("CUDA_VISIBLE_DEVICES", value),),
+    )
+    assert any("the ranks see these GPUs, whichever the job has" in each for each in made.warnings) is is_told
+
+
 def test_ranks_that_share_gpus_and_a_host_with_fewer_than_the_others() -> None:
     def said(one: int | None, two: int | None, **fields: Any) -> list[str]:
         hosts = (JobHost("gpu1", gpus=one), JobHost("gpu2", gpus=two))

@@ -1,9 +1,10 @@
 """The end of a job's output: the last line of its ranks, and how far its training has come."""
 
 import re
+from collections import deque
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.lines import LineReader
@@ -20,6 +21,11 @@ from taco_launch.core.progress.tracker import Tracker
 # Of a hundred ranks that print a line per step, some steps of each.
 _BYTES = 1 << 18
 _OF_A_RANK = re.compile(r"\S+/(\d{1,7}) *\| (.*)")
+# A loss as people print it: loss: 0.5, train_loss=nan, "loss": inf, Loss 0.5.
+_LOSS = re.compile(
+    r"(?i)(?<![a-z])(?:[a-z]{1,20}[ _])?loss['\"]?[ \t]{0,3}[:=]?[ \t]{0,3}([-+]?(?:nan|inf|\d)[\w.+-]{0,30})"
+)
+_NO_NUMBER = re.compile(r"(?i)[-+]?(?:nan|inf(?:inity)?)\b")
 _MOST_OF_LINE = 200
 _PATTERN_SECONDS = 1
 
@@ -77,24 +83,46 @@ def _first_step(log: Path, read_line: "Callable[[str], Optional[TrainingProgress
     return None
 
 
-def _read(merged: Path, tracker: Optional[Tracker]) -> OutputEnd:
+def ranks_without_a_number(merged: Path) -> List[int]:
+    """Return the ranks whose last two losses, or whose only one, are printed as nan or inf, in whatever form of line."""
+    losses: Dict[int, Deque[str]] = {}
+    try:
+        for _at, line in _lines_of_ranks(merged):
+            for word in _LOSS.findall(line[2]):
+                losses.setdefault(int(line[1]), deque(maxlen=2)).append(word)
+    except (OSError, HostError):
+        return []
+    return sorted(rank for rank, last in losses.items() if all(map(_NO_NUMBER.match, last)))
+
+
+def _lines_of_ranks(merged: Path) -> "Iterator[Tuple[float, re.Match[str]]]":
+    """Yield the last lines of ranks in a merged log, each with its time in seconds since the epoch.
+
+    Raises:
+        OSError, HostError: it cannot be read.
+    """
     end = segments.size(merged)
     start = max(end - _BYTES, 0)
     reader = LineReader(merged, start, headless=start > 0, merged=True)
     reader.finished = True
+    while reader.offset < end:
+        pieces = reader.read()
+        if not pieces:
+            return
+        for data, at in pieces:
+            for text in re.split("[\r\n]+", data.decode("utf-8", "replace")):
+                match = _OF_A_RANK.match(text)
+                if match is not None and match[2].strip():
+                    yield at / 1e6, match
+
+
+def _read(merged: Path, tracker: Optional[Tracker]) -> OutputEnd:
     labelled, last = "", ""
     try:
-        while reader.offset < end:
-            pieces = reader.read()
-            if not pieces:
-                break
-            for data, at in pieces:
-                for text in re.split("[\r\n]+", data.decode("utf-8", "replace")):
-                    found = _OF_A_RANK.match(text)
-                    if found is not None and found[2].strip():
-                        labelled, last = text, found[2]
-                        if tracker is not None:
-                            tracker.feed(at / 1e6, int(found[1]), last)
+        for at, line in _lines_of_ranks(merged):
+            labelled, last = line[0], line[2]
+            if tracker is not None:
+                tracker.feed(at, int(line[1]), last)
     except (OSError, HostError):
         return OutputEnd()
     progress = None if tracker is None else tracker.best()

@@ -172,15 +172,19 @@ class Divergence:
 
 
 def diverged(folder: JobFolder, policy: Policy) -> Optional[state.JobOutcome]:
-    """Return the end of a job whose last loss is not a number and that fails for it."""
+    """Return the end of a job that fails as the last losses of a rank are not numbers."""
     if not policy.fail_on:
         return None
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - few jobs ask for it
 
     progress = output_end.read(folder.merged, policy.progress).progress
-    if progress is None or not progress.diverged:
+    ranks = output_end.ranks_without_a_number(folder.merged)
+    if not ranks and progress is not None and progress.diverged:
+        ranks = [progress.rank]
+    if not ranks:
         return None
-    return state.JobOutcome(JobState.FAILED, JobEnd.DIVERGED, "the loss is not a number (--fail-on nan)")
+    reason = f"the loss of rank {ranks[0]} is not a number (--fail-on nan)"
+    return state.JobOutcome(JobState.FAILED, JobEnd.DIVERGED, reason)
 
 
 class EarlySignal:

@@ -327,7 +327,8 @@ FIELDS = (
         "fail_on",
         "choice",
         _P.LIMITS,
-        "Fail the job (exit code 1) when the loss that its ranks print is not a number. Default: its last line tells.",
+        "Fail the job (exit code 1) when the last two losses that a rank prints are not numbers (loss: nan, train_loss=inf); "
+        "looked at every 20 s. Default: the job's last line tells.",
         section=POLICY,
         choices=("nan",),
     ),

@@ -33,8 +33,30 @@ def test_a_loss_that_is_not_a_number_ends_the_job(job: Made, fail_on: str, loss:
         assert (end.state, end.exit_code, end.reason) == (
             JobState.FAILED,
             1,
-            "the loss is not a number (--fail-on nan)",
+            "the loss of rank 0 is not a number (--fail-on nan)",
         )
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends"),
+    [
+        (["Epoch [1/10], Step [400/60000], Loss: nan"], True),
+        (["epoch 4: loss=nan"], True),
+        (["epoch 12 train loss nan"], True),
+        (["{'loss': nan, 'lr': 0.1}"], True),
+        (["step 1 val_loss: inf lr: 0.1"], True),
+        (["loss: 0.5", "loss: nan"], False),  # one step that is left out is no end
+        (["loss: nan", "loss: nan", "loss: 0.5"], False),
+        (["loss scale: 0.5", "lossless: nan", "nan is no loss"], False),
+        (["loss: nano"], False),
+    ],
+)
+def test_forms_in_which_a_loss_is_printed(job: Made, lines: list[str], *, ends: bool) -> None:
+    """By any rank, whatever the others print."""
+    for step in range(4):
+        job.write(0, f"step {step}/9 loss: 0.5\n".encode())
+    job.write(1, "".join(f"{line}\n" for line in lines).encode())
+    assert (deadlines.diverged(job.folder, Policy(fail_on="nan")) is not None) == ends
 
 
 def test_the_output_is_read_now_and_then(job: Made, monkeypatch: pytest.MonkeyPatch) -> None:

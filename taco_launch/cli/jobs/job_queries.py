@@ -117,8 +117,8 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
     -o wide adds the slots, the conditions and the events. `taco-launch arena get` has Arena's table of instances. -o yaml and --json print everything, with the fields of an
     MPIJob of the MPI Operator: kind, metadata, spec.runPolicy, status.
 
-    DURATION is the time from the first start of the job to its end, or until now. It includes waiting time between
-    attempts, but neither before the first start nor while the job is suspended. `run` and `wait` print the same time at the
+    DURATION is the time from the first start of the job to its end, or until now, without the time that it waited:
+    before the first start, between attempts, and while it was suspended. `run` and `wait` print the same time at the
     end ("after 5m").
 
     \b

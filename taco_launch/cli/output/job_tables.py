@@ -105,7 +105,7 @@ def one_job(job: JobView, now: float, *, wide: bool) -> str:
                 *why(job),
                 *_verified(job),
                 ("HOSTS", _hosts(job)),
-                *_said(job),
+                *_said(job, now),
                 ("DURATION", "" if training is None else age(training)),
                 ("GOODPUT", _goodput(job, now, wide=wide)),
             )
@@ -206,10 +206,10 @@ def _goodput(job: JobView, now: float, *, wide: bool) -> str:
     return f"{told}; {rest}" if rest else told
 
 
-def _said(job: JobView) -> list[tuple[str, str]]:
+def _said(job: JobView, now: float) -> list[tuple[str, str]]:
     """Return what a job's output tells; of one whose first failing rank has lines of its own, these tell more."""
     progress, record = job.progress, job.record
-    told = "" if progress is None else progress.text(left=record.state is JobState.RUNNING)
+    told = "" if progress is None else progress.text(now if record.state is JobState.RUNNING else None)
     if progress is not None and progress.rate is not None and job.last_run is not None:
         told += f"; {_compared(progress.rate, job.last_run)}"
     return [("PROGRESS", told), ("LAST LINE", "" if record.first_failure else job.last_line)]

@@ -121,7 +121,7 @@ def row_of(
         suspended_since=suspended_since,
         command=command,
         last_line=last_line,
-        progress=told.text(left=not record.state.is_terminal),
+        progress=told.text(None if record.state.is_terminal else told.time),
         verified="" if record.verified is None else record.verified.status,
         step=_known(told.step),
         steps=_known(told.total),

@@ -26,6 +26,10 @@ class BoardView:
     problem: str = ""
 
 
+# After so long without a line, and so many steps at the job's speed, its time to the end is not known any more.
+_LATE_SECONDS, _LATE_STEPS = 60.0, 20.0
+
+
 @dataclass(frozen=True)
 class Progress:
     """The last values that a program printed; None is "not told".
@@ -48,8 +52,12 @@ class Progress:
     steps_per_second: Optional[float] = None
     eta: Optional[float] = None
 
-    def text(self, *, left: bool) -> str:
-        """Return it as words, such as `step 120/500, loss 0.31, 34.2 img/s, 2m left`; `left`: with the time to its end."""
+    def text(self, now: Optional[float]) -> str:
+        """Return it as words, such as `step 120/500, loss 0.31, 34.2 img/s, 2m left`.
+
+        `now` is in seconds since the epoch, None where no time to its end is to be told. Where the last line came too long ago
+        for the job's speed, that is told instead.
+        """
         found = []
         if self.step is not None:
             found.append(f"step {self.step:.10g}" + ("" if self.total is None else f"/{self.total:.10g}"))
@@ -61,8 +69,10 @@ class Progress:
             found.append(f"{self.rate:.4g} {self.unit}")
         elif self.steps_per_second is not None:
             found.append(f"{self.steps_per_second:.3g} steps/s")
-        if left and self.eta is not None and self.total is not None:
-            found.append(f"{_span(self.eta)} left")
+        if now is not None and self.eta is not None and self.total is not None:
+            silent = now - self.time
+            late = silent > max(_LATE_SECONDS, _LATE_STEPS / (self.steps_per_second or 1.0))
+            found.append(f"no line for {_span(silent)}" if late else f"{_span(self.eta)} left")
         return ", ".join(found)
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import CANNOT_PLACE, HOST_FAILED, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.jobs import JobSpec
@@ -286,13 +286,24 @@ def require_started(job: "JobView") -> None:
     """Make an error of a job that ended before its ranks could start, with its reason and code.
 
     Raises:
-        TacoLaunchError: it did.
+        PlacementError: it does not fit; with the reason of each host, a line each in its own reason.
+        UnusableError: its hosts cannot be used; with their reasons.
+        TacoLaunchError: it ended otherwise.
     """
     record = job.record
-    if record.state.is_terminal and record.started is None and record.exit_code:
-        error = TacoLaunchError(f"job {job.spec.name}: {record.reason}", record.hint or None)
-        error.exit_code = record.exit_code
-        raise error
+    if not record.state.is_terminal or record.started is not None or not record.exit_code:
+        return
+    message, *lines = f"job {job.spec.name}: {record.reason}".split("\n")
+    reasons = tuple((host, why) for host, _colon, why in (line.strip().partition(": ") for line in lines))
+    error: TacoLaunchError
+    if record.exit_code == CANNOT_PLACE:
+        error = PlacementError(message, reasons, record.hint or None)
+    elif record.exit_code == HOST_FAILED:
+        error = UnusableError("\n".join((message, *lines)), record.hint or None, reasons)
+    else:
+        error = TacoLaunchError("\n".join((message, *lines)), record.hint or None)
+    error.exit_code = record.exit_code
+    raise error
 
 
 def connect(

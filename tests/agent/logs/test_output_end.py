@@ -35,8 +35,9 @@ def test_progress_is_of_the_first_rank_that_tells_some(tmp_path: Path) -> None:
     assert found is not None
     assert (found.rank, found.step, found.total, found.rate) == (1, 4, 200, 1234)
     assert found.eta == pytest.approx(196 * 2)
-    assert found.text(left=True) == "step 4/200, loss 0.5, 1234 tokens/s, 6.5m left"
-    assert found.text(left=False) == "step 4/200, loss 0.5, 1234 tokens/s"
+    assert found.text(found.time + 50) == "step 4/200, loss 0.5, 1234 tokens/s, 6.5m left"
+    assert found.text(found.time + 95) == "step 4/200, loss 0.5, 1234 tokens/s, no line for 1.6m"
+    assert found.text(None) == "step 4/200, loss 0.5, 1234 tokens/s"
 
 
 def test_a_loss_that_is_no_number_is_told_as_that(tmp_path: Path) -> None:
@@ -44,7 +45,7 @@ def test_a_loss_that_is_no_number_is_told_as_that(tmp_path: Path) -> None:
     found = output_end.read(written(tmp_path, *lines)).progress
     assert found is not None
     assert (found.loss, found.diverged) == (None, True)
-    assert "loss is not a number" in found.text(left=False)
+    assert "loss is not a number" in found.text(None)
 
 
 def test_when_the_first_step_was_printed(tmp_path: Path) -> None:

@@ -220,7 +220,7 @@ def _with_usage_errors(act: Callable[[], Any]) -> Any:
 
 def _usage_error(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
-    message, hint = error.format_message().removesuffix("."), context and f"{context.command_path} --help"
+    message, hint = _on_one_line(error), context and f"{context.command_path} --help"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         from difflib import get_close_matches
 
@@ -230,6 +230,11 @@ def _usage_error(error: click.ClickException) -> UsageError:
         near = get_close_matches(error.option_name, set(error.possibilities) - old, n=1)
         hint = f"did you mean: {near[0]}" if near else hint
     return UsageError(message, hint)
+
+
+def _on_one_line(error: click.ClickException) -> str:
+    """Return click's message, whose list of choices has a line for each."""
+    return error.format_message().replace("\n\t", " ").removesuffix(".")
 
 
 def _explained(error: click.NoSuchOption) -> click.UsageError:

@@ -233,6 +233,8 @@ def ending(settings: Settings, found: "JobView") -> None:
     diverged = found.progress is not None and found.progress.diverged and "not a number" not in record.reason
     lost = "; the loss is not a number" if diverged else ""
     say(f"job {found.spec.name}: {state}: {printable(one_line(record.reason))}{lost}")
+    if record.hint:
+        say(f"hint: {printable(record.hint)}")
     for name, text in job_fields(record):
         say(f"{name.lower()}: {printable(text)}")
     if hung := hang(record):

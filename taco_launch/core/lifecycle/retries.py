@@ -43,6 +43,7 @@ _OF_PROGRAM = frozenset(
         "horovod-mismatch",
         "input-asked",
         "module-missing",
+        "module-part-missing",
         "not-divisible",
         "script-is-an-option",
         "script-missing",

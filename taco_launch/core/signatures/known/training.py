@@ -191,8 +191,17 @@ TRAINING = (
         cause="The Python of a rank on {host} has no module {module}.",
         next="Install it where the ranks run: python3 -m pip install {package}, or into an image: taco-launch image build --from IMAGE --requirements FILE --tag NAME:TAG. "
         "If it is your own file, copy it (--sync DIR); if your own Python finds it, name that Python by its full path.",
-        pattern=r"No module named '?(?P<module>(?P<package>[^'\s.]+)[^'\s]*)",
+        pattern=r"No module named '?(?P<module>(?P<package>[^'\s.;]+))(?![^'\s;])",
         packages=_PACKAGES,
+        survived=True,
+    ),
+    Signature(
+        "module-part-missing",
+        keys=("ModuleNotFoundError: No module named",),
+        # Lib/importlib/_bootstrap.py: the parent was imported, else the error would name that
+        cause="The Python of a rank on {host} has {package}, but no {module} in it: another version is installed, or a file of that name hides it.",
+        next="Show which one is imported: python3 -c 'import {package}; print({package})'. Install the version that has {module}, or rename your own file.",
+        pattern=r"No module named '?(?P<module>(?P<package>[^'\s.;]+)\.[^'\s;]+)",
         survived=True,
     ),
     Signature(

@@ -84,11 +84,11 @@ def test_what_ails_is_told_and_nothing_is_changed(gpus: Lab, ops: Cluster) -> No
             gpus.sh("gpu2", f"simulated-hardware set {fact} {value}")
         told = verdicts(gpus, "gpu2")
         assert {name: told[name][0] for name in ("persistence", "ECC", "PCIe width", "clocks")} == {
-            "persistence": "remark", "ECC": "remark", "PCIe width": "remark", "clocks": "fault",
+            "persistence": "warning", "ECC": "warning", "PCIe width": "warning", "clocks": "fault",
         }  # fmt: skip
         done = check(ops)
         assert done.returncode == 3, done.stderr  # for docker, which is to be installed
-        assert "  gpu2: remark: PCIe width: GPU 5 x8 of x16 (" in done.stdout
+        assert "  gpu2: warning: PCIe width: GPU 5 x8 of x16 (" in done.stdout
         assert "  gpu2: fault: clocks: throttled on GPU 0: HwSlowdown, HwThermalSlowdown (" in done.stdout
         assert "Hosts that differ:" in done.stdout
     finally:

@@ -132,3 +132,26 @@ def test_drivers_that_stop_set_up_before_any_stage(gpus: Lab, ops: Cluster, scri
             f"simulated-hardware set driver {DRIVER}; simulated-hardware set ofed MLNX_OFED_LINUX-5.4-1.0.3.0; "
             "simulated-hardware boot",
         )
+
+
+def test_a_check_names_three_faults_and_what_to_do(gpus: Lab) -> None:
+    assert gpus.cluster("check").returncode == 0
+    grow = "for file in /sys/class/infiniband/*/ports/1/counters/symbol_error; do echo $n >$file; done"
+    try:
+        gpus.sh("gpu2", "simulated-hardware set gpu/3/nvlink-down 2")
+        gpus.sh("gpu2", "simulated-hardware say 'NVRM: Xid (PCI:0000:4b:00): 79, pid=1, GPU has fallen off the bus.'")
+        gpus.sh("gpu2", f"(n=1; while [ $n -lt 150 ]; do {grow}; n=$((n + 1)); sleep 0.2; done) >/dev/null 2>&1 &")
+        done = gpus.cluster("check", "--json")
+        assert done.returncode == 3, done.stderr
+        first, second = json.loads(done.stdout)["hosts"]
+        assert (first["level"] == "fault", second["level"]) == (False, "fault")
+        faults = {each["name"]: each for each in second["checks"] if each["level"] == "fault"}
+        assert set(faults) == {"Xid", "NVLink links", "port errors"}
+        assert all(each["hint"] and each["source"] for each in faults.values())
+        assert "(RESTART_BM): pid=1, GPU has fallen off the bus." in faults["Xid"]["text"]
+        assert "GPU 3: links 10-11 down" in faults["NVLink links"]["text"]
+        assert "symbol_error +" in faults["port errors"]["text"]
+    finally:
+        gpus.sh("gpu2", "simulated-hardware boot")
+        gpus.sh("gpu2", "simulated-hardware set gpu/3/nvlink-down 0")
+    assert gpus.cluster("check").returncode == 0, "the boot has emptied the kernel log and the counters"

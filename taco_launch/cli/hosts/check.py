@@ -36,7 +36,7 @@ _SUBJECTS = (HEALTH, *SUBJECTS)
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE as well."
 )
 def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, **access: Any) -> None:
-    """Check whether hosts are healthy: GPUs, links, memory, disks, clock, container.
+    """Check whether hosts are healthy: GPUs, links, memory, disks.
 
     It only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, 3 seconds apart, and
     errors that come in between are told. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,

@@ -720,7 +720,7 @@ health_counters() {
     /sys/class/net/*/statistics/[rt]x_errors /sys/class/net/*/statistics/[rt]x_dropped
 }
 
-health_xids() { # since the boot: of the kernel's buffer, which may have wrapped, and of the journal where it is kept
+health_xids() { # since the boot: of the kernel buffer, which may have wrapped, and of the journal where one is kept
   kept=
   told=$(limited 5 root dmesg)
   said=$?

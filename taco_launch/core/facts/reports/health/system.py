@@ -50,7 +50,7 @@ def disks(facts: HostFacts) -> Iterator[HealthVerdict]:
         return
     low = [disk for disk in system.disks if disk.free < disk.size * _NEARLY_FULL]
     told = ", ".join(f"{disk.path} has {size(disk.free)} free of {size(disk.size)}" for disk in low)
-    hint = "du -xh --max-depth=2 PATH | sort -h shows what fills it; taco-launch prune deletes old jobs, docker system prune images"
+    hint = "du -xh --max-depth=2 PATH | sort -h shows what fills it; taco-launch prune --older-than 30d deletes old jobs, docker system prune images"
     if any(disk.free < disk.size * _FULL for disk in low):
         yield HealthVerdict("disk space", FAULT, told, _DISK, hint)
     elif low:

@@ -84,7 +84,7 @@ def test_what_ails_is_told_and_nothing_is_changed(gpus: Lab, ops: Cluster) -> No
             gpus.sh("gpu2", f"simulated-hardware set {fact} {value}")
         told = verdicts(gpus, "gpu2")
         assert {name: told[name][0] for name in ("persistence", "ECC", "PCIe width", "clocks")} == {
-            "persistence": "warning", "ECC": "warning", "PCIe width": "warning", "clocks": "fault",
+            "persistence": "warning", "ECC": "fault", "PCIe width": "warning", "clocks": "fault",
         }  # fmt: skip
         done = check(ops)
         assert done.returncode == 3, done.stderr  # for docker, which is to be installed

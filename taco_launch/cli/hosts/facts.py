@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts, complete_list
-from taco_launch.cli.output import fact_changes, health_output, host_errors, render
+from taco_launch.cli.output import fact_changes, host_errors, render
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, OK, HostError, UsageError
 from taco_launch.core.facts import SUBJECTS
 from taco_launch.core.facts.captures import captured
@@ -20,8 +20,10 @@ from taco_launch.core.facts.fabric import fabric
 from taco_launch.core.facts.parse import only
 from taco_launch.core.facts.reports.compare import FoldedFact, fold, outliers
 from taco_launch.core.facts.reports.document import cluster, document
+from taco_launch.core.facts.reports.health import report
 from taco_launch.core.facts.reports.health.judge import judged
 from taco_launch.core.facts.reports.health.system import Expected
+from taco_launch.core.facts.reports.health.verdict import OK as RIGHT
 from taco_launch.core.facts.reports.health.verdict import Judged
 from taco_launch.core.facts.reports.summary import rows
 from taco_launch.core.launch.fabric_facts import between
@@ -266,12 +268,25 @@ def _show(found: Sequence[HostFacts], health: Judged, *, wide: bool, several: bo
             lead = ["", ""]
     render.table(["SUBJECT", "FACT", "VALUE", *(["", "HOSTS"] if several else [])], shown)
     _show_fabric(found)
-    health_output.show(health, wide=wide)
+    _show_health(health, wide=wide)
     told = tuple(outliers(folded, short))
     if told:
         click.echo("\nHosts that differ:")
     for line in told:
         click.echo(render.printable(f"  {line}"))
+
+
+def _show_health(judged: Judged, *, wide: bool) -> None:
+    """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is that was judged by."""
+    if not judged:
+        return
+    click.echo("\nHealth:")
+    for line in report.lines(judged, short, " ({})", wide=wide):
+        click.echo(render.printable(f"  {line}"))
+    wrong = {verdict.name for verdict, _ in judged if verdict.level != RIGHT}
+    right = dict.fromkeys(verdict.name for verdict, _ in judged if verdict.name not in wrong)
+    if right:
+        click.echo(f"  ok: {', '.join(right)}")
 
 
 def _show_fabric(found: Sequence[HostFacts]) -> None:

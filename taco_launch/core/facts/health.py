@@ -6,7 +6,7 @@ from typing import Dict, List, Optional, Tuple
 from taco_launch.core.facts.gpus import smi_csv
 from taco_launch.core.facts.gpus.gpu import refusal
 from taco_launch.core.facts.system.system import disk
-from taco_launch.core.facts.text.sections import Sections, answer, failure, files, section_summary, unasked
+from taco_launch.core.facts.text.sections import Sections, answer, failure, files, unasked
 from taco_launch.core.facts.text.strip_terminal import lines, shown
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.core.model.host.health import (
@@ -50,73 +50,73 @@ def _xids(text: Found[str]) -> Found[Tuple[Xid, ...]]:
     """Read the log's lines; the journal and the kernel's buffer may both have one."""
     if not isinstance(text, str):
         return Unknown(text.reason)  # a kernel without a log is not one without errors
-    found: Dict[Tuple[str, ...], Xid] = {}
+    result: Dict[Tuple[str, ...], Xid] = {}
     for line in text.split("\n"):
         match = _XID.match(line)
         if match:
             seconds, device, number, words = match.groups()
-            found.setdefault((device, number, words, seconds), Xid(int(number), device, float(seconds), words.strip()))
-    return tuple(found.values())
+            result.setdefault((device, number, words, seconds), Xid(int(number), device, float(seconds), words.strip()))
+    return tuple(result.values())
 
 
 def _counters(sections: Sections) -> Found[Counters]:
     looks: List[Dict[str, int]] = []
     times: List[float] = []
     for name in ("health.before", "health.after"):
-        told = files(sections, name)
-        if told.failed is not None:
-            return told.failed
-        uptime = re.fullmatch(r"([0-9]+\.[0-9]+) [0-9.]+", str(told.text("/proc/uptime")).strip())
-        if told.cut is not None or uptime is None:
+        parsed = files(sections, name)
+        if parsed.failed is not None:
+            return parsed.failed
+        uptime = re.fullmatch(r"([0-9]+\.[0-9]+) [0-9.]+", str(parsed.text("/proc/uptime")).strip())
+        if parsed.cut is not None or uptime is None:
             return Unknown("the second look at the counters is missing from the probe's answer")
         times.append(float(uptime[1]))
-        looks.append({path: int(text) for path, text in told.texts.items() if re.fullmatch("[0-9]{1,20}", text)})
+        looks.append({path: int(text) for path, text in parsed.texts.items() if re.fullmatch("[0-9]{1,20}", text)})
     before, after = looks
-    found: List[ErrorCounter] = []
+    result: List[ErrorCounter] = []
     for path, total in after.items():
         match = _COUNTER.fullmatch(path)
         if match and path in before:
             device = f"{match[1]} port {match[2]}" if match[1] else match[3]
             # A counter that was set back counts from 0 again.
             gained = total - before[path] if total >= before[path] else total
-            found.append(ErrorCounter(device, match[4], total, gained))
-    return Counters(tuple(found), round(times[1] - times[0], 2), times[1])
+            result.append(ErrorCounter(device, match[4], total, gained))
+    return Counters(tuple(result), round(times[1] - times[0], 2), times[1])
 
 
 def _memory(sections: Sections) -> Found[Tuple[MemoryErrors, ...]]:
-    found: Dict[str, Dict[str, int]] = {}
+    result: Dict[str, Dict[str, int]] = {}
     for path, text in files(sections, "health.memory").texts.items():
         controller, _, name = path.rpartition("/")
         if re.fullmatch("[0-9]+", text):
-            found.setdefault(controller.rpartition("/")[2], {})[name] = int(text)
-    if not found:
+            result.setdefault(controller.rpartition("/")[2], {})[name] = int(text)
+    if not result:
         section = sections.get("health.memory")
         if section is None or section.exit_code is None:
             return failure(sections, "health.memory") or Absent()
         return Absent("the kernel counts no memory errors here: no EDAC driver is loaded")
     return tuple(
-        MemoryErrors(name, counts.get("ce_count", 0), counts.get("ue_count", 0)) for name, counts in found.items()
+        MemoryErrors(name, counts.get("ce_count", 0), counts.get("ue_count", 0)) for name, counts in result.items()
     )
 
 
 def _mounts(text: Found[str], inodes: Found[str]) -> Found[Tuple[Mount, ...]]:
     if not isinstance(text, str):
         return text
-    told = disk(inodes) if isinstance(inodes, str) and inodes.strip() else inodes
+    parsed = disk(inodes) if isinstance(inodes, str) and inodes.strip() else inodes
     used: Dict[str, Optional[int]] = {}
-    for row in told if isinstance(told, tuple) else ():
+    for row in parsed if isinstance(parsed, tuple) else ():
         used[row.path] = 100 - 100 * row.free // row.size if row.size else None
-    found: Dict[str, Mount] = {}
+    result: Dict[str, Mount] = {}
     for line in text.split("\n"):
         words = line.split(" ")
         if len(words) > 3:
             path = words[1].replace("\\040", " ")
             share = used.get(path)
             count: Found[int] = share if share is not None else Absent("it has no limit of inodes")
-            if isinstance(told, (Absent, Unknown)):
-                count = Unknown(told.reason)
-            found.setdefault(words[0], Mount(path, "ro" in words[3].split(","), count))
-    return tuple(found.values())
+            if isinstance(parsed, (Absent, Unknown)):
+                count = Unknown(parsed.reason)
+            result.setdefault(words[0], Mount(path, "ro" in words[3].split(","), count))
+    return tuple(result.values())
 
 
 def _nvlinks(status: Found[str], errors: Found[str]) -> Found[Tuple[NvLinks, ...]]:
@@ -152,7 +152,7 @@ def _gpus(text: Found[str]) -> Found[Tuple[GpuMemory, ...]]:
     rows, _, fault = smi_csv.rows(text)
     if fault is not None:
         return refusal(text) or fault
-    found = []
+    result = []
     for row in rows:
         index, generation = row.number("index"), row.number("pcie.link.gen.current")
         if not isinstance(index, int):
@@ -160,8 +160,8 @@ def _gpus(text: Found[str]) -> Found[Tuple[GpuMemory, ...]]:
         if row.text("pstate") != "P0":
             generation = Absent("the GPU is idle")
         retired, pending = row.number("retired_pages.double_bit.count"), row.flag("retired_pages.pending")
-        found.append(GpuMemory(index, retired, pending, generation, row.number("pcie.link.gen.max")))
-    return tuple(found)
+        result.append(GpuMemory(index, retired, pending, generation, row.number("pcie.link.gen.max")))
+    return tuple(result)
 
 
 def _dcgm(sections: Sections) -> Found[Provided]:
@@ -187,4 +187,4 @@ def _nhc(sections: Sections) -> Found[Provided]:
     words = re.search(r"Health check failed:\s*(.*)", f"{section.stdout}\n{section.stderr}") if section else None
     if words:
         return Provided("NHC", "fault", words[1].strip())
-    return failed if isinstance(failed, Absent) or section is None else Unknown(f"nhc: {section_summary(section)}")
+    return failed

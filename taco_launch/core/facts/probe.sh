@@ -704,7 +704,7 @@ look_at_health() { # the first look at counters; the second one follows after al
   ask_smi health.gpus smi "--query-gpu=$pages,pcie.link.gen.current,pcie.link.gen.max,pstate" --format=csv
   # the verdicts of the site's own programs, read alone: DCGM's watches are not turned on, and NHC marks no node
   section health.dcgm limited 5 dcgmi health -c
-  section health.nhc limited 10 root nhc -l - MARK_OFFLINE=0
+  section health.nhc limited 5 root nhc -l - MARK_OFFLINE=0
 }
 
 look_again() { # 3 seconds after the first look, or later

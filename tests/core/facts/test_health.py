@@ -143,7 +143,7 @@ def test_dcgm(told: Any, found: Any) -> None:
             ("", 1, "ERROR:  nhc:  Health check failed:  check_hw_ib:  No IB port is ACTIVE (LinkUp 100 Gb/sec)."),
             Provided("NHC", "fault", "check_hw_ib:  No IB port is ACTIVE (LinkUp 100 Gb/sec)."),
         ),
-        (("", 2, "sudo: a password is required"), Unknown("nhc: sudo: a password is required")),
+        (("", 2, "sudo: a password is required"), Unknown("sudo: a password is required (exit code 2)")),
         (GONE, Absent("it: not found")),
     ],
 )

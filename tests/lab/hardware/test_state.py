@@ -269,15 +269,3 @@ def test_what_is_no_fact_is_refused(own: Own) -> None:
         assert (answer.returncode, answer.stdout) == (2, ""), line
     assert host.ok("simulated-hardware get gpu/0/state") == "present\n"
     assert "gpu/3/numa 1\n" in host.ok("simulated-hardware get")
-
-
-def test_errors_of_nvlinks_and_of_the_kernel_log(own: Own) -> None:
-    host = own("a100x8")
-    host.ok("simulated-hardware set gpu/3/nvlink-down 2")
-    host.ok("simulated-hardware set gpu/3/nvlink-errors 7")
-    host.ok("simulated-hardware say 'NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.'")
-    assert host.ok("nvidia-smi nvlink -s").count("<inactive>") == 2
-    assert [line for line in host.ok("nvidia-smi nvlink -e").splitlines() if line.endswith(": 7")] == [
-        "\t Link 0: CRC Errors: 7"
-    ]
-    assert "NVRM: Xid (PCI:0000:1b:00): 79" in host.ok("dmesg")

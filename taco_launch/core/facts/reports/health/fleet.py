@@ -46,12 +46,12 @@ def fleet(hosts: Sequence[HostFacts]) -> Iterator[Told]:
 
 def _versions(hosts: Sequence[HostFacts]) -> Iterator[Told]:
     wrong: Dict[str, List[str]] = {}
-    known = set()
+    judged = set()
     for name, read in _VERSIONS:
-        told = [(facts.host, version) for facts in hosts if (version := read(facts)) is not None]
-        known |= {host for host, _ in told}
-        counts = Counter(version for _, version in told).most_common()
-        for host, version in told:
+        values = [(facts.host, version) for facts in hosts if (version := read(facts)) is not None]
+        judged |= {host for host, _ in values}
+        counts = Counter(version for _, version in values).most_common()
+        for host, version in values:
             others = [f"{count} with {other}" for other, count in counts if other != version]
             if others and (version != counts[0][0] or counts[0][1] == counts[1][1]):
                 wrong.setdefault(host, []).append(f"{name} {version} ({others[0]})")
@@ -60,7 +60,7 @@ def _versions(hosts: Sequence[HostFacts]) -> Iterator[Told]:
         if facts.host in wrong:
             text = ", ".join(wrong[facts.host])
             yield facts.host, HealthVerdict("versions", WARNING, text, _SAME, hint)
-        elif facts.host in known:
+        elif facts.host in judged:
             yield facts.host, HealthVerdict("versions", OK, "those of most hosts", _SAME)
 
 
@@ -106,20 +106,20 @@ def _ports(hosts: Sequence[HostFacts]) -> Iterator[Told]:
 
 def _clocks(hosts: Sequence[HostFacts]) -> Iterator[Told]:
     """Judge clocks by the median of three hosts or more, else by the controller's."""
-    told: List[Tuple[str, float, float]] = []
+    values: List[Tuple[str, float, float]] = []
     for facts in hosts:
         system = known_value(facts.system)
         if system is None or not was_requested(system.clock_offset):
             continue
         if isinstance(system.clock_offset, float) and isinstance(system.clock_error, float):
-            told.append((facts.host, system.clock_offset, system.clock_error))
+            values.append((facts.host, system.clock_offset, system.clock_error))
         else:
             why = getattr(system.clock_offset, "reason", "") or "the host's clock is not known"
             yield facts.host, HealthVerdict("clock", NOT_POSSIBLE, why, _CLOCK)
-    by_hosts = len(told) >= _FEW
-    middle = median(offset for _, offset, _ in told) if by_hosts else 0.0
+    by_hosts = len(values) >= _FEW
+    middle = median(offset for _, offset, _ in values) if by_hosts else 0.0
     of = "most hosts" if by_hosts else "the controller"
-    for host, offset, error in told:
+    for host, offset, error in values:
         apart = offset - middle
         if abs(apart) - error > MAX_CLOCK_OFFSET:
             side = "ahead of" if apart > 0 else "behind"

@@ -7,7 +7,7 @@ from taco_launch.core.facts.reports.health.system import Expected
 from taco_launch.core.facts.reports.health.verdict import LEVELS, OK, HealthVerdict, Judged, folded
 from taco_launch.core.model.host.facts import HostFacts
 
-Told = Tuple[str, Tuple[HealthVerdict, ...]]
+HostVerdicts = Tuple[str, Tuple[HealthVerdict, ...]]
 # Each a column of the table of `check`, and the checks in it.
 GROUPS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     (
@@ -40,14 +40,14 @@ _ROWS: Tuple[Callable[[HostFacts, Expected], Iterator[HealthVerdict]], ...] = (
 )  # fmt: skip
 
 
-def checked(hosts: Sequence[HostFacts], expected: Expected) -> Tuple[Told, ...]:
+def checked(hosts: Sequence[HostFacts], expected: Expected) -> Tuple[HostVerdicts, ...]:
     """Return (host, its verdicts) of all checks; nothing of what nobody requested, and of what a host does not have."""
-    found: Dict[str, List[HealthVerdict]] = {
+    by_host: Dict[str, List[HealthVerdict]] = {
         facts.host: [verdict for row in _ROWS for verdict in row(facts, expected)] for facts in hosts
     }
     for host, verdict in fleet.fleet(hosts):
-        found[host].append(verdict)
-    return tuple((host, tuple(verdicts)) for host, verdicts in found.items())
+        by_host[host].append(verdict)
+    return tuple((host, tuple(verdicts)) for host, verdicts in by_host.items())
 
 
 def judged(hosts: Sequence[HostFacts], expected: Expected) -> Judged:

@@ -86,8 +86,8 @@ def _by(rule: Rule, each: List[ErrorCounter], looks: Counters) -> HealthVerdict:
         elif (flaps := _flaps(one, looks.uptime)) is not None:
             often.append(f"{one.device} {one.name} {one.total} ({flaps})")
     if now:
-        told = ", ".join(f"{device} {' '.join(counts)}" for device, counts in now.items())
-        return HealthVerdict(rule.check, rule.level, f"{told} in {looks.seconds:g} s", rule.source, rule.hint)
+        states = ", ".join(f"{device} {' '.join(counts)}" for device, counts in now.items())
+        return HealthVerdict(rule.check, rule.level, f"{states} in {looks.seconds:g} s", rule.source, rule.hint)
     if often:
         return HealthVerdict(rule.check, WARNING, ", ".join(often), rule.source, rule.hint)
     return HealthVerdict(rule.check, OK, f"none in {looks.seconds:.0f} s", rule.source)
@@ -117,18 +117,18 @@ _NVLINK = "NVIDIA: nvidia-smi nvlink -s and -e; the links of a host's GPUs are a
 def nvlinks(facts: HostFacts) -> Iterator[HealthVerdict]:
     """Judge NVLinks: a GPU that has more links down than most of its host; boards without a bridge have all of them down."""
     health = known_value(facts.health)
-    told = health.nvlinks if health else Absent()
-    if not isinstance(told, tuple):
-        yield from plain("NVLink links", [told], "", _NVLINK)
+    states = health.nvlinks if health else Absent()
+    if not isinstance(states, tuple):
+        yield from plain("NVLink links", [states], "", _NVLINK)
         return
-    usual = Counter(len(one.down) for one in told).most_common(1)[0][0]
-    down = [f"{which([one.gpu])}: {which(one.down, 'link')} down" for one in told if len(one.down) > usual]
+    usual = Counter(len(one.down) for one in states).most_common(1)[0][0]
+    down = [f"{which([one.gpu])}: {which(one.down, 'link')} down" for one in states if len(one.down) > usual]
     hint = "nvidia-smi nvlink -s and dmesg -T | grep -i -e xid -e nvlink show why; reset the GPU or reboot, and if that does not help, have it replaced"
     if down:
         yield HealthVerdict("NVLink links", FAULT, ", ".join(down), _NVLINK, hint)
     else:
         yield HealthVerdict("NVLink links", OK, "as many on each GPU", _NVLINK)
-    errors = [f"GPU {one.gpu} link {link} {name} {count}" for one in told for link, name, count in one.errors]
+    errors = [f"GPU {one.gpu} link {link} {name} {count}" for one in states for link, name, count in one.errors]
     if errors:
         few = ", ".join(errors[:4]) + (f" and {len(errors) - 4} more" if len(errors) > 4 else "")
         again = "the counts are since the driver was loaded: see whether they grow; nvidia-smi nvlink -r sets them to 0"

@@ -49,12 +49,12 @@ def disks(facts: HostFacts) -> Iterator[HealthVerdict]:
         yield from plain("disk space", [system.disks] if system else [], "", _NHC)
         return
     low = [disk for disk in system.disks if disk.free < disk.size * _NEARLY_FULL]
-    told = ", ".join(f"{disk.path} has {size(disk.free)} free of {size(disk.size)}" for disk in low)
+    words = ", ".join(f"{disk.path} has {size(disk.free)} free of {size(disk.size)}" for disk in low)
     hint = "du -xh --max-depth=2 PATH | sort -h shows what fills it; taco-launch prune --older-than 30d deletes old jobs, docker system prune images"
     if any(disk.free < disk.size * _FULL for disk in low):
-        yield HealthVerdict("disk space", FAULT, told, _DISK, hint)
+        yield HealthVerdict("disk space", FAULT, words, _DISK, hint)
     elif low:
-        yield HealthVerdict("disk space", WARNING, told, _NHC, hint)
+        yield HealthVerdict("disk space", WARNING, words, _NHC, hint)
     elif system.disks:
         yield HealthVerdict("disk space", OK, "5 % or more free", _NHC)
 
@@ -150,9 +150,9 @@ def pcie_speed(facts: HostFacts) -> Iterator[HealthVerdict]:
     """Judge the speed of HCAs, and of GPUs that work: an idle GPU slows its link by design."""
     health = known_value(facts.health)
     slow: List[str] = []
-    told: List[Found[object]] = []
+    words: List[Found[object]] = []
     for one in known_value(health.gpus) or () if health else ():
-        told.append(one.generation)
+        words.append(one.generation)
         if (
             isinstance(one.generation, int)
             and isinstance(one.max_generation, int)
@@ -161,14 +161,14 @@ def pcie_speed(facts: HostFacts) -> Iterator[HealthVerdict]:
             slow.append(f"GPU {one.gpu} generation {one.generation} of {one.max_generation}")
     for device in known_value(facts.pci) or ():
         if device.kind == "hca" and device.speed is not None and device.max_speed is not None:
-            told.append(device.speed)
+            words.append(device.speed)
             if device.speed < device.max_speed:
                 slow.append(f"{device.name} {device.speed:g} of {device.max_speed:g} GT/s")
     if slow:
         hint = "reseat the card or its riser; see the BIOS setting of the slot, and dmesg -T | grep 'available PCIe bandwidth'"
         yield HealthVerdict("PCIe speed", WARNING, ", ".join(slow), _PCIE, hint)
     else:
-        yield from plain("PCIe speed", told, "as high as it can be", _PCIE)
+        yield from plain("PCIe speed", words, "as high as it can be", _PCIE)
 
 
 def container(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
@@ -199,10 +199,10 @@ def container(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
 def provided(facts: HostFacts) -> Iterator[HealthVerdict]:
     """Yield the verdicts of the site's own health programs, under their names; nothing of one that is not installed."""
     health: Optional[HealthFacts] = known_value(facts.health)
-    for program, told in health.provided if health else ():
+    for program, words in health.provided if health else ():
         source = f"{program}, which this host has installed"
-        if isinstance(told, Unknown):
-            yield HealthVerdict(program, NOT_POSSIBLE, told.reason, source)
-        elif not isinstance(told, Absent):
+        if isinstance(words, Unknown):
+            yield HealthVerdict(program, NOT_POSSIBLE, words.reason, source)
+        elif not isinstance(words, Absent):
             hints = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -d and /var/log/nhc.log show it"}
-            yield HealthVerdict(program, told.level, told.text, source, "" if told.level == OK else hints[program])
+            yield HealthVerdict(program, words.level, words.text, source, "" if words.level == OK else hints[program])

@@ -28,22 +28,22 @@ class HealthVerdict:
 Judged = Tuple[Tuple[HealthVerdict, Tuple[str, ...]], ...]
 
 
-def folded(told: Iterable[Tuple[str, Iterable[HealthVerdict]]]) -> Judged:
+def folded(values: Iterable[Tuple[str, Iterable[HealthVerdict]]]) -> Judged:
     """Return each different verdict once with the hosts that it is of: faults first, then in the order given."""
-    found: Dict[HealthVerdict, List[str]] = {}
-    for host, verdicts in told:
+    hosts_of: Dict[HealthVerdict, List[str]] = {}
+    for host, verdicts in values:
         for verdict in verdicts:
-            found.setdefault(verdict, []).append(host)
-    ranked = sorted(found.items(), key=lambda entry: LEVELS.index(entry[0].level))
+            hosts_of.setdefault(verdict, []).append(host)
+    ranked = sorted(hosts_of.items(), key=lambda entry: LEVELS.index(entry[0].level))
     return tuple((verdict, tuple(names)) for verdict, names in ranked)
 
 
-def plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[HealthVerdict]:
+def plain(name: str, values: Sequence[Found[object]], text: str, source: str) -> Iterator[HealthVerdict]:
     """Yield `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
-    unknown = [each for each in told if isinstance(each, Unknown) and was_requested(each)]
+    unknown = [each for each in values if isinstance(each, Unknown) and was_requested(each)]
     if unknown:
         yield HealthVerdict(name, NOT_POSSIBLE, unknown[0].reason, source)
-    elif any(not isinstance(each, (Unknown, Absent)) for each in told):
+    elif any(not isinstance(each, (Unknown, Absent)) for each in values):
         yield HealthVerdict(name, OK, text, source)
 
 

@@ -45,20 +45,20 @@ def xids(facts: HostFacts) -> Iterator[HealthVerdict]:
         yield HealthVerdict(NAME, NOT_POSSIBLE, f"the kernel log cannot be read: {health.xids.reason}", _SOURCE)
         return
     rules = {number: (action, hint) for action, numbers, hint in _FAULTS for number in numbers}
-    found: Dict[Tuple[str, str], List[str]] = {}
+    wrong: Dict[Tuple[str, str], List[str]] = {}
     programs: List[int] = []
     for one in health.xids:
         if one.number in rules:
-            found.setdefault((FAULT, rules[one.number][1]), []).append(_said(one, facts, health, rules[one.number][0]))
+            wrong.setdefault((FAULT, rules[one.number][1]), []).append(_said(one, facts, health, rules[one.number][0]))
         elif one.number in _APPLICATIONS:
             programs.append(one.number)
         else:
             why = _WATCHED.get(one.number, "not in the catalog's classes that are known here")
             hint = "reset the GPU when no job runs on it; check it again after the next jobs"
-            found.setdefault((WARNING, hint), []).append(_said(one, facts, health, why))
-    for (level, hint), texts in found.items():
+            wrong.setdefault((WARNING, hint), []).append(_said(one, facts, health, why))
+    for (level, hint), texts in wrong.items():
         yield HealthVerdict(NAME, level, "; ".join(dict.fromkeys(texts)), _SOURCE, hint)
-    if not found:
+    if not wrong:
         few = f" but those of programs ({', '.join(map(str, sorted(set(programs))))})" if programs else ""
         yield HealthVerdict(NAME, OK, f"none since the boot{few}", _SOURCE)
 

@@ -42,7 +42,7 @@ def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, 
 
     It only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
     errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,
-    its verdict is a row of its own. HOST is a name, a range or a group of the inventory; all hosts without one.
+    its verdict is shown under its name. HOST is a name, a range or a group of the inventory; all hosts without one.
 
     \b
     Examples:

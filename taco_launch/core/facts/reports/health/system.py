@@ -27,6 +27,8 @@ _EDAC = "Linux EDAC: an uncorrected error is lost data"
 _RETIRED = "NVIDIA dynamic page retirement: pending pages require a reset; 60 or more are a reason to replace the GPU"
 _PCIE = "PCIe: a device that works uses its highest speed"
 _CONTAINER = "taco-launch setup: jobs run in the container, and start by its sshd"
+# Programs of the site that judge a host by themselves, and what shows more of it.
+_SHOWN_BY = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -d and /var/log/nhc.log show it"}
 _GIB = 1 << 30
 _NEARLY_FULL, _FULL, _MOST_INODES = 0.05, 0.01, 95
 _MOST_CORRECTED, _MOST_RETIRED = 1000, 60
@@ -204,5 +206,6 @@ def provided(facts: HostFacts) -> Iterator[HealthVerdict]:
         if isinstance(words, Unknown):
             yield HealthVerdict(program, NOT_POSSIBLE, words.reason, source)
         elif not isinstance(words, Absent):
-            hints = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -d and /var/log/nhc.log show it"}
-            yield HealthVerdict(program, words.level, words.text, source, "" if words.level == OK else hints[program])
+            yield HealthVerdict(
+                program, words.level, words.text, source, "" if words.level == OK else _SHOWN_BY[program]
+            )

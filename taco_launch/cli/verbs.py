@@ -30,6 +30,7 @@ _VERBS = {
     "inventory": ("Hosts", "hosts.inventory", "Check an inventory or a hostfile and show its hosts."),
     "trust": ("Hosts", "hosts.trust", "Show and store the SSH host keys of hosts."),
     "facts": ("Hosts", "hosts.facts", "Show the hardware and software of hosts."),
+    "check": ("Hosts", "hosts.check", "Check whether hosts are healthy: GPUs, links, memory, disks."),
     "setup": ("Hosts", "hosts.setup", "Set up hosts for training, stage by stage, and verify it."),
     "host": ("Hosts", "hosts.host", "Drain hosts for maintenance, and open them to jobs again."),
     "teardown": ("Hosts", "hosts.teardown", "Remove what setup made on hosts."),

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_850,
+    "cli": 10_950,
     "api": 1_000,
     "bench": 7_650,
     "jobs": 11_450,
@@ -21,7 +21,7 @@ ROOMS = {
     "hosts": 7_550,
     "lab": 3_600,
     "agent": 17_450,
-    "core": 29_800,
+    "core": 30_800,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -84,11 +84,11 @@ def test_what_ails_is_told_and_nothing_is_changed(gpus: Lab, ops: Cluster) -> No
             gpus.sh("gpu2", f"simulated-hardware set {fact} {value}")
         told = verdicts(gpus, "gpu2")
         assert {name: told[name][0] for name in ("persistence", "ECC", "PCIe width", "clocks")} == {
-            "persistence": "remark", "ECC": "remark", "PCIe width": "remark", "clocks": "fault",
+            "persistence": "warning", "ECC": "fault", "PCIe width": "warning", "clocks": "fault",
         }  # fmt: skip
         done = check(ops)
         assert done.returncode == 3, done.stderr  # for docker, which is to be installed
-        assert "  gpu2: remark: PCIe width: GPU 5 x8 of x16 (" in done.stdout
+        assert "  gpu2: warning: PCIe width: GPU 5 x8 of x16 (" in done.stdout
         assert "  gpu2: fault: clocks: throttled on GPU 0: HwSlowdown, HwThermalSlowdown (" in done.stdout
         assert "Hosts that differ:" in done.stdout
     finally:
@@ -132,3 +132,26 @@ def test_drivers_that_stop_set_up_before_any_stage(gpus: Lab, ops: Cluster, scri
             f"simulated-hardware set driver {DRIVER}; simulated-hardware set ofed MLNX_OFED_LINUX-5.4-1.0.3.0; "
             "simulated-hardware boot",
         )
+
+
+def test_a_check_names_three_faults_and_what_to_do(gpus: Lab) -> None:
+    assert gpus.cluster("check").returncode == 0
+    grow = "for file in /sys/class/infiniband/*/ports/1/counters/symbol_error; do echo $n >$file; done"
+    try:
+        gpus.sh("gpu2", "simulated-hardware set gpu/3/nvlink-down 2")
+        gpus.sh("gpu2", "simulated-hardware say 'NVRM: Xid (PCI:0000:4b:00): 79, pid=1, GPU has fallen off the bus.'")
+        gpus.sh("gpu2", f"(n=1; while [ $n -lt 150 ]; do {grow}; n=$((n + 1)); sleep 0.2; done) >/dev/null 2>&1 &")
+        done = gpus.cluster("check", "--json")
+        assert done.returncode == 3, done.stderr
+        first, second = json.loads(done.stdout)["hosts"]
+        assert (first["level"] == "fault", second["level"]) == (False, "fault")
+        faults = {each["name"]: each for each in second["checks"] if each["level"] == "fault"}
+        assert set(faults) == {"Xid", "NVLink links", "port errors"}
+        assert all(each["hint"] and each["source"] for each in faults.values())
+        assert "(RESTART_BM): pid=1, GPU has fallen off the bus." in faults["Xid"]["text"]
+        assert "GPU 3: links 10-11 down" in faults["NVLink links"]["text"]
+        assert "symbol_error +" in faults["port errors"]["text"]
+    finally:
+        gpus.sh("gpu2", "simulated-hardware boot")
+        gpus.sh("gpu2", "simulated-hardware set gpu/3/nvlink-down 0")
+    assert gpus.cluster("check").returncode == 0, "the boot has emptied the kernel log and the counters"

@@ -20,7 +20,8 @@ from taco_launch.bench.run.run_environment import EnvironmentProbe
 from taco_launch.bench.stats.judge import suspects, verdicts
 from taco_launch.bench.stats.verdicts import JudgeRules, Series
 from taco_launch.core.errors import HostError
-from taco_launch.core.facts.reports import health
+from taco_launch.core.facts.reports.health.hardware import judged
+from taco_launch.core.facts.reports.health.verdict import FAULT
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.slots import describe_holders
@@ -302,8 +303,8 @@ def _faults(inventory: Inventory, around: EnvironmentProbe) -> str:
     network = inventory.network
     faults = (
         f"{fold(hosts)}: {verdict.text}"
-        for verdict, hosts in health.judged(around.facts, network.rdma, network.gdr)
-        if verdict.level == health.FAULT
+        for verdict, hosts in judged(around.facts, network.rdma, network.gdr)
+        if verdict.level == FAULT
     )
     return "; ".join(faults)
 

@@ -20,8 +20,11 @@ from taco_launch.core.facts.fabric import fabric
 from taco_launch.core.facts.parse import only
 from taco_launch.core.facts.reports.compare import FoldedFact, fold, outliers
 from taco_launch.core.facts.reports.document import cluster, document
-from taco_launch.core.facts.reports.health import OK as RIGHT
-from taco_launch.core.facts.reports.health import UNKNOWN, Judged, judged
+from taco_launch.core.facts.reports.health import report
+from taco_launch.core.facts.reports.health.judge import judged
+from taco_launch.core.facts.reports.health.system import Expected
+from taco_launch.core.facts.reports.health.verdict import OK as RIGHT
+from taco_launch.core.facts.reports.health.verdict import Judged
 from taco_launch.core.facts.reports.summary import rows
 from taco_launch.core.launch.fabric_facts import between
 from taco_launch.core.model.host import paths
@@ -179,7 +182,10 @@ def _gathered(
         to_judge = [with_declared_values(facts, by_name[facts.host]) for facts in found]
         wide = settings.output == "wide"
         _show(
-            found, judged(to_judge, inventory.network.rdma, inventory.network.gdr), wide=wide, several=len(chosen) > 1
+            found,
+            judged(to_judge, Expected(rdma=inventory.network.rdma, gdr=inventory.network.gdr)),
+            wide=wide,
+            several=len(chosen) > 1,
         )
         for title, hosts in (
             ("No answer", [answer.host for answer in answers if answer.value is None]),
@@ -206,7 +212,7 @@ def _captured(settings: Settings, sources: Sequence[Path], subjects: Sequence[st
             found["unknown"] += [{"where": name, "reason": reason} for name, reason in left_out]
         render.data(found, settings.output)
     elif understood:
-        _show(read, judged(read), wide=settings.output == "wide", several=len(read) > 1)
+        _show(read, judged(read, Expected()), wide=settings.output == "wide", several=len(read) > 1)
         gid = document(read[0])["gid"] if len(read) == 1 else None
         if gid and gid["hca"]:
             click.echo(f"\nGID index: {gid['gid_index']} on {gid['hca']}:{gid['port']} ({gid['why']})")
@@ -270,26 +276,15 @@ def _show(found: Sequence[HostFacts], health: Judged, *, wide: bool, several: bo
         click.echo(render.printable(f"  {line}"))
 
 
-def _show_health(told: Judged, *, wide: bool) -> None:
-    """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is that was judged by.
-
-    What is unknown of several things for one reason is one line: a driver that gives no answer tells of none.
-    """
-    if not told:
+def _show_health(judged: Judged, *, wide: bool) -> None:
+    """Show what is to be looked at, and in one line what is right; `wide` adds whose rule it is that was judged by."""
+    if not judged:
         return
     click.echo("\nHealth:")
-    alike: dict[tuple[str, str], list[str]] = {}
-    for verdict, hosts in told:
-        if verdict.level != RIGHT:
-            hint = f" ({verdict.hint})" if verdict.hint else ""
-            source = f" [{verdict.source}]" if wide and verdict.level != UNKNOWN else ""
-            alike.setdefault((f"{short(hosts)}: {verdict.level}", f"{verdict.text}{hint}{source}"), []).append(
-                verdict.name
-            )
-    for (lead, text), what in alike.items():
-        click.echo(render.printable(f"  {lead}: {', '.join(what)}: {text}"))
-    wrong = {verdict.name for verdict, _ in told if verdict.level != RIGHT}
-    right = dict.fromkeys(verdict.name for verdict, _ in told if verdict.name not in wrong)
+    for line in report.lines(judged, short, " ({})", wide=wide):
+        click.echo(render.printable(f"  {line}"))
+    wrong = {verdict.name for verdict, _ in judged if verdict.level != RIGHT}
+    right = dict.fromkeys(verdict.name for verdict, _ in judged if verdict.name not in wrong)
     if right:
         click.echo(f"  ok: {', '.join(right)}")
 

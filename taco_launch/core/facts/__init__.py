@@ -4,3 +4,5 @@
 SUBJECTS = ("system", "network", "docker", "gpu", "topology", "rdma", "image")
 # What is asked besides by set-up alone: what it left on a host.
 MADE = "made"
+# What only a health check asks for; it takes at least 3 seconds.
+HEALTH = "health"

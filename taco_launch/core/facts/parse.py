@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Any, Dict, Sequence, Tuple
 
-from taco_launch.core.facts import MADE, SUBJECTS
+from taco_launch.core.facts import HEALTH, MADE, SUBJECTS
 from taco_launch.core.facts.gpus.gpu import parse_gpu
 from taco_launch.core.facts.gpus.topology import parse_topology
+from taco_launch.core.facts.health import parse_health
 from taco_launch.core.facts.network.network import parse_network
 from taco_launch.core.facts.rdma.rdma import parse_rdma
 from taco_launch.core.facts.system.docker import parse_docker
@@ -37,12 +38,13 @@ def parse(host: str, output: bytes, sent: float, received: float, cut: str = "")
         rdma=parse_rdma(told),
         image=parse_image(told),
         made=parse_made(told),
+        health=parse_health(told),
     )
 
 
 def only(facts: HostFacts, subjects: Sequence[str]) -> HostFacts:
     """Return these subjects of a host; the others were not requested."""
-    others: Dict[str, Any] = dict.fromkeys({*SUBJECTS, MADE} - set(subjects), NOT_ASKED)
+    others: Dict[str, Any] = dict.fromkeys({*SUBJECTS, MADE, HEALTH} - set(subjects), NOT_ASKED)
     return replace(facts, **others)
 
 

@@ -4,7 +4,7 @@
 # usage: /bin/sh -s -- NONCE [SUBJECT...] <probe.sh
 #
 # Subjects: system network rdma docker image gpu topology; without one, all of these, those that may hang last. `made`,
-# what set-up left on the host, is asked by name only.
+# what set-up left on the host, and `health`, what only a health check reads, are asked by name only.
 # The answer, which taco_launch/core/facts/text/sections.py reads:
 #   NONCE probe 1 SECONDS.NANOSECONDS      this host's clock when the probe started
 #   NONCE begin NAME
@@ -41,7 +41,7 @@ probe() { # probe NONCE [SUBJECT...]
   fi
   for subject in "$@"; do
     case $subject in
-      system | network | rdma | docker | image | gpu | topology | made) ;;
+      system | network | rdma | docker | image | gpu | topology | made | health) ;;
       *)
         echo "probe: no such subject: $subject" >&2
         exit 2
@@ -54,6 +54,7 @@ probe() { # probe NONCE [SUBJECT...]
   for subject in "$@"; do
     "look_at_$subject"
   done
+  [ -z "${looked-}" ] || look_again
   stamp 'done'
 }
 
@@ -685,6 +686,60 @@ rdma_comes_back() { # FILE:LINE of what names the module at boot, and whether th
   done
   [ -z "$state" ] || state=$(limited 5 systemctl is-enabled nv_peer_mem 2>/dev/null)
   echo "nv_peer_mem.service $state"
+}
+
+# --- health: what only a health check reads ---------------------------------------------------------------------------
+
+look_at_health() { # the first look at counters; the second one follows after all subjects
+  section health.before health_counters
+  value_of /proc/uptime
+  looked=${value%%.*}
+  section health.xids health_xids
+  section health.memory grep -asH '' /sys/devices/system/edac/mc/mc*/ce_count /sys/devices/system/edac/mc/mc*/ue_count
+  section health.mounts grep -aE '^[^ ]+ [^ ]+ (ext[234]|xfs|btrfs) ' /proc/mounts
+  section health.inodes health_inodes
+  ask_smi health.nvlink smi nvlink -s
+  ask_smi health.nvlink_errors smi nvlink -e
+  pages=index,retired_pages.double_bit.count,retired_pages.pending
+  ask_smi health.gpus smi "--query-gpu=$pages,pcie.link.gen.current,pcie.link.gen.max,pstate" --format=csv
+  # the verdicts of the site's own programs, read alone: DCGM's watches are not turned on, and NHC marks no node
+  section health.dcgm limited 5 dcgmi health -c
+  section health.nhc limited 5 root nhc -l - MARK_OFFLINE=0
+}
+
+look_again() { # 3 seconds after the first look, or later
+  value_of /proc/uptime
+  passed=$((${value%%.*} - looked))
+  [ "$passed" -ge 3 ] || sleep $((3 - passed))
+  section health.after health_counters
+}
+
+health_counters() {
+  grep -asH '' /proc/uptime /sys/class/infiniband/*/ports/*/counters/[!m]* \
+    /sys/class/infiniband/*/ports/*/hw_counters/* /sys/class/net/*/carrier_changes \
+    /sys/class/net/*/statistics/[rt]x_errors /sys/class/net/*/statistics/[rt]x_dropped
+}
+
+health_xids() { # since the boot: of the kernel buffer, which may have wrapped, and of the journal where one is kept
+  kept=
+  told=$(limited 5 root dmesg)
+  said=$?
+  if [ -d /run/systemd/system ] && there journalctl; then
+    kept=$(limited 5 root journalctl -k -b -q --no-pager -o short-monotonic 2>/dev/null)
+    [ -z "$kept" ] || said=0
+  fi
+  printf '%s\n' "$told" "$kept" | grep -aE 'NVRM: Xid \('
+  return "$said"
+}
+
+health_inodes() {
+  set -f
+  IFS=$newline
+  # shellcheck disable=SC2046 # a mount a line
+  set -- $(awk '$3 ~ /^(ext[234]|xfs|btrfs)$/ && !($1 in seen) { seen[$1]; print $2 }' /proc/mounts)
+  unset IFS
+  set +f
+  [ $# = 0 ] || limited 10 df -PiT "$@"
 }
 
 # --- made: what set-up left here, and what it builds on ----------------------------------------------------------------

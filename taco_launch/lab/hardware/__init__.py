@@ -31,6 +31,8 @@ The state folder is /var/lib/simulated-hardware, one file per fact, one line in 
 
 - a GPU removed: `simulated-hardware set gpu/3/state gone`
 - a port down: `simulated-hardware set hca/mlx5_0/state DOWN`
+- NVLinks: `simulated-hardware set gpu/3/nvlink-down 2` (how many are down), `set gpu/3/nvlink-errors 7` (CRC errors of link 0)
+- an Xid in the kernel log: `simulated-hardware say 'NVRM: Xid (PCI:0000:1b:00): 79, pid=1, GPU has fallen off the bus.'`
 - another driver: `simulated-hardware set driver 535.86.10`. Until the module is loaded anew (`simulated-hardware boot`,
   or a reboot) nvidia-smi fails with "Driver/library version mismatch", as it does after an upgrade
 

@@ -79,6 +79,8 @@ def _gpu(machine: SimulatedMachine, host: int, index: int) -> Iterator[tuple[str
     yield "nvlinks", " ".join(str(count) for count in machine.links[index]) if machine.links else "none"
     yield "nvlink-count", str(machine.link_count)
     yield "nvlink-speed", machine.link_speed
+    yield "nvlink-down", "0"
+    yield "nvlink-errors", "0"
 
 
 def _hca(machine: SimulatedMachine, host: int, index: int, hca: SimulatedHca) -> Iterator[tuple[str, str]]:

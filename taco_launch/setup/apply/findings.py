@@ -6,7 +6,8 @@ from typing import Any
 
 from taco_launch.core.facts.reports.compare import FoldedFact, outliers
 from taco_launch.core.facts.reports.compare import fold as fold_facts
-from taco_launch.core.facts.reports.health import FAULT, REMARK, HealthVerdict, judged
+from taco_launch.core.facts.reports.health.hardware import judged
+from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, HealthVerdict
 from taco_launch.core.facts.reports.summary import SummaryRow, rows
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts
@@ -62,7 +63,7 @@ def judge_hosts(facts: Sequence[HostFacts], inventory: Inventory, told_of: Mappi
     verdicts: list[tuple[HealthVerdict, tuple[str, ...]]] = []
     for verdict, hosts in judged(facts, network.rdma, network.gdr):
         left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
-        if left and verdict.level in (FAULT, REMARK):
+        if left and verdict.level in (FAULT, WARNING):
             verdicts.append((verdict, left))
     folded = fold_facts(told)
     return Findings(tuple(verdicts), tuple(outliers(folded, fold)), tuple(_unlike(folded)))

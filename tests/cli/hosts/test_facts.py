@@ -355,10 +355,11 @@ def test_verdicts_stand_below_the_facts(played: Callable[..., Result]) -> None:
             report(Answer(f"gpu{number}", host(f"gpu{number}", "535.86.10" if number == 3 else "535.104.05")))
 
     done = played(play)
-    assert "\nHealth:\n  ok: driver, MIG, ECC, RDMA ports\n" in done.stdout
+    assert "\n  ok: driver, MIG, ECC, RDMA ports, " in done.stdout
+    assert "gpu3: warning: versions: driver 535.86.10 (3 with 535.104.05)" in done.stdout
     assert "\nHosts that differ:\n  gpu3: driver 535.86.10, 3 others 535.104.05\n" in done.stdout
     (first, *_) = json.loads(played(play, "--json").stdout)["hosts"]
-    assert [(each["name"], each["level"]) for each in first["health"]] == [
+    assert [(each["name"], each["level"]) for each in first["health"]][:4] == [
         ("driver", "ok"),
         ("MIG", "ok"),
         ("ECC", "ok"),
@@ -374,11 +375,12 @@ def test_gpus_that_cannot_be_asked_are_one_line(played: Callable[..., Result]) -
 
     for words in ((), ("-o", "wide")):
         lines = played(play, *words).stdout.partition("\nHealth:\n")[2].splitlines()
-        assert lines[0] == (
-            "  gpu[2-3]: unknown: MIG, ECC, row remapping, persistence, clocks, temperature, PCIe width: "
+        silent = (
+            "  gpu[2-3]: not possible: MIG, ECC, row remapping, persistence, clocks, temperature, PCIe width: "
             "NVIDIA-SMI has failed"
-        ), "nothing was judged, so nobody's rule is named"
-        assert lines[1] == "  ok: driver, RDMA ports"
+        )
+        assert silent in lines, "nothing was judged, so nobody's rule is named"
+        assert any(line.startswith("  ok: driver, RDMA ports, ") for line in lines)
 
 
 def test_a_known_output_that_cannot_be_read_is_not_called_unknown(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_the_odd_host_and_remarks_on_hardware_are_named_and_other_software_is_dr
     assert code(setup(world, "--dry-run")) == code(setup(world, "--yes")) == 0
     assert done.stdout.splitlines() == [
         "Remarks on hardware, which set-up never changes:",
-        f"  gpu3: remark: persistence: {why} (systemctl enable nvidia-persistenced; systemctl restart nvidia-persistenced)",
+        f"  gpu3: warning: persistence: {why} (systemctl enable nvidia-persistenced; systemctl restart nvidia-persistenced)",
         "Hosts that differ:",
         "  gpu3: driver 535.86.10, 2 others 535.104.05",
     ]

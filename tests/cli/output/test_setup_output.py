@@ -14,7 +14,7 @@ from taco_launch.cli.main import cli
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render, setup_output
 from taco_launch.core.errors import HostError
-from taco_launch.core.facts.reports.health import HealthVerdict
+from taco_launch.core.facts.reports.health.verdict import HealthVerdict
 from taco_launch.hosts.inventory.load import load
 from taco_launch.setup.apply import setup_run as setup_flow
 from taco_launch.setup.apply import teardown_run as flow

@@ -34,6 +34,11 @@ _FORMS: Mapping[str, "re.Pattern[str]"] = {
     "clocks_event_reasons.active": re.compile(rf"0x[0-9A-Fa-f]{{1,16}}|{_NONE}"),
     "remapped_rows.pending": _FLAG,
     "remapped_rows.failure": _FLAG,
+    "retired_pages.double_bit.count": _NUMBER,
+    "retired_pages.pending": re.compile(rf"Yes|No|{_NONE}"),
+    "pcie.link.gen.current": _NUMBER,
+    "pcie.link.gen.max": _NUMBER,
+    "pstate": re.compile(rf"P[0-9]{{1,2}}|{_NONE}"),
     "driver_version": re.compile(rf"[0-9]+(?:\.[0-9]+)+|{_NONE}"),
 }
 # the same column by its other names in nvidia-smi --help-query-gpu and --help-query-compute-apps

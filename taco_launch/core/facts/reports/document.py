@@ -9,7 +9,9 @@ from taco_launch.core.facts.gpus.hca_distance import distances
 from taco_launch.core.facts.rdma.gid import by_nccl, on_interface
 from taco_launch.core.facts.rdma.hcas import UNNAMED
 from taco_launch.core.facts.reports.compare import fold
-from taco_launch.core.facts.reports.health import verdicts
+from taco_launch.core.facts.reports.health.judge import checked
+from taco_launch.core.facts.reports.health.system import Expected
+from taco_launch.core.facts.reports.health.verdict import HealthVerdict
 from taco_launch.core.facts.reports.summary import rows
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.fabric import FabricChoice, GidChoice
@@ -27,8 +29,9 @@ def cluster(hosts: Sequence[HostFacts]) -> Dict[str, Any]:
     `differences` lists the facts in which hosts differ that should agree: {"subject", "name", "values"}, each of these
     {"value", "hosts"}, the most frequent first.
     """
+    told = dict(checked(hosts, Expected()))
     return {
-        "hosts": [document(facts) for facts in hosts],
+        "hosts": [document(facts, told[facts.host]) for facts in hosts],
         "differences": [
             {
                 "subject": row.subject,
@@ -42,13 +45,13 @@ def cluster(hosts: Sequence[HostFacts]) -> Dict[str, Any]:
     }
 
 
-def document(facts: HostFacts) -> Dict[str, Any]:
+def document(facts: HostFacts, health: Optional[Sequence[HealthVerdict]] = None) -> Dict[str, Any]:
     """Return the document: `host`, `simulated`, `asked` (subjects that were looked at), the subjects, `gid`, `gids`, `distances`, `health` and `unknown`.
 
     What is Absent or Unknown is null in its place. `unknown` lists `{"where", "reason"}` of what could not be read or
     understood; what nobody requested, or no captured output is of, is not listed. `gid` is the choice for the HCA
     that a job would use, `gids` one for each RoCE port that may be in use, as {"hca", "port", "gid_index", "why"}.
-    `health` lists verdicts as {"name", "level", "text", "source", "hint"}.
+    `health` lists verdicts as {"name", "level", "text", "source", "hint"}: those given, which the other hosts are part of, or its own.
     """
     unknown: List[Dict[str, str]] = []
     found: Dict[str, Any] = {"host": facts.host, "simulated": _plain(facts.simulated, "simulated", unknown)}
@@ -61,7 +64,8 @@ def document(facts: HostFacts) -> Dict[str, Any]:
     links = distances(facts)
     told = links if isinstance(links, tuple) or links != facts.topology else NOT_ASKED
     found["distances"] = _plain(told, "distances", unknown)
-    found["health"] = [to_json(verdict) for verdict in verdicts(facts)]
+    own = checked((facts,), Expected())[0][1] if health is None else health
+    found["health"] = [to_json(verdict) for verdict in own]
     lost = facts.gpu.lost if isinstance(facts.gpu, Gpus) else ()
     unknown += [{"where": "gpu.gpus", "reason": words} for words in lost]
     unknown += [{"where": file, "reason": reason} for file, reason in facts.unread]

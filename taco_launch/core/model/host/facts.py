@@ -9,6 +9,7 @@ from typing import Optional, Tuple
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown, known_value
 from taco_launch.core.model.host.hardware import Gpu, Gpus, Hca, PciDevice, Rdma, Topology
+from taco_launch.core.model.host.health import HealthFacts
 
 
 @dataclass(frozen=True)
@@ -333,6 +334,7 @@ class HostFacts:
     rdma: Found[Rdma]
     image: Found[Software]
     made: Found[SetupState] = NOT_ASKED
+    health: Found[HealthFacts] = NOT_ASKED
     pci: Found[Tuple[PciDevice, ...]] = NOT_ASKED
     simulated: Found[Tuple[str, ...]] = Absent()
     unread: Tuple[Tuple[str, str], ...] = ()

@@ -122,10 +122,12 @@ show_hca() {
     put "$_port/sm_sl" 0
     put "$_port/cap_mask" 0x2651e848
     put "$_port/pkeys/0" 0xffff
-    for _counter in port_rcv_data port_xmit_data port_rcv_errors symbol_error link_downed link_error_recovery; do
+    for _counter in port_rcv_data port_xmit_data port_rcv_errors symbol_error link_downed link_error_recovery \
+        local_link_integrity_errors port_xmit_discards; do
         put "$_port/counters/$_counter" 0
     done
-    for _counter in local_ack_timeout_err out_of_sequence packet_seq_err rx_icrc_encapsulated np_cnp_sent; do
+    for _counter in local_ack_timeout_err out_of_sequence packet_seq_err rx_icrc_encapsulated np_cnp_sent \
+        rp_cnp_handled; do
         put "$_port/hw_counters/$_counter" 0
     done
     _slots=8

@@ -83,7 +83,7 @@ END {
     if (mode == "table") summary()
     if (mode == "matrix") matrix()
     if (mode == "p2p") p2p()
-    if (mode == "status") nvlinks()
+    if (mode == "status" || mode == "errors") nvlinks()
     if (mode == "xml") xml()
 }
 
@@ -108,6 +108,12 @@ function nvlinks(    i, link, folder, links, peers, up, j) {
         up = peers[folder == 0 ? 2 : 1] == gpu[folder, "nvlink-count"] ? gpu[folder, "nvlink-count"] : 0
         if (!up) for (j = 1; j <= all; j++) up += peers[slot[j] + 1]
         for (link = 0; link < gpu[folder, "nvlink-count"]; link++)
-            print "\t Link " link ": " (link < up ? gpu[folder, "nvlink-speed"] " GB/s" : "<inactive>")
+            if (mode == "errors") {
+                print "\t Link " link ": Replay Errors: 0"
+                print "\t Link " link ": Recovery Errors: 0"
+                print "\t Link " link ": CRC Errors: " (link ? 0 : gpu[folder, "nvlink-errors"])
+            } else {
+                print "\t Link " link ": " (link < up - gpu[folder, "nvlink-down"] ? gpu[folder, "nvlink-speed"] " GB/s" : "<inactive>")
+            }
     }
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taco_launch.core.facts.reports.health import judged, verdicts
+from taco_launch.core.facts.reports.health.hardware import judged, verdicts
 from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Unknown
 from taco_launch.core.model.host.facts import ContainerState, HostFacts
 from taco_launch.core.model.host.hardware import Adapters, Board, Gpus, PciDevice, Topology
@@ -70,22 +70,22 @@ SWITCHED = replace(BOARD, nvswitches=("0000:c4:00.0", "0000:c5:00.0"))
 @pytest.mark.parametrize(
     ("facts", "level", "name", "words"),
     [
-        (of(mig=True), "remark", "MIG", "on for GPU 3"),
-        (of(ecc_uncorrected=512), "remark", "ECC", "512 on GPU 3"),
+        (of(mig=True), "warning", "MIG", "on for GPU 3"),
+        (of(ecc_uncorrected=1), "fault", "ECC", "1 on GPU 3"),
         (of(ecc_uncorrected=513), "fault", "ECC", "513 on GPU 3"),
-        (of(ecc=False), "remark", "ECC", "off on GPU 3"),
-        (of(ecc_uncorrected=Unknown("[Unknown Error]")), "unknown", "ECC", "[Unknown Error]"),
+        (of(ecc=False), "warning", "ECC", "off on GPU 3"),
+        (of(ecc_uncorrected=Unknown("[Unknown Error]")), "not possible", "ECC", "[Unknown Error]"),
         (of(remap_pending=True), "fault", "row remapping", "memory rows are waiting to be remapped on GPU 3"),
         (of(remap_pending=True, remap_failed=True), "fault", "row remapping", "could not be remapped on GPU 3"),
-        (of(persistence=False), "remark", "persistence", "off on GPU 3"),
+        (of(persistence=False), "warning", "persistence", "off on GPU 3"),
         (of(slowdowns=("HwThermalSlowdown", "SwPowerCap")), "fault", "clocks", "on GPU 3: HwThermalSlowdown"),
-        (of(slowdowns=("SwThermalSlowdown",)), "remark", "clocks", "SwThermalSlowdown"),
-        (of(temperature=86), "remark", "temperature", "GPU 3"),
-        (of(width=8), "remark", "PCIe width", "GPU 3 x8 of x16"),
-        (of(board=replace(BOARD, iommu="translates")), "remark", "IOMMU", "translates"),
-        (of(board=replace(BOARD, iommu=Unknown("odd"))), "unknown", "IOMMU", "odd"),
-        (of(board=replace(BOARD, acs=("0000:17:00.0",))), "remark", "ACS", "on at 1 PCI bridge (0000:17:00.0)"),
-        (of(board=replace(BOARD, acs=Unknown("root"))), "unknown", "ACS", "root"),
+        (of(slowdowns=("SwThermalSlowdown",)), "warning", "clocks", "SwThermalSlowdown"),
+        (of(temperature=86), "warning", "temperature", "GPU 3"),
+        (of(width=8), "warning", "PCIe width", "GPU 3 x8 of x16"),
+        (of(board=replace(BOARD, iommu="translates")), "warning", "IOMMU", "translates"),
+        (of(board=replace(BOARD, iommu=Unknown("odd"))), "not possible", "IOMMU", "odd"),
+        (of(board=replace(BOARD, acs=("0000:17:00.0",))), "warning", "ACS", "on at 1 PCI bridge (0000:17:00.0)"),
+        (of(board=replace(BOARD, acs=Unknown("root"))), "not possible", "ACS", "root"),
         (of(board=SWITCHED, driver={"fabric_manager": "failed"}), "fault", "fabric manager", "is failed"),
         (of(board=SWITCHED, driver={"fabric_manager": Absent()}), "fault", "fabric manager", "2 NVSwitches, and"),
         (
@@ -174,7 +174,7 @@ def test_a_gpu_that_is_lost_and_an_hca_with_too_few_lanes() -> None:
     facts = of()
     device = PciDevice("hca", "mlx5_0", ("pci0000:17", "0000:1a:00.0"), width=4, max_width=16)
     facts = replace(facts, gpu=replace(known(facts.gpu), lost=("GPU is lost",)), pci=(device,))
-    assert [each[:2] for each in wrong(facts)] == [("fault", "lost GPUs"), ("remark", "PCIe width")]
+    assert [each[:2] for each in wrong(facts)] == [("fault", "lost GPUs"), ("warning", "PCIe width")]
     assert wrong(facts)[1][2] == "mlx5_0 x4 of x16"
 
 
@@ -183,8 +183,8 @@ def test_gpus_that_nobody_can_ask_are_unknown_and_never_right(gpus: Any) -> None
     facts = of()
     silent = replace(facts, gpu=replace(known(facts.gpu), gpus=gpus))
     names = ("MIG", "ECC", "row remapping", "persistence", "clocks", "temperature", "PCIe width")
-    unknown = [each for each in wrong(silent) if each[0] == "unknown"]
-    assert unknown == [("unknown", name, gpus.reason) for name in names]
+    unknown = [each for each in wrong(silent) if each[0] == "not possible"]
+    assert unknown == [("not possible", name, gpus.reason) for name in names]
     told = judged([facts, replace(silent, host="gpu2")])
     assert {verdict.name for verdict, hosts in told if hosts == ("gpu2",)} - {"driver"} == set(names)
     whole = replace(facts, gpu=Unknown("no answer"))
@@ -218,7 +218,7 @@ def test_ports_of_hcas_that_are_not_active() -> None:
     (hca,) = known(known(facts.rdma).hcas)
     down = replace(hca, name="mlx5_1", ports=tuple(replace(port, state="DOWN") for port in hca.ports))
     for hcas, level, text in (
-        ((hca, down), "remark", "mlx5_1 port 1 is DOWN"),
+        ((hca, down), "warning", "mlx5_1 port 1 is DOWN"),
         ((down,), "fault", "none is active, so there is no RDMA: mlx5_1 port 1 is DOWN"),
     ):
         ailing = replace(facts, rdma=replace(known(facts.rdma), hcas=hcas))
@@ -228,7 +228,7 @@ def test_ports_of_hcas_that_are_not_active() -> None:
             assert "RDMA ports" not in [each.name for each in verdicts(judged_ports, rdma="off")]
 
 
-@pytest.mark.parametrize(("dmabuf", "level"), [(True, "ok"), (False, "remark")])
+@pytest.mark.parametrize(("dmabuf", "level"), [(True, "ok"), (False, "warning")])
 def test_the_kernels_own_rdma_takes_dmabuf(dmabuf: bool, level: str) -> None:
     facts = of()
     memory = replace(known(facts.rdma).peer_memory, dmabuf=dmabuf)

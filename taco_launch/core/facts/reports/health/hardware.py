@@ -1,21 +1,31 @@
 """Judges hardware by its facts: what is right, what to look at, what is broken. Nothing of it is ever changed by set-up."""
 
 from collections import Counter
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.core.facts.gpus import blocking_faults
-from taco_launch.core.frozen import dataclass
+from taco_launch.core.facts.reports.health.verdict import (
+    FAULT,
+    NOT_POSSIBLE,
+    OK,
+    WARNING,
+    HealthVerdict,
+    Judged,
+    folded,
+    plain,
+    which,
+)
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value, was_requested
 from taco_launch.core.model.host.facts import HostFacts, System
 from taco_launch.core.model.host.hardware import Adapters, Board, Gpu, Gpus, Rdma, Topology
 
-OK, REMARK, FAULT, UNKNOWN = "ok", "remark", "fault", "unknown"
 # Where each rule is from. Nothing else of a rule is taken from there.
 _DRIVER = "NVIDIA driver installation guide: kernel module and libraries must have the same version"
 _SETUP = "taco-launch setup: a training container is never recreated with fewer GPUs"
 _FABRIC = "NVIDIA Fabric Manager user guide: CUDA fails with error 802 without it; its version must match the driver's"
 _MIG = "NVIDIA MIG user guide: no peer-to-peer between instances, and a process sees only one"
 _AZURE = "Azure node health checks"
+_ECC = "NVIDIA Xid catalog, Xid 48: an uncorrectable error requires a reset"
 _REMAP = "NVIDIA GPU memory error management: a pending remapping requires a reset, a failed one a new GPU"
 _PERSISTENCE = "NVIDIA driver persistence"
 _CLOCKS = "NVML, nvmlClocksEventReasons; Azure node health checks"
@@ -43,24 +53,6 @@ _BROKEN_CLOCKS = ("HwSlowdown", "HwThermalSlowdown", "HwPowerBrakeSlowdown")
 _HELD_CLOCKS = ("SwThermalSlowdown", "ApplicationsClocksSetting")
 
 
-@dataclass(frozen=True)
-class HealthVerdict:
-    """One judgement: `level` is `ok`, `remark`, `fault` or `unknown`, `text` what was found, `source` whose rule it is.
-
-    `hint` says what to do; empty where nothing is to be done.
-    """
-
-    name: str
-    level: str
-    text: str
-    source: str
-    hint: str = ""
-
-
-# Each different verdict, with the hosts that it is of.
-Judged = Tuple[Tuple[HealthVerdict, Tuple[str, ...]], ...]
-
-
 def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[HealthVerdict, ...]:
     """Judge a host; of what nobody requested, and of what does not exist, nothing is said.
 
@@ -76,7 +68,7 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[H
             for each in (_mig, _memory, _remapping, _persistence, _clocks, _temperature):
                 found += each(gpus)
     if (why := _silent(facts)) is not None:
-        found += [HealthVerdict(name, UNKNOWN, why.reason, source) for name, source in _OF_GPUS]
+        found += [HealthVerdict(name, NOT_POSSIBLE, why.reason, source) for name, source in _OF_GPUS]
     found += _nvlink(facts.topology) if isinstance(facts.topology, Topology) else ()
     found += _pcie(facts)
     if isinstance(facts.gpu, Gpus) and isinstance(facts.gpu.board, Board):
@@ -90,13 +82,7 @@ def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[H
 
 def judged(hosts: Sequence[HostFacts], rdma: str = "auto", gdr: str = "auto") -> Judged:
     """Return each different verdict once with the hosts that it is of: faults first, then in the order of `verdicts`."""
-    found: Dict[HealthVerdict, List[str]] = {}
-    for facts in hosts:
-        for verdict in verdicts(facts, rdma, gdr):
-            found.setdefault(verdict, []).append(facts.host)
-    order = (FAULT, REMARK, UNKNOWN, OK)
-    ranked = sorted(found.items(), key=lambda entry: order.index(entry[0].level))
-    return tuple((verdict, tuple(names)) for verdict, names in ranked)
+    return folded((facts.host, verdicts(facts, rdma, gdr)) for facts in hosts)
 
 
 def _stops(facts: HostFacts, rdma: str, gdr: str) -> Iterator[HealthVerdict]:
@@ -135,7 +121,7 @@ def _fabric_manager(of: Gpus) -> Iterator[HealthVerdict]:
         return
     state, version, driver = of.driver.fabric_manager, of.driver.fabric_version, of.driver.loaded
     if isinstance(state, Unknown):
-        yield HealthVerdict("fabric manager", UNKNOWN, state.reason, _FABRIC)
+        yield HealthVerdict("fabric manager", NOT_POSSIBLE, state.reason, _FABRIC)
     elif isinstance(state, Absent):
         hint = "install nvidia-fabricmanager in exactly the driver's version, then: systemctl enable --now nvidia-fabricmanager"
         count = len(of.board.nvswitches)
@@ -158,10 +144,10 @@ def _fabric_manager(of: Gpus) -> Iterator[HealthVerdict]:
 def _mig(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     on = [gpu.index for gpu in gpus if gpu.mig is True]
     if on:
-        text = f"on for {_which(on)}: no NVLink or peer-to-peer there, and NCCL uses one instance per process"
-        yield HealthVerdict("MIG", REMARK, text, _MIG, "to give jobs whole GPUs: nvidia-smi -mig 0")
+        text = f"on for {which(on)}: no NVLink or peer-to-peer there, and NCCL uses one instance per process"
+        yield HealthVerdict("MIG", WARNING, text, _MIG, "to give jobs whole GPUs: nvidia-smi -mig 0")
     else:
-        yield from _plain("MIG", [gpu.mig for gpu in gpus], "off", _MIG)
+        yield from plain("MIG", [gpu.mig for gpu in gpus], "off", _MIG)
 
 
 def _memory(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
@@ -170,66 +156,68 @@ def _memory(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     if wrong:
         text = "uncorrectable errors since the driver was loaded: " + ", ".join(f"{n} on GPU {i}" for i, n in wrong)
         many = any(count > _MOST_ERRORS for _, count in wrong)
-        hint = "have it replaced" if many else "reset the GPU or reboot, and check whether the errors come back"
-        yield HealthVerdict(
-            "ECC", FAULT if many else REMARK, text, f"{_AZURE}: more than {_MOST_ERRORS} is a fault", hint
+        hint = (
+            "have it replaced"
+            if many
+            else "drain the host, reset the GPU or reboot, and check whether the errors come back"
         )
+        yield HealthVerdict("ECC", FAULT, text, f"{_ECC}; {_AZURE}: replace it above {_MOST_ERRORS}", hint)
         return
     off = [gpu.index for gpu in gpus if gpu.ecc is False]
     if off:
-        text = f"off on {_which(off)}: memory errors are not detected"
-        yield HealthVerdict("ECC", REMARK, text, _REMAP, "nvidia-smi -e 1, then reboot")
+        text = f"off on {which(off)}: memory errors are not detected"
+        yield HealthVerdict("ECC", WARNING, text, _REMAP, "nvidia-smi -e 1, then reboot")
         return
-    yield from _plain("ECC", [count for _, count in counts], "no uncorrectable error", _AZURE)
+    yield from plain("ECC", [count for _, count in counts], "no uncorrectable error", _AZURE)
 
 
 def _remapping(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     failed = [gpu.index for gpu in gpus if gpu.remap_failed is True]
     pending = [gpu.index for gpu in gpus if gpu.remap_pending is True]
     if failed:
-        text = f"memory rows could not be remapped on {_which(failed)}"
+        text = f"memory rows could not be remapped on {which(failed)}"
         yield HealthVerdict("row remapping", FAULT, text, _REMAP, "have it replaced")
     elif pending:
-        text = f"memory rows are waiting to be remapped on {_which(pending)}"
+        text = f"memory rows are waiting to be remapped on {which(pending)}"
         yield HealthVerdict(
             "row remapping", FAULT, text, _REMAP, "when no job runs on it: nvidia-smi --gpu-reset -i N, or reboot"
         )
     else:
-        yield from _plain("row remapping", [gpu.remap_pending for gpu in gpus], "none pending, none failed", _REMAP)
+        yield from plain("row remapping", [gpu.remap_pending for gpu in gpus], "none pending, none failed", _REMAP)
 
 
 def _persistence(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     off = [gpu.index for gpu in gpus if gpu.persistence is False]
     if off:
-        text = f"off on {_which(off)}: the driver is initialized again for every process, which takes seconds"
-        yield HealthVerdict("persistence", REMARK, text, _PERSISTENCE, _PERSISTENCED)
+        text = f"off on {which(off)}: the driver is initialized again for every process, which takes seconds"
+        yield HealthVerdict("persistence", WARNING, text, _PERSISTENCE, _PERSISTENCED)
     else:
-        yield from _plain("persistence", [gpu.persistence for gpu in gpus], "on", _PERSISTENCE)
+        yield from plain("persistence", [gpu.persistence for gpu in gpus], "on", _PERSISTENCE)
 
 
 def _clocks(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     told = [(gpu.index, gpu.slowdowns) for gpu in gpus]
     for level, names, hint in (
         (FAULT, _BROKEN_CLOCKS, "look at cooling and power supply: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
-        (REMARK, _HELD_CLOCKS, "nvidia-smi -q -d PERFORMANCE,TEMPERATURE; clocks set by hand: nvidia-smi -rac"),
+        (WARNING, _HELD_CLOCKS, "nvidia-smi -q -d PERFORMANCE,TEMPERATURE; clocks set by hand: nvidia-smi -rac"),
     ):
         held = [(index, [name for name in names if name in found]) for index, found in told if isinstance(found, tuple)]
         held = [(index, reasons) for index, reasons in held if reasons]
         if held:
             reasons = ", ".join(dict.fromkeys(reason for _, each in held for reason in each))
-            text = f"throttled on {_which([index for index, _ in held])}: {reasons}"
+            text = f"throttled on {which([index for index, _ in held])}: {reasons}"
             yield HealthVerdict("clocks", level, text, _CLOCKS, hint)
             return
-    yield from _plain("clocks", [found for _, found in told], "not throttled", _CLOCKS)
+    yield from plain("clocks", [found for _, found in told], "not throttled", _CLOCKS)
 
 
 def _temperature(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
     hot = [gpu.index for gpu in gpus if isinstance(gpu.temperature, int) and gpu.temperature > _HOTTEST]
     if hot:
-        text = f"above {_HOTTEST} C: {_which(hot)}"
-        yield HealthVerdict("temperature", REMARK, text, _AZURE, "check the fans and the airflow")
+        text = f"above {_HOTTEST} C: {which(hot)}"
+        yield HealthVerdict("temperature", WARNING, text, _AZURE, "check the fans and the airflow")
     else:
-        yield from _plain("temperature", [gpu.temperature for gpu in gpus], f"{_HOTTEST} C or less", _AZURE)
+        yield from plain("temperature", [gpu.temperature for gpu in gpus], f"{_HOTTEST} C or less", _AZURE)
 
 
 def _pcie(facts: HostFacts) -> Iterator[HealthVerdict]:
@@ -250,9 +238,9 @@ def _pcie(facts: HostFacts) -> Iterator[HealthVerdict]:
                 narrow.append(f"{device.name} x{device.width} of x{device.max_width}")
     if narrow:
         hint = "reseat the card or its riser, and check how many lanes the slot has"
-        yield HealthVerdict("PCIe width", REMARK, ", ".join(narrow), _PCIE, hint)
+        yield HealthVerdict("PCIe width", WARNING, ", ".join(narrow), _PCIE, hint)
     elif told:
-        yield from _plain("PCIe width", told, "all lanes", _PCIE)
+        yield from plain("PCIe width", told, "all lanes", _PCIE)
 
 
 def _nvlink(matrix: Topology) -> Iterator[HealthVerdict]:
@@ -266,7 +254,7 @@ def _nvlink(matrix: Topology) -> Iterator[HealthVerdict]:
     if not odd or len(alike) < max(3, len(odd) + 1):
         return
     if all(links[one][other] in (usual, "X") for one in alike for other in alike):
-        text = f"{_which(odd)} {'have' if len(odd) > 1 else 'has'} no {usual} to any other GPU, while the other {len(alike)} have it to one another"
+        text = f"{which(odd)} {'have' if len(odd) > 1 else 'has'} no {usual} to any other GPU, while the other {len(alike)} have it to one another"
         hint = "nvidia-smi nvlink --status -i N and dmesg -T | grep -i -e xid -e nvlink show why; reset the GPU or reboot, and if that does not help, have it replaced"
         yield HealthVerdict("NVLink", FAULT, text, _NVLINK, hint)
 
@@ -275,9 +263,9 @@ def _iommu(board: Board) -> Iterator[HealthVerdict]:
     if board.iommu == "translates":
         text = "on, and translates the GPUs' addresses: peer-to-peer goes through the root complex, or not at all"
         hint = "add iommu=pt to the kernel command line, or turn VT-d off in the BIOS; for a virtual machine, do this on its host"
-        yield HealthVerdict("IOMMU", REMARK, text, _IOMMU, hint)
+        yield HealthVerdict("IOMMU", WARNING, text, _IOMMU, hint)
     elif isinstance(board.iommu, Unknown):
-        yield HealthVerdict("IOMMU", UNKNOWN, board.iommu.reason, _IOMMU)
+        yield HealthVerdict("IOMMU", NOT_POSSIBLE, board.iommu.reason, _IOMMU)
     elif board.gpus:
         yield HealthVerdict(
             "IOMMU", OK, "on, but does not translate addresses" if board.iommu == "passes" else "off", _IOMMU
@@ -287,7 +275,7 @@ def _iommu(board: Board) -> Iterator[HealthVerdict]:
 def _acs(board: Board, system: Found[System]) -> Iterator[HealthVerdict]:
     if not isinstance(board.acs, tuple):
         if isinstance(board.acs, Unknown):
-            yield HealthVerdict("ACS", UNKNOWN, board.acs.reason, _ACS)
+            yield HealthVerdict("ACS", NOT_POSSIBLE, board.acs.reason, _ACS)
         return
     if not board.acs:
         yield HealthVerdict("ACS", OK, "off", _ACS)
@@ -300,7 +288,7 @@ def _acs(board: Board, system: Found[System]) -> Iterator[HealthVerdict]:
     hint = f"turn it off in the BIOS, or run at each boot: {bridges}; do setpci -s $each ECAP_ACS+0x6.w=0000; done"
     yield HealthVerdict(
         "ACS",
-        REMARK,
+        WARNING,
         text,
         _ACS,
         f"leave it on if GPUs are passed to virtual machines; otherwise {hint}" if virtual else hint,
@@ -316,9 +304,9 @@ def _ports(rdma: Rdma) -> Iterator[HealthVerdict]:
         none = len(idle) == len(ports)
         hint = "ibstat; ip -br link: is the cable plugged in, is the switch port up, and, for InfiniBand, is a subnet manager running?"
         text = f"none is active, so there is no RDMA: {told}" if none else told
-        yield HealthVerdict(PORTS, FAULT if none else REMARK, text, _PORTS, hint)
+        yield HealthVerdict(PORTS, FAULT if none else WARNING, text, _PORTS, hint)
     else:
-        yield from _plain(PORTS, [port.state for _, port in ports], "active", _PORTS)
+        yield from plain(PORTS, [port.state for _, port in ports], "active", _PORTS)
 
 
 def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
@@ -329,27 +317,6 @@ def _ofed(rdma: Rdma) -> Iterator[HealthVerdict]:
             yield HealthVerdict("OFED", OK, "not installed; DMA-BUF works without it", _OFED)
         else:
             text = "not installed: without it HCAs can reach GPU memory only by DMA-BUF, which is not possible here"
-            yield HealthVerdict("OFED", REMARK, text, _OFED, "install MLNX_OFED, then reinstall the NVIDIA driver")
+            yield HealthVerdict("OFED", WARNING, text, _OFED, "install MLNX_OFED, then reinstall the NVIDIA driver")
     else:
-        yield from _plain("OFED", [rdma.ofed], known_value(rdma.ofed) or "", _OFED)
-
-
-def _plain(name: str, told: Sequence[Found[object]], text: str, source: str) -> Iterator[HealthVerdict]:
-    """Yield `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
-    unknown = [each for each in told if isinstance(each, Unknown) and was_requested(each)]
-    if unknown:
-        yield HealthVerdict(name, UNKNOWN, unknown[0].reason, source)
-    elif any(not isinstance(each, (Unknown, Absent)) for each in told):
-        yield HealthVerdict(name, OK, text, source)
-
-
-def _which(indices: Sequence[int]) -> str:
-    """Return `GPU 3`, or `GPUs 0-2, 5`."""
-    runs: List[List[int]] = []
-    for index in sorted(indices):
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
-    return f"GPU{'s' if len(indices) > 1 else ''} {text}"
+        yield from plain("OFED", [rdma.ofed], known_value(rdma.ofed) or "", _OFED)

@@ -1,0 +1,127 @@
+"""check: whether hosts are healthy."""
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taco_launch.agent.store.folders import make_private, state_folder
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
+from taco_launch.cli.options.completion import complete_hosts
+from taco_launch.cli.output import host_errors, render
+from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError
+from taco_launch.core.facts import HEALTH, SUBJECTS
+from taco_launch.core.facts.reports.health import judge, report
+from taco_launch.core.facts.reports.health.system import Expected
+from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, folded
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host import paths
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.hosts.fanout import Answer, connect
+from taco_launch.hosts.gather_facts import gather, with_declared_values
+from taco_launch.hosts.inventory.ranges import fold
+from taco_launch.hosts.inventory.select import named
+from taco_launch.hosts.remote.credentials import Credentials
+
+# First, so that what the others take is the time between its two looks.
+_SUBJECTS = (HEALTH, *SUBJECTS)
+
+
+@verb(access=True, output=True)
+@click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
+@add_option(
+    "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE as well."
+)
+def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, **access: Any) -> None:
+    """Check whether hosts are healthy: GPUs, links, memory, disks.
+
+    It only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
+    errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,
+    its verdict is shown under its name. HOST is a name, a range or a group of the inventory; all hosts without one.
+
+    \b
+    Examples:
+      taco-launch -i hosts.yaml check
+      taco-launch -i hosts.yaml check 'gpu[1-2]' -o wide
+      taco-launch -i hosts.yaml check --junit health.xml --json > health.json
+
+    \b
+    Exit codes: 0 no fault (a warning does not change it), 3 a host has a fault, 5 a host did not answer, or not in full, 130 after Ctrl-C.
+    """
+    settings = settings_of(ctx)
+    inventory = settings.load()
+    chosen = named(inventory, hosts)
+    if junit is not None and not junit.absolute().parent.is_dir():
+        raise UsageError(f"--junit {junit}: there is no folder {junit.absolute().parent}")
+    answers = _gather(settings, inventory, chosen, access_of(access))
+    by_name = {host.name: host for host in chosen}
+    facts = [with_declared_values(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None]
+    network, container = inventory.network, inventory.container
+    name, port = (paths.container(inventory.cluster), container.ssh_port) if container else (None, 0)
+    verdicts = judge.checked(facts, Expected(name, port, network.rdma, network.gdr))
+    if settings.output in ("json", "yaml"):
+        render.data(_document(verdicts, answers), settings.output)
+    elif facts:
+        render.table(*report.table(verdicts, fold))
+        for place, line in enumerate(
+            report.lines(folded(verdicts), fold, "\n  next: {}", wide=settings.output == "wide")
+        ):
+            click.echo("\n".join(map(render.printable, ([] if place else [""]) + line.split("\n"))))
+    host_errors.show(answers, {host.name: host.address for host in chosen})
+    if junit is not None:
+        silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
+        junit.write_text(report.junit(verdicts, silent), "utf-8")
+    _remember(settings, verdicts)
+    if any(answer.error for answer in answers):
+        ctx.exit(HOST_FAILED)
+    ctx.exit(DRIFT if any(judge.worst(each) == FAULT for _, each in verdicts) else OK)
+
+
+def _gather(
+    settings: Settings, inventory: Inventory, chosen: Sequence[Host], access: Credentials
+) -> tuple[Answer[HostFacts], ...]:
+    container = paths.container(inventory.cluster) if inventory.container else None
+    sudo = access.sudo_password is not None
+    with (
+        connect(inventory, tuple(chosen), access) as fanout,
+        render.progress(settings, "check", len(chosen)) as progress,
+    ):
+        return gather(fanout, _SUBJECTS, lambda _answer: progress(), sudo=sudo, container=container)
+
+
+def _remember(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> None:
+    """Add the warnings and faults to the history: a line of JSON for each run, in checks.jsonl of the state folder."""
+    wrong = {
+        host: [[each.level, each.name, each.text] for each in verdicts if each.level in (FAULT, WARNING)]
+        for host, verdicts in hosts
+    }
+    try:
+        folder = state_folder(os.environ, os.geteuid())
+        make_private(folder)
+        with (folder / "checks.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": round(time.time()), "hosts": wrong}, ensure_ascii=False) + "\n")
+    except (OSError, TacoLaunchError) as error:
+        render.warning(settings, f"this check is not in the history: {error}")
+
+
+def _document(hosts: Sequence[judge.HostVerdicts], answers: Sequence[Answer[HostFacts]]) -> dict[str, Any]:
+    return {
+        "hosts": [
+            {
+                "host": host,
+                "level": judge.worst(verdicts),
+                "checks": [{**to_json(each), "group": judge.group_of(each.name).lower()} for each in verdicts],
+            }
+            for host, verdicts in hosts
+        ],
+        "failed": [
+            {"host": answer.host, "error": answer.error.message, "hint": answer.error.hint}
+            for answer in answers
+            if answer.error
+        ],
+    }

@@ -1,0 +1,190 @@
+"""Reads what only a health check asks for: Xids of the kernel log, counters of two looks, memory errors, NVLinks, mounts."""
+
+import re
+from typing import Dict, List, Optional, Tuple
+
+from taco_launch.core.facts.gpus import smi_csv
+from taco_launch.core.facts.gpus.gpu import refusal
+from taco_launch.core.facts.system.system import disk
+from taco_launch.core.facts.text.sections import Sections, answer, failure, files, unasked
+from taco_launch.core.facts.text.strip_terminal import lines, shown
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
+from taco_launch.core.model.host.health import (
+    Counters,
+    ErrorCounter,
+    GpuMemory,
+    HealthFacts,
+    MemoryErrors,
+    Mount,
+    NvLinks,
+    Provided,
+    Xid,
+)
+
+# [ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.
+_XID = re.compile(r"\[ *([0-9]+\.[0-9]+)\] .*NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): ([0-9]{1,4}), ?(.*)")
+_COUNTER = re.compile(
+    r"/sys/class/(?:infiniband/([^/]+)/ports/([0-9]+)/(?:hw_)?counters|net/([^/]+)(?:/statistics)?)/(\w+)"
+)
+_GPU, _LINK = re.compile(r"GPU ([0-9]+): "), re.compile(r"\s*Link ([0-9]+): (.*)")
+_LEVELS = {"Healthy": "ok", "Warning": "warning", "Failure": "fault"}
+
+
+def parse_health(sections: Sections) -> Found[HealthFacts]:
+    """Read the probe's sections health.*; each that failed is Unknown by itself, with the tool's own words."""
+    missing = unasked(sections, "health")
+    if missing is not None:
+        return missing
+    return HealthFacts(
+        xids=_xids(answer(sections, "health.xids")),
+        counters=_counters(sections),
+        memory=_memory(sections),
+        mounts=_mounts(answer(sections, "health.mounts"), answer(sections, "health.inodes")),
+        nvlinks=_nvlinks(answer(sections, "health.nvlink"), answer(sections, "health.nvlink_errors")),
+        gpus=_gpus(answer(sections, "health.gpus")),
+        provided=(("DCGM", _dcgm(sections)), ("NHC", _nhc(sections))),
+    )
+
+
+def _xids(text: Found[str]) -> Found[Tuple[Xid, ...]]:
+    """Read the log's lines; the journal and the kernel's buffer may both have one."""
+    if not isinstance(text, str):
+        return Unknown(text.reason)  # a kernel without a log is not one without errors
+    result: Dict[Tuple[str, ...], Xid] = {}
+    for line in text.split("\n"):
+        match = _XID.match(line)
+        if match:
+            seconds, device, number, words = match.groups()
+            result.setdefault((device, number, words, seconds), Xid(int(number), device, float(seconds), words.strip()))
+    return tuple(result.values())
+
+
+def _counters(sections: Sections) -> Found[Counters]:
+    looks: List[Dict[str, int]] = []
+    times: List[float] = []
+    for name in ("health.before", "health.after"):
+        parsed = files(sections, name)
+        if parsed.failed is not None:
+            return parsed.failed
+        uptime = re.fullmatch(r"([0-9]+\.[0-9]+) [0-9.]+", str(parsed.text("/proc/uptime")).strip())
+        if parsed.cut is not None or uptime is None:
+            return Unknown("the second look at the counters is missing from the probe's answer")
+        times.append(float(uptime[1]))
+        looks.append({path: int(text) for path, text in parsed.texts.items() if re.fullmatch("[0-9]{1,20}", text)})
+    before, after = looks
+    result: List[ErrorCounter] = []
+    for path, total in after.items():
+        match = _COUNTER.fullmatch(path)
+        if match and path in before:
+            device = f"{match[1]} port {match[2]}" if match[1] else match[3]
+            # A counter that was set back counts from 0 again.
+            gained = total - before[path] if total >= before[path] else total
+            result.append(ErrorCounter(device, match[4], total, gained))
+    return Counters(tuple(result), round(times[1] - times[0], 2), times[1])
+
+
+def _memory(sections: Sections) -> Found[Tuple[MemoryErrors, ...]]:
+    result: Dict[str, Dict[str, int]] = {}
+    for path, text in files(sections, "health.memory").texts.items():
+        controller, _, name = path.rpartition("/")
+        if re.fullmatch("[0-9]+", text):
+            result.setdefault(controller.rpartition("/")[2], {})[name] = int(text)
+    if not result:
+        section = sections.get("health.memory")
+        if section is None or section.exit_code is None:
+            return failure(sections, "health.memory") or Absent()
+        return Absent("the kernel counts no memory errors here: no EDAC driver is loaded")
+    return tuple(
+        MemoryErrors(name, counts.get("ce_count", 0), counts.get("ue_count", 0)) for name, counts in result.items()
+    )
+
+
+def _mounts(text: Found[str], inodes: Found[str]) -> Found[Tuple[Mount, ...]]:
+    if not isinstance(text, str):
+        return text
+    parsed = disk(inodes) if isinstance(inodes, str) and inodes.strip() else inodes
+    used: Dict[str, Optional[int]] = {}
+    for row in parsed if isinstance(parsed, tuple) else ():
+        used[row.path] = 100 - 100 * row.free // row.size if row.size else None
+    result: Dict[str, Mount] = {}
+    for line in text.split("\n"):
+        words = line.split(" ")
+        if len(words) > 3:
+            path = words[1].replace("\\040", " ")
+            share = used.get(path)
+            count: Found[int] = share if share is not None else Absent("it has no limit of inodes")
+            if isinstance(parsed, (Absent, Unknown)):
+                count = Unknown(parsed.reason)
+            result.setdefault(words[0], Mount(path, "ro" in words[3].split(","), count))
+    return tuple(result.values())
+
+
+def _nvlinks(status: Found[str], errors: Found[str]) -> Found[Tuple[NvLinks, ...]]:
+    if not isinstance(status, str):
+        return status
+    if not isinstance(errors, str):
+        return errors
+    down: Dict[int, List[int]] = {}
+    counts: Dict[int, List[Tuple[int, str, int]]] = {}
+    for text, is_status in ((status, True), (errors, False)):
+        gpu = None
+        for line in lines(text):
+            header, link = _GPU.match(line), _LINK.fullmatch(line)
+            if header:
+                gpu = int(header[1])
+                down.setdefault(gpu, [])
+            elif link and gpu is not None and is_status:
+                down[gpu] += [int(link[1])] if "inactive" in link[2].lower() else []
+            elif link and gpu is not None:
+                name, _, value = link[2].rpartition(": ")
+                if not re.fullmatch("[0-9]+|N/A|<inactive>", value.strip()):
+                    return Unknown(f"nvidia-smi nvlink -e: {shown(line)} is not understood")
+                if value.strip().isdigit() and int(value):
+                    counts.setdefault(gpu, []).append((int(link[1]), name, int(value)))
+    if not down:
+        return refusal(status) or Absent("nvidia-smi reports no NVLink")
+    return tuple(NvLinks(gpu, tuple(links), tuple(counts.get(gpu, ()))) for gpu, links in sorted(down.items()))
+
+
+def _gpus(text: Found[str]) -> Found[Tuple[GpuMemory, ...]]:
+    if not isinstance(text, str):
+        return text
+    rows, _, fault = smi_csv.rows(text)
+    if fault is not None:
+        return refusal(text) or fault
+    result = []
+    for row in rows:
+        index, generation = row.number("index"), row.number("pcie.link.gen.current")
+        if not isinstance(index, int):
+            return Unknown(f"which GPU is which is not reported: {index.reason}")
+        if row.text("pstate") != "P0":
+            generation = Absent("the GPU is idle")
+        retired, pending = row.number("retired_pages.double_bit.count"), row.flag("retired_pages.pending")
+        result.append(GpuMemory(index, retired, pending, generation, row.number("pcie.link.gen.max")))
+    return tuple(result)
+
+
+def _dcgm(sections: Sections) -> Found[Provided]:
+    """Read `dcgmi health -c`; it complains where no program of the site has turned its watches on."""
+    text = answer(sections, "health.dcgm")
+    if isinstance(text, Absent):
+        return text
+    said = text if isinstance(text, str) else sections["health.dcgm"].stdout if "health.dcgm" in sections else ""
+    words = re.search(r"Overall Health[^A-Za-z]+(\w+)", said)
+    if words is None or words[1] not in _LEVELS:
+        return Unknown(f"dcgmi health -c: {shown(said)}" if said.strip() else getattr(text, "reason", "no answer"))
+    errors = re.findall(r"\|[^|\n]*\|\s*([^|\n]*[a-z]{3}[^|\n]*?)\s*\|", said.partition("Overall Health")[2])
+    wrong = "; ".join(each for each in errors if each not in (*_LEVELS, words[1]))
+    return Provided("DCGM", _LEVELS[words[1]], f"{words[1]}{f': {wrong}' if wrong else ''}"[:300])
+
+
+def _nhc(sections: Sections) -> Found[Provided]:
+    """Read NHC: exit code 0 where all its checks passed, else the one that did not in `Health check failed:`."""
+    failed = failure(sections, "health.nhc")
+    if failed is None:
+        return Provided("NHC", "ok", "all checks passed")
+    section = sections.get("health.nhc")
+    words = re.search(r"Health check failed:\s*(.*)", f"{section.stdout}\n{section.stderr}") if section else None
+    if words:
+        return Provided("NHC", "fault", words[1].strip())
+    return failed

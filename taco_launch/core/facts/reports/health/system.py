@@ -1,0 +1,211 @@
+"""Judges what hosts need besides GPUs and links: disks, limits, memory, the clock, the container, programs of the site."""
+
+from typing import Iterator, List, Optional
+
+from taco_launch.core.facts.reports.health.verdict import (
+    FAULT,
+    NOT_POSSIBLE,
+    OK,
+    WARNING,
+    HealthVerdict,
+    plain,
+    which,
+)
+from taco_launch.core.facts.reports.summary import size
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value, was_requested
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.hardware import Rdma
+from taco_launch.core.model.host.health import HealthFacts
+
+_NHC = "NHC and gcm: a disk that is 95 % full"
+_DISK = "taco-launch: less than 1 % free, and logs, images and jobs fail"
+_MOUNTS = "Linux: a file system is set read-only after errors of its disk (errors=remount-ro)"
+_MEMLOCK = "NCCL and Open MPI: RDMA requires an unlimited memlock"
+_SHM = "NCCL user guide, troubleshooting: shared memory of at least 1 GiB"
+_EDAC = "Linux EDAC: an uncorrected error is lost data"
+_RETIRED = "NVIDIA dynamic page retirement: pending pages require a reset; 60 or more are a reason to replace the GPU"
+_PCIE = "PCIe: a device that works uses its highest speed"
+_CONTAINER = "taco-launch setup: jobs run in the container, and start by its sshd"
+# Programs of the site that judge a host by themselves, and what shows more of it.
+_SHOWN_BY = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -d and /var/log/nhc.log show it"}
+_GIB = 1 << 30
+_NEARLY_FULL, _FULL, _MOST_INODES = 0.05, 0.01, 95
+_MOST_CORRECTED, _MOST_RETIRED = 1000, 60
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the inventory says of hosts: its training container and the port of its sshd, None where there is none."""
+
+    container: Optional[str] = None
+    ssh_port: int = 0
+    rdma: str = "auto"
+    gdr: str = "auto"
+
+
+def disks(facts: HostFacts) -> Iterator[HealthVerdict]:
+    """Judge the space of the folders that jobs and set-up write to."""
+    system = known_value(facts.system)
+    if system is None or not isinstance(system.disks, tuple):
+        yield from plain("disk space", [system.disks] if system else [], "", _NHC)
+        return
+    low = [disk for disk in system.disks if disk.free < disk.size * _NEARLY_FULL]
+    words = ", ".join(f"{disk.path} has {size(disk.free)} free of {size(disk.size)}" for disk in low)
+    hint = "du -xh --max-depth=2 PATH | sort -h shows what fills it; taco-launch prune --older-than 30d deletes old jobs, docker system prune images"
+    if any(disk.free < disk.size * _FULL for disk in low):
+        yield HealthVerdict("disk space", FAULT, words, _DISK, hint)
+    elif low:
+        yield HealthVerdict("disk space", WARNING, words, _NHC, hint)
+    elif system.disks:
+        yield HealthVerdict("disk space", OK, "5 % or more free", _NHC)
+
+
+def mounts(facts: HostFacts) -> Iterator[HealthVerdict]:
+    """Judge inodes, and file systems that became read-only."""
+    health = known_value(facts.health)
+    if health is None or not isinstance(health.mounts, tuple):
+        yield from plain("file systems", [health.mounts] if health else [], "", _MOUNTS)
+        return
+    closed = [mount.path for mount in health.mounts if mount.read_only]
+    full = [
+        f"{mount.path} {mount.inodes} %"
+        for mount in health.mounts
+        if isinstance(mount.inodes, int) and mount.inodes >= _MOST_INODES
+    ]
+    if closed:
+        hint = "dmesg -T | grep -i -e ext4 -e xfs -e 'I/O error' shows why; a mount that is meant to be so can be left"
+        level = FAULT if "/" in closed else WARNING
+        yield HealthVerdict("file systems", level, f"read-only: {', '.join(closed)}", _MOUNTS, hint)
+    if full:
+        hint = "find PATH -xdev -type f | cut -d/ -f1-4 | sort | uniq -c | sort -n shows which folder has so many files"
+        yield HealthVerdict("file systems", WARNING, f"inodes in use: {', '.join(full)}", _NHC, hint)
+    if not closed and not full:
+        yield from plain("file systems", [mount.inodes for mount in health.mounts] or [()], "writable", _MOUNTS)
+        if health.mounts and all(isinstance(mount.inodes, Absent) for mount in health.mounts):
+            yield HealthVerdict("file systems", OK, "writable", _MOUNTS)
+
+
+def limits(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
+    """Judge memlock and /dev/shm where jobs run: in the container, or else on the host."""
+    image = known_value(facts.image)
+    if image is None:
+        # Before set-up there is no container to look into.
+        yield from plain("memlock", [facts.image] if expected.container else [], "", _MEMLOCK)
+        return
+    where = "host" if image.where == "host" else f"container {image.where}"
+    if isinstance(facts.rdma, Rdma) and isinstance(facts.rdma.hcas, tuple) and facts.rdma.hcas:
+        if isinstance(image.memlock, int):
+            hint = (
+                "set memlock to unlimited in /etc/security/limits.d and for sshd (LimitMEMLOCK=infinity)"
+                if image.where == "host"
+                else "ulimits: {memlock: -1} in the inventory, then: taco-launch setup"
+            )
+            yield HealthVerdict("memlock", WARNING, f"{size(image.memlock)} ({where})", _MEMLOCK, hint)
+        elif image.memlock is None:
+            yield HealthVerdict("memlock", OK, "unlimited", _MEMLOCK)
+        else:
+            yield from plain("memlock", [image.memlock], "", _MEMLOCK)
+    if isinstance(image.shm, int) and image.shm < _GIB:
+        hint = "shm_size in the inventory's container, then: taco-launch setup"
+        yield HealthVerdict("shared memory", WARNING, f"{size(image.shm)} ({where})", _SHM, hint)
+    else:
+        yield from plain("shared memory", [image.shm], "1 GiB or more", _SHM)
+
+
+def memory(facts: HostFacts) -> Iterator[HealthVerdict]:
+    """Judge the errors of the host's memory. A host that does not count them is not one without them."""
+    health = known_value(facts.health)
+    if health is None:
+        return
+    if not isinstance(health.memory, tuple):
+        yield HealthVerdict("memory errors", NOT_POSSIBLE, health.memory.reason, _EDAC)
+        return
+    lost = [f"{one.controller} {one.uncorrected} uncorrected" for one in health.memory if one.uncorrected]
+    many = [f"{one.controller} {one.corrected} corrected" for one in health.memory if one.corrected >= _MOST_CORRECTED]
+    hint = "dmesg -T | grep -i edac, or ras-mc-ctl --errors, names the DIMM; drain the host and have it replaced"
+    if lost or many:
+        yield HealthVerdict("memory errors", FAULT if lost else WARNING, ", ".join((*lost, *many)), _EDAC, hint)
+    else:
+        yield HealthVerdict("memory errors", OK, "none uncorrected", _EDAC)
+
+
+def gpu_memory(facts: HostFacts) -> Iterator[HealthVerdict]:
+    """Judge the retired pages of GPUs before Ampere; later ones remap rows."""
+    health = known_value(facts.health)
+    if health is None or not isinstance(health.gpus, tuple):
+        yield from plain("retired pages", [health.gpus] if health else [], "", _RETIRED)
+        return
+    pending = [one.gpu for one in health.gpus if one.pending is True]
+    many = [one.gpu for one in health.gpus if isinstance(one.retired, int) and one.retired >= _MOST_RETIRED]
+    if many:
+        text = f"{_MOST_RETIRED} or more on {which(many)}"
+        yield HealthVerdict("retired pages", FAULT, text, _RETIRED, "have it replaced")
+    elif pending:
+        hint = "when no job runs on it: nvidia-smi --gpu-reset -i N, or reboot"
+        yield HealthVerdict("retired pages", FAULT, f"pending on {which(pending)}", _RETIRED, hint)
+    else:
+        yield from plain("retired pages", [one.retired for one in health.gpus], "few, and none pending", _RETIRED)
+
+
+def pcie_speed(facts: HostFacts) -> Iterator[HealthVerdict]:
+    """Judge the speed of HCAs, and of GPUs that work: an idle GPU slows its link by design."""
+    health = known_value(facts.health)
+    slow: List[str] = []
+    words: List[Found[object]] = []
+    for one in known_value(health.gpus) or () if health else ():
+        words.append(one.generation)
+        if (
+            isinstance(one.generation, int)
+            and isinstance(one.max_generation, int)
+            and one.generation < one.max_generation
+        ):
+            slow.append(f"GPU {one.gpu} generation {one.generation} of {one.max_generation}")
+    for device in known_value(facts.pci) or ():
+        if device.kind == "hca" and device.speed is not None and device.max_speed is not None:
+            words.append(device.speed)
+            if device.speed < device.max_speed:
+                slow.append(f"{device.name} {device.speed:g} of {device.max_speed:g} GT/s")
+    if slow:
+        hint = "reseat the card or its riser; see the BIOS setting of the slot, and dmesg -T | grep 'available PCIe bandwidth'"
+        yield HealthVerdict("PCIe speed", WARNING, ", ".join(slow), _PCIE, hint)
+    else:
+        yield from plain("PCIe speed", words, "as high as it can be", _PCIE)
+
+
+def container(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
+    """Judge the training container, and whether its sshd listens; nothing where jobs run on the host itself."""
+    if expected.container is None or not was_requested(facts.docker):
+        return
+    docker = known_value(facts.docker)
+    held = docker.containers if docker else Unknown(getattr(facts.docker, "reason", ""))
+    if not isinstance(held, tuple):
+        yield HealthVerdict("container", NOT_POSSIBLE, held.reason or "no engine answers", _CONTAINER)
+        return
+    state = next((one.state for one in held if one.name == expected.container), "missing")
+    setup = "taco-launch setup --check shows why; taco-launch setup repairs it"
+    if state != "running":
+        yield HealthVerdict("container", FAULT, f"{expected.container} is {state}", _CONTAINER, setup)
+        return
+    yield HealthVerdict("container", OK, "running", _CONTAINER)
+    listeners = facts.network.listeners if not isinstance(facts.network, (Absent, Unknown)) else facts.network
+    if not isinstance(listeners, tuple):
+        yield from plain("sshd", [listeners], "", _CONTAINER)
+    elif any(one.port == expected.ssh_port for one in listeners):
+        yield HealthVerdict("sshd", OK, f"listens on port {expected.ssh_port}", _CONTAINER)
+    else:
+        text = f"nothing listens on port {expected.ssh_port}, the container's sshd"
+        yield HealthVerdict("sshd", FAULT, text, _CONTAINER, f"docker logs {expected.container} shows why; {setup}")
+
+
+def provided(facts: HostFacts) -> Iterator[HealthVerdict]:
+    """Yield the verdicts of the site's own health programs, under their names; nothing of one that is not installed."""
+    health: Optional[HealthFacts] = known_value(facts.health)
+    for program, words in health.provided if health else ():
+        source = f"{program}, which this host has installed"
+        if isinstance(words, Unknown):
+            yield HealthVerdict(program, NOT_POSSIBLE, words.reason, source)
+        elif not isinstance(words, Absent):
+            yield HealthVerdict(
+                program, words.level, words.text, source, "" if words.level == OK else _SHOWN_BY[program]
+            )

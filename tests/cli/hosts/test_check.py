@@ -1,0 +1,112 @@
+"""check: its table, what is told of findings, exit codes, JSON, JUnit XML and history."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from taco_launch.cli.main import cli
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.host.fact_value import Absent
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.health import Counters, HealthFacts, MemoryErrors, Xid
+from taco_launch.hosts.fanout import Answer, Fanout
+from tests.support.command_line import call
+from tests.support.host_facts import host, known
+
+INVENTORY = 'cluster: played\nhosts:\n  gpu[1-3]: {address: "10.0.0.[1-3]"}\n'
+FINE = HealthFacts((), Counters((), 3.0, 9000.0), (MemoryErrors("mc0", 0, 0),), (), Absent(), Absent(), ())
+REFUSED = Answer[HostFacts](
+    "gpu3", error=HostError("gpu3: no TCP connection to 10.0.0.3:22: Connection refused", "ssh gpu3")
+)
+
+
+def facts(number: int, **health: Any) -> HostFacts:
+    found = host(f"gpu{number}")
+    image = replace(known(found.image), memlock=None)
+    return replace(found, health=replace(FINE, **health), image=image)
+
+
+@pytest.fixture
+def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Call `check` on three hosts that give these answers."""
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    (tmp_path / "cluster.yaml").write_text(INVENTORY)
+
+    def run(answers: Sequence[Answer[HostFacts]], *args: str) -> Result:
+        def gather(
+            _fanout: Fanout, subjects: Sequence[str], report: Callable[[Answer[HostFacts]], None], **_: object
+        ) -> tuple[Answer[HostFacts], ...]:
+            assert subjects[0] == "health", "the others' time lies between its two looks"
+            for answer in answers:
+                report(answer)
+            return tuple(answers)
+
+        monkeypatch.setattr("taco_launch.cli.hosts.check.gather", gather)
+        return CliRunner().invoke(cli, ["-i", str(tmp_path / "cluster.yaml"), "check", *args])
+
+    return run
+
+
+def answer(number: int, **health: Any) -> Answer[HostFacts]:
+    return Answer(f"gpu{number}", facts(number, **health))
+
+
+LOST = (Xid(79, "0000:07:00", 1800.0, "GPU has fallen off the bus."),)
+
+
+def test_hosts_that_are_alike_are_one_line(checks: Callable[..., Result]) -> None:
+    done = checks([answer(1), answer(2), answer(3)])
+    assert done.exit_code == 0, done.output
+    header, line = done.stdout.splitlines()
+    assert header.split() == ["HOSTS", "GPU", "RDMA", "SYSTEM"]
+    assert line.split() == ["gpu[1-3]", "ok", "ok", "ok"]
+
+
+def test_a_fault_is_told_with_what_to_do(checks: Callable[..., Result]) -> None:
+    done = checks([answer(1), answer(2, xids=LOST, memory=Absent("no EDAC driver")), answer(3)])
+    assert done.exit_code == 3
+    assert done.stdout.splitlines()[1:] == [
+        "gpu[1,3]  ok     ok    ok",
+        "gpu2      fault  ok    ok, 1 not possible",
+        "",
+        "gpu2: fault: Xid: Xid 79 on GPU 7 2 h ago (RESTART_BM): GPU has fallen off the bus.",
+        "  next: drain the host and reboot it; if it comes back, check power and riser, then have the GPU replaced",
+        "gpu2: not possible: memory errors: no EDAC driver",
+    ]
+    assert "[NVIDIA Xid catalog" in checks([answer(1, xids=LOST)], "-o", "wide").stdout
+
+
+def test_a_warning_does_not_change_the_exit_code_and_a_silent_host_does(checks: Callable[..., Result]) -> None:
+    assert checks([answer(1, memory=(MemoryErrors("mc0", 5000, 0),))]).exit_code == 0
+    done = checks([answer(1, xids=LOST), answer(2), REFUSED])
+    assert done.exit_code == 5
+    assert "gpu1: fault: Xid" in done.stdout
+    assert "error: gpu3: no TCP connection" in done.stderr
+
+
+def test_documents_and_history(checks: Callable[..., Result], tmp_path: Path) -> None:
+    file = tmp_path / "health.xml"
+    done = checks([answer(1), answer(2, xids=LOST), REFUSED], "--json", "--junit", str(file))
+    told = json.loads(done.stdout)
+    assert [(each["host"], each["level"]) for each in told["hosts"]] == [("gpu1", "ok"), ("gpu2", "fault")]
+    (found,) = [each for each in told["hosts"][1]["checks"] if each["name"] == "Xid"]
+    assert (found["level"], found["group"], bool(found["hint"] and found["source"])) == ("fault", "gpu", True)
+    assert told["failed"][0]["host"] == "gpu3"
+    suites = {suite.get("name"): suite for suite in ET.parse(file).getroot()}
+    assert [(suites[name].get("failures"), suites[name].get("errors")) for name in ("gpu1", "gpu2", "gpu3")] == [
+        ("0", "0"), ("1", "0"), ("0", "1"),
+    ]  # fmt: skip
+    (line,) = (tmp_path / "state" / "checks.jsonl").read_text().splitlines()
+    kept = json.loads(line)["hosts"]
+    assert (kept["gpu1"], [each[:2] for each in kept["gpu2"]]) == ([], [["fault", "Xid"]])
+
+
+def test_a_folder_that_is_not_there_is_refused_before_a_host_is_asked() -> None:
+    done = call("check", "--junit", "/no/such/folder/health.xml")
+    assert (done.exit_code, "/no/such/folder" in done.stderr) == (2, True)

@@ -1,0 +1,171 @@
+"""What only a health check reads: the answers of tools, and what is made of one that is cut, refused or not understood."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from taco_launch.core.facts.health import parse_health
+from taco_launch.core.facts.parse import parse
+from taco_launch.core.facts.text.sections import Sections
+from taco_launch.core.model.host.fact_value import Absent, Unknown
+from taco_launch.core.model.host.health import (
+    ErrorCounter,
+    GpuMemory,
+    HealthFacts,
+    MemoryErrors,
+    Mount,
+    NvLinks,
+    Provided,
+    Xid,
+)
+from tests.support.host_facts import known
+from tests.support.probe_answers import answer
+from tests.support.shells import SCRIPT, each_shell, run, tool
+
+GONE = ("", 127, "it: not found")
+LOG = """[    1.500000] NVRM: loading NVIDIA UNIX x86_64 Kernel Module
+[  100.250000] NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus.
+[  100.250000] gpu1 kernel: NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', GPU has fallen off the bus.
+[  101.000000] NVRM: Xid (PCI:0000:1c:00): 31, pid=7, name=python, Ch 00000008
+"""
+# The form of DCGM 3's answer; its words are those of its own source.
+DCGM = """+---------------------------+------------------------------+
+| Health Monitor Report     |                              |
++===========================+==============================+
+| Overall Health            | Failure                      |
+| GPU                       |                              |
+| -> 0                      | Failure                      |
+|    -> Errors              |                              |
+|       -> Memory           | Failure                      |
+|                           | A row remap is pending       |
++---------------------------+------------------------------+
+"""
+
+
+def look(uptime: str, symbol: int, carrier: int = 2) -> tuple[str, int, str]:
+    path = "/sys/class/infiniband/mlx5_0/ports/1"
+    text = f"/proc/uptime:{uptime} 10.00\n{path}/counters/symbol_error:{symbol}\n{path}/hw_counters/out_of_sequence:0\n"
+    return f"{text}/sys/class/net/eth0/carrier_changes:{carrier}\n/sys/class/net/eth0/statistics/rx_errors:N/A", 2, ""
+
+
+def read(**told: Any) -> HealthFacts:
+    sections: Sections = answer(**{"health_before": GONE, **told})
+    return known(parse_health(sections))
+
+
+def test_xids_that_journal_and_buffer_both_have_are_one() -> None:
+    found = read(health_xids=LOG).xids
+    assert isinstance(found, tuple)
+    assert [(one.number, one.device, one.seconds) for one in found] == [
+        (79, "0000:1b:00", 100.25),
+        (31, "0000:1c:00", 101.0),
+    ]
+    assert found[0] == Xid(79, "0000:1b:00", 100.25, "pid='<unknown>', GPU has fallen off the bus.")
+    assert read(health_xids="").xids == ()
+    refused = read(health_xids=("", 1, "dmesg: read kernel buffer failed: Operation not permitted")).xids
+    assert isinstance(refused, Unknown), "no log is not a log without errors"
+
+
+def test_counters_are_what_came_between_two_looks() -> None:
+    told = known(read(health_before=look("100.00", 5), health_after=look("103.50", 8)).counters)
+    assert (told.seconds, told.uptime) == (3.5, 103.5)
+    assert told.each == (
+        ErrorCounter("mlx5_0 port 1", "symbol_error", 8, 3),
+        ErrorCounter("mlx5_0 port 1", "out_of_sequence", 0, 0),
+        ErrorCounter("eth0", "carrier_changes", 2, 0),
+    )
+    set_back = known(read(health_before=look("100.00", 5), health_after=look("103.50", 1)).counters)
+    assert set_back.each[0].gained == 1
+    assert isinstance(read(health_before=look("100.00", 5)).counters, Unknown)
+
+
+def test_memory_errors_and_file_systems() -> None:
+    folder = "/sys/devices/system/edac/mc/mc0"
+    assert read(health_memory=(f"{folder}/ce_count:3\n{folder}/ue_count:1", 0, "")).memory == (
+        MemoryErrors("mc0", 3, 1),
+    )
+    assert isinstance(read(health_memory=("", 2, "")).memory, Absent)
+    mounts = "/dev/sda1 / ext4 ro,relatime 0 0\n/dev/sdb /data\\040x xfs rw 0 0\n/dev/sda1 /again ext4 ro 0 0"
+    inodes = "Filesystem Type Inodes IUsed IFree IUse% Mounted on\n/dev/sda1  ext4   1000   950    50   95% /\n/dev/sdb   xfs       0     0     0     - /data x"
+    assert read(health_mounts=mounts, health_inodes=inodes).mounts == (
+        Mount("/", True, 95),
+        Mount("/data x", False, Absent("it has no limit of inodes")),
+    )
+    late = read(health_mounts=mounts, health_inodes=("", 124, "")).mounts
+    assert isinstance(known(late)[0].inodes, Unknown)
+
+
+def test_nvlinks() -> None:
+    status = "GPU 0: A100 (UUID: GPU-1)\n\t Link 0: 25 GB/s\n\t Link 1: <inactive>\nGPU 1: A100 (UUID: GPU-2)\n\t Link 0: 25 GB/s\n"
+    errors = "GPU 0: A100 (UUID: GPU-1)\n\t Link 0: Replay Errors: 0\n\t Link 0: CRC Errors: 7\n"
+    assert read(health_nvlink=status, health_nvlink_errors=errors).nvlinks == (
+        NvLinks(0, (1,), ((0, "CRC Errors", 7),)),
+        NvLinks(1, (), ()),
+    )
+    failed = read(health_nvlink="NVIDIA-SMI has failed because of it.", health_nvlink_errors="").nvlinks
+    assert failed == Unknown("NVIDIA-SMI has failed because of it.")
+    assert isinstance(read(health_nvlink=status, health_nvlink_errors="GPU 0: A\n\t Link 0: what").nvlinks, Unknown)
+
+
+def test_retired_pages_and_the_generation_of_gpus_that_work() -> None:
+    header = (
+        "index, retired_pages.double_bit.count, retired_pages.pending, pcie.link.gen.current, pcie.link.gen.max, pstate"
+    )
+    assert read(health_gpus=f"{header}\n0, 2, Yes, 3, 4, P0\n1, [N/A], [N/A], 1, 4, P8\n").gpus == (
+        GpuMemory(0, 2, True, 3, 4),
+        GpuMemory(1, Absent("[N/A]"), Absent("[N/A]"), Absent("the GPU is idle"), 4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        (DCGM, Provided("DCGM", "fault", "Failure: A row remap is pending")),
+        (DCGM.replace("Failure", "Healthy").replace("A row remap is pending", ""), Provided("DCGM", "ok", "Healthy")),
+        (GONE, Absent("it: not found")),
+        (
+            ("Error: Health watches not enabled. Please enable watches.", 253, ""),
+            Unknown("dcgmi health -c: 'Error: Health watches not enabled. Please enable watches.'"),
+        ),
+    ],
+)
+def test_dcgm(told: Any, found: Any) -> None:
+    assert dict(read(health_dcgm=told).provided)["DCGM"] == found
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ("", Provided("NHC", "ok", "all checks passed")),
+        (
+            ("", 1, "ERROR:  nhc:  Health check failed:  check_hw_ib:  No IB port is ACTIVE (LinkUp 100 Gb/sec)."),
+            Provided("NHC", "fault", "check_hw_ib:  No IB port is ACTIVE (LinkUp 100 Gb/sec)."),
+        ),
+        (("", 2, "sudo: a password is required"), Unknown("sudo: a password is required (exit code 2)")),
+        (GONE, Absent("it: not found")),
+    ],
+)
+def test_nhc(told: Any, found: Any) -> None:
+    assert dict(read(health_nhc=told).provided)["NHC"] == found
+
+
+@each_shell
+def test_the_probe_looks_twice_and_reads_only(shell: tuple[str, ...], tmp_path: Path) -> None:
+    counters = tmp_path / "infiniband/mlx5_0/ports/1/counters"
+    counters.mkdir(parents=True)
+    (counters / "symbol_error").write_text("5\n")
+    script = SCRIPT.replace(b"/sys/class/infiniband", f"{tmp_path}/infiniband".encode())
+    tool(tmp_path, "sleep", f"echo 9 >{counters}/symbol_error")
+    tool(tmp_path, "dmesg", "echo '[ 5.000000] NVRM: Xid (PCI:0000:1b:00): 48, pid=1, DBE'; echo '[ 6.0] noise'")
+    tool(tmp_path, "dcgmi", 'echo "Overall Health: Healthy $*"')
+    tool(tmp_path, "nhc", f'echo "$*" >{tmp_path}/asked')
+    done = run(shell, "health", script=script, path=f"{tmp_path}:{os.environ['PATH']}")
+    output = done.stdout.replace(str(tmp_path).encode() + b"/infiniband", b"/sys/class/infiniband")
+    found = known(parse("gpu1", output, 0.0, 1.0).health)
+    ports = [each for each in known(found.counters).each if each.device == "mlx5_0 port 1"]
+    assert ports == [ErrorCounter("mlx5_0 port 1", "symbol_error", 9, 4)]
+    assert Xid(48, "0000:1b:00", 5.0, "pid=1, DBE") in known(found.xids)
+    assert dict(found.provided)["DCGM"] == Provided("DCGM", "ok", "Healthy")
+    assert (tmp_path / "asked").read_text().strip() == "-l - MARK_OFFLINE=0", "NHC marks no node"

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 10_950,
+    "cli": 11_000,
     "api": 1_000,
     "bench": 7_650,
     "jobs": 11_450,

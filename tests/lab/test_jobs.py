@@ -97,7 +97,7 @@ def test_a_drained_host_gets_no_new_job_of_anybody(cluster: Cluster, second: Clu
     # its slots are free now, and stay so
     assert "drained" in cluster("top", "node").stdout
     assert second.job("waits")["state"] == "PENDING"
-    assert cluster("host", "resume", "gpu2").returncode == 0
+    assert cluster("host", "resume", "gpu2", "--force").returncode == 0
     eventually(lambda: second.job("waits")["state"] == "SUCCEEDED", 60)
     cluster("delete", "runs")
     second("delete", "waits")

@@ -24,6 +24,7 @@ from taco_launch.core.model.host.facts import (
     System,
 )
 from taco_launch.core.model.host.hardware import Driver, Gpu, Gpus, Hca, PeerMemory, Port, Rdma, Topology
+from taco_launch.core.model.host.health import Counters, HealthFacts, MemoryErrors
 
 GIB = 1 << 30
 T = TypeVar("T")
@@ -98,3 +99,13 @@ def host(name: str, driver: str = "535.104.05", **subjects: Any) -> HostFacts:
         ),
     )  # fmt: skip
     return replace(facts, **subjects)
+
+
+FINE = HealthFacts((), Counters((), 3.0, 9000.0), (MemoryErrors("mc0", 0, 0),), (), Absent(), Absent(), ())
+
+
+def checked(name: str, **health: Any) -> HostFacts:
+    """A host as `check` sees it: without a fault, but for what is given."""
+    found = host(name)
+    image = replace(known(found.image), memlock=None)
+    return replace(found, health=replace(FINE, **health), image=image)

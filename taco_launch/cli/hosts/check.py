@@ -54,24 +54,15 @@ def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, 
     Exit codes: 0 no fault (a warning does not change it), 3 a host has a fault, 5 a host did not answer, or not in full, 130 after Ctrl-C.
     """
     settings = settings_of(ctx)
-    inventory = settings.load()
-    chosen = named(inventory, hosts)
+    chosen = named(settings.load(), hosts)
     if junit is not None and not junit.absolute().parent.is_dir():
         raise UsageError(f"--junit {junit}: there is no folder {junit.absolute().parent}")
-    answers = _gather(settings, inventory, chosen, access_of(access))
-    by_name = {host.name: host for host in chosen}
-    facts = [with_declared_values(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None]
-    network, container = inventory.network, inventory.container
-    name, port = (paths.container(inventory.cluster), container.ssh_port) if container else (None, 0)
-    verdicts = judge.checked(facts, Expected(name, port, network.rdma, network.gdr))
+    verdicts, answers = look(settings, chosen, access_of(access))
     if settings.output in ("json", "yaml"):
         render.data(_document(verdicts, answers), settings.output)
-    elif facts:
+    elif verdicts:
         render.table(*report.table(verdicts, fold))
-        for place, line in enumerate(
-            report.lines(folded(verdicts), fold, "\n  next: {}", wide=settings.output == "wide")
-        ):
-            click.echo("\n".join(map(render.printable, ([] if place else [""]) + line.split("\n"))))
+        show(verdicts, before="\n", wide=settings.output == "wide")
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if junit is not None:
         silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
@@ -80,6 +71,26 @@ def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, 
     if any(answer.error for answer in answers):
         ctx.exit(HOST_FAILED)
     ctx.exit(DRIFT if any(judge.worst(each) == FAULT for _, each in verdicts) else OK)
+
+
+def look(
+    settings: Settings, chosen: Sequence[Host], access: Credentials
+) -> tuple[list[judge.HostVerdicts], tuple[Answer[HostFacts], ...]]:
+    """Check hosts; return the verdicts on those that answered, and the answers of all."""
+    inventory = settings.load()
+    answers = _gather(settings, inventory, chosen, access)
+    by_name = {host.name: host for host in chosen}
+    facts = [with_declared_values(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None]
+    network, container = inventory.network, inventory.container
+    name, port = (paths.container(inventory.cluster), container.ssh_port) if container else (None, 0)
+    return list(judge.checked(facts, Expected(name, port, network.rdma, network.gdr))), answers
+
+
+def show(verdicts: Sequence[judge.HostVerdicts], *, before: str = "", wide: bool = False) -> None:
+    """Print what is not ok, with what to do next, and `before` it; hosts that are alike are one line."""
+    for line in report.lines(folded(verdicts), fold, "\n  next: {}", wide=wide):
+        click.echo(before + "\n".join(map(render.printable, line.split("\n"))))
+        before = ""
 
 
 def _gather(

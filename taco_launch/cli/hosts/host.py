@@ -6,12 +6,15 @@ from typing import Any
 
 import click
 
+from taco_launch.cli.hosts.check import look, show
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import host_errors, node_tables, render
-from taco_launch.core.errors import FAILED, HOST_FAILED, OK
+from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK
+from taco_launch.core.facts.reports.health.judge import worst
+from taco_launch.core.facts.reports.health.verdict import FAULT
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.slots import describe_holders
 from taco_launch.hosts import drains
@@ -73,25 +76,48 @@ def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: 
 
 @verb(group=host, access=True)
 @_hosts_argument
-def resume(ctx: click.Context, hosts: tuple[str, ...], **access: Any) -> int:
+@add_option("--force", is_flag=True, help="Do not check the hosts first.")
+def resume(ctx: click.Context, hosts: tuple[str, ...], *, force: bool, **access: Any) -> int:
     """Open a drained host to jobs again; those that wait for it start.
 
-    \b
-    Example:
-      taco-launch -i hosts.yaml host resume gpu3
+    The host is checked first, as by `check`, and stays drained while it has a fault.
 
     \b
-    Exit codes: 0 open to jobs, 5 a host failed.
+    Examples:
+      taco-launch -i hosts.yaml host resume gpu3
+      taco-launch -i hosts.yaml host resume gpu3 --force
+
+    \b
+    Exit codes: 0 open to jobs, 3 a host has a fault and stays drained, 5 a host failed.
     """
     settings = settings_of(ctx)
     chosen = _chosen(settings, hosts)
+    credentials = access_of(access)
+    code = OK
+    if not force:
+        sound, code = _sound(settings, chosen, credentials)
+        if len(sound) < len(chosen):
+            shut = ", ".join(each.name for each in chosen if each not in sound)
+            render.error(f"not opened to jobs: {shut}", "to open a host all the same: --force")
+        chosen = sound
     with (
-        connect(settings.load(), chosen, access_of(access)) as fanout,
+        connect(settings.load(), chosen, credentials) as fanout,
         render.progress(settings, "resume", len(chosen)) as progress,
     ):
         answers = drains.resume(fanout, progress)
     host_errors.show(answers, {each.name: each.address for each in chosen})
-    return HOST_FAILED if any(answer.error for answer in answers) else OK
+    return HOST_FAILED if any(answer.error for answer in answers) else code
+
+
+def _sound(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> tuple[tuple[Host, ...], int]:
+    """Check hosts, and show what is wrong; return those without a fault, and the exit code for the others."""
+    verdicts, answers = look(settings, chosen, access)
+    faulty = {name: found for name, found in verdicts if worst(found) == FAULT}
+    show(list(faulty.items()))
+    host_errors.show(answers, {each.name: each.address for each in chosen})
+    silent = {answer.host for answer in answers if answer.error}
+    code = HOST_FAILED if silent else DRIFT if faulty else OK
+    return tuple(each for each in chosen if each.name not in faulty and each.name not in silent), code
 
 
 @verb("list", group=host, access=True, output=True)

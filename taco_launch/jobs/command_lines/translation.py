@@ -310,8 +310,8 @@ def _size(line: LauncherLine) -> Iterator[str]:
 def _counts(line: LauncherLine) -> tuple[str, str, str]:
     """Return the ranks, the ranks of each host and the hosts of a line, "" where it does not say; srun(1) starts one task by default."""
     ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
-    known = not {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}
-    return ("1" if line.kind == "srun" and known and not (ranks or each or nodes) else ranks), each, nodes
+    counted = not {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}
+    return ("1" if line.kind == "srun" and counted and not (ranks or each or nodes) else ranks), each, nodes
 
 
 def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
@@ -326,8 +326,8 @@ def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
 def _size_per_host(line: LauncherLine) -> tuple[str, ...]:
     """Return the options for a line of srun with one process for each host, which has several GPUs; () for others."""
     ranks, each, nodes = _counts(line)
-    asked = line.last(table.GPUS) or (line.last(table.ALL_GPUS) if "1" in (ranks, nodes) else None)
-    gpus = asked.value if asked else ""
+    wanted = line.last(table.GPUS) or (line.last(table.ALL_GPUS) if "1" in (ranks, nodes) else None)
+    gpus = wanted.value if wanted else ""
     if line.kind != "srun" or int(gpus or "1") < 2 or {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}:
         return ()
     if each not in ("", "1") or not (each or ranks or nodes) or (ranks and ranks != (nodes or ("" if each else "1"))):

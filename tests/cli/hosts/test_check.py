@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -14,22 +13,19 @@ from taco_launch.cli.main import cli
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.fact_value import Absent
 from taco_launch.core.model.host.facts import HostFacts
-from taco_launch.core.model.host.health import Counters, HealthFacts, MemoryErrors, Xid
+from taco_launch.core.model.host.health import MemoryErrors, Xid
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
-from tests.support.host_facts import host, known
+from tests.support.host_facts import checked
 
 INVENTORY = 'cluster: played\nhosts:\n  gpu[1-3]: {address: "10.0.0.[1-3]"}\n'
-FINE = HealthFacts((), Counters((), 3.0, 9000.0), (MemoryErrors("mc0", 0, 0),), (), Absent(), Absent(), ())
 REFUSED = Answer[HostFacts](
     "gpu3", error=HostError("gpu3: no TCP connection to 10.0.0.3:22: Connection refused", "ssh gpu3")
 )
 
 
 def facts(number: int, **health: Any) -> HostFacts:
-    found = host(f"gpu{number}")
-    image = replace(known(found.image), memlock=None)
-    return replace(found, health=replace(FINE, **health), image=image)
+    return checked(f"gpu{number}", **health)
 
 
 @pytest.fixture

@@ -1,0 +1,66 @@
+"""host resume: a host with a fault stays drained."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from taco_launch.core.model.host.fact_value import NOT_ASKED
+from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.health import Xid
+from taco_launch.hosts import drains
+from taco_launch.hosts.fanout import Answer, Fanout
+from tests.support.command_line import call
+from tests.support.host_facts import checked
+
+INVENTORY = """\
+cluster: played
+hosts:
+  gpu[1-3]: {address: "10.0.0.[1-3]"}
+container: {image: "nvcr.io/nvidia/pytorch:25.01-py3"}
+"""
+LOST = (Xid(79, "0000:07:00", 1800.0, "GPU has fallen off the bus."),)
+
+
+@pytest.fixture
+def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Result, list[str]]]:
+    """Resume three hosts, of which the second has lost a GPU; return what was said, and the hosts that were opened."""
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    (tmp_path / "cluster.yaml").write_text(INVENTORY)
+
+    def gather(fanout: Fanout, *_more: object, **_others: object) -> tuple[Answer[HostFacts], ...]:
+        names = [each.name for each in fanout.transports]
+        found = (checked(name, xids=LOST if name == "gpu2" else ()) for name in names)
+        # of the container nothing is asked
+        return tuple(Answer(each.host, replace(each, docker=NOT_ASKED)) for each in found)
+
+    def run(*args: str) -> tuple[Result, list[str]]:
+        opened: list[str] = []
+
+        def open_all(fanout: Fanout, _report: object) -> Sequence[Answer[None]]:
+            opened.extend(each.name for each in fanout.transports)
+            return ()
+
+        monkeypatch.setattr("taco_launch.cli.hosts.check.gather", gather)
+        monkeypatch.setattr(drains, "resume", open_all)
+        return call("-i", str(tmp_path / "cluster.yaml"), "host", "resume", *args), opened
+
+    return run
+
+
+def test_a_host_with_a_fault_stays_drained(resume: Callable[..., tuple[Result, list[str]]]) -> None:
+    done, opened = resume("gpu[1-3]")
+    assert opened == ["gpu1", "gpu3"]
+    assert done.exit_code == 3
+    assert "gpu2: fault: Xid: Xid 79" in done.stdout
+    assert "error: not opened to jobs: gpu2\nhint: to open a host all the same: --force" in done.stderr
+
+
+@pytest.mark.parametrize(("args", "opened"), [(("gpu1",), ["gpu1"]), (("gpu2", "--force"), ["gpu2"])])
+def test_hosts_that_are_opened(
+    resume: Callable[..., tuple[Result, list[str]]], args: tuple[str, ...], opened: list[str]
+) -> None:
+    done, names = resume(*args)
+    assert (done.exit_code, names) == (0, opened)

@@ -333,7 +333,9 @@ def _next(summary: Summary) -> Iterator[str]:
             f"`{summary.typed} nightly baseline reset {summary.ladder}`: the results are the new normal, and a new baseline starts with this run"
         )
     if summary.judged or summary.failed:
-        steps.append(f"`{summary.typed} bench show {summary.ladder}`: show each run and its log ({_plain(summary.logs)})")
+        steps.append(
+            f"`{summary.typed} bench show {summary.ladder}`: show each run and its log ({_plain(summary.logs)})"
+        )
     if steps:
         yield "\n".join(("## Next", "", *(f"- {step}" for step in steps)))
 

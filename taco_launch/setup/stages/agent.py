@@ -60,8 +60,8 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
 
 def _version(name: str) -> tuple[int, ...]:
     """Return the release that an agent's name tells; empty for agents before 0.2, which tell none."""
-    found = _RELEASE.search(name)
-    return tuple(map(int, found[1].split("."))) if found else ()
+    match = _RELEASE.search(name)
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 def _py_spy(facts: HostFacts, cluster: PlanContext) -> Iterator[FileTarget]:

@@ -339,7 +339,7 @@ def test_what_setup_left_is_asked_by_name_and_of_one_cluster(shell: tuple[str, .
     assert isinstance(made.capabilities, tuple)
     assert isinstance(made.devices, tuple)
     boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
-    machine = f"{boot}{os.readlink('/proc/self/ns/pid')}\n{os.uname().nodename}"
+    machine = f"{boot}{Path('/proc/self/ns/pid').readlink()}\n{os.uname().nodename}"
     assert known(made.machine).strip() == machine
     keys = read(answer.stdout)["made.keys"].stderr
     if os.geteuid() == 0:

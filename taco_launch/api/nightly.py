@@ -109,6 +109,7 @@ class _NightlyWork:
             except KeyboardInterrupt:  # before anything was prepared
                 nothing = "nothing was measured"
                 summary = Summary(name, name, "", "not-begun", started, time.time(), interrupted=nothing)
+            summary = replace(summary, typed=self.cluster.typed)
             return self._with_continuation(summary) if summary.interrupted else summary
 
         run_folder = folder(self.cluster.environ, os.geteuid(), name)

@@ -169,13 +169,17 @@ def _inventory(load: Callable[[], Inventory], named: Named | None) -> Check:
     found += f", slots: {slots}" if slots else ""
     if named is None:
         return Check("inventory", CheckState.OK, found)
-    keys = dict.fromkeys(host.identity_file for host in inventory.hosts if host.identity_file)
-    missing = [key for key in keys if not Path(key).expanduser().is_file()]
-    if missing:
+    if missing := missing_keys(inventory):
         what = f"{found}; identity_file not found: {', '.join(missing)}"
         return Check("inventory", CheckState.ERROR, what, "make a key pair: ssh-keygen -t ed25519")
     asks = shell(("taco-launch", "-i", named.source, "setup", "--check"))
     return Check("inventory", CheckState.OK, f"{found}; no host was contacted; to check the hosts: {asks}")
+
+
+def missing_keys(inventory: Inventory) -> list[str]:
+    """Return the private keys that an inventory names and this machine lacks."""
+    keys = dict.fromkeys(host.identity_file for host in inventory.hosts if host.identity_file)
+    return [key for key in keys if not Path(key).expanduser().is_file()]
 
 
 def shown_value(name: str, value: str) -> str:

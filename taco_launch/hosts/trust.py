@@ -38,6 +38,14 @@ class TrustReport:
     failed: tuple[Answer[ShownKey], ...]
     file: str
 
+    @property
+    def alike(self) -> tuple[tuple[ShownKey, ...], ...]:
+        """Return the groups of hosts that show the same key."""
+        groups: dict[bytes, tuple[ShownKey, ...]] = {}
+        for key in self.shown:
+            groups[key.blob] = (*groups.get(key.blob, ()), key)
+        return tuple(group for group in groups.values() if group[1:])
+
     def to_write(self, *, replace: bool) -> tuple[ShownKey, ...]:
         """Return the keys that trusting would write: the new ones, with `replace` the changed ones too."""
         return tuple(key for key in self.shown if key.state == NEW or (replace and key.state == CHANGED))

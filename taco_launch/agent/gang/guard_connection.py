@@ -370,7 +370,7 @@ class RemoteGuardConnection(GuardConnection):
         if not self._was_joined:
             self.gone = f"its guard did not start: see {message.debug} there"
         elif self.boot and message.boot != self.boot:
-            self.gone = "the host restarted"
+            self.gone = "the host or its container restarted"
         else:
             self.gone = KILLED
         trace.decision("host %s is lost: %s", self.name, self.gone)

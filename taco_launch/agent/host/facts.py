@@ -1,5 +1,6 @@
 """What the agent has to know of its own host before a job is placed and its line is made."""
 
+import contextlib
 import ctypes
 import os
 import re
@@ -131,6 +132,9 @@ def _can_read(libc: ctypes.CDLL, owner: int, there: "ctypes.Array[ctypes.c_char]
 
 
 def boot_id() -> str:
-    """Name this boot of the host: process numbers mean nothing beyond it."""
+    """Name this boot of the host, or this start of the container that this runs in: process numbers mean nothing beyond it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+        boot = file.read().strip()
+    with contextlib.suppress(OSError), open("/proc/1/stat", "rb") as file:  # hidden from users by hidepid of proc(5)
+        boot += f".{int(file.read().rpartition(b')')[2].split()[19])}"
+    return boot

@@ -33,6 +33,8 @@ _PUT = (
 _PUT_SECONDS = 60.0
 # Of what an ssh says on its stderr.
 _MOST_ERRORS = 1 << 20
+_SSH_NO_KEY = "Host key verification failed."
+_NO_KEY = "it is not set up with this head, which does not know its host key: run setup; without a container, ssh to it once from the head"
 # So says the Python of a host where the agent is not, or only a part of it, which it takes for a script.
 _NO_AGENT = ("can't open file", "SyntaxError")
 
@@ -141,9 +143,10 @@ class ErrorOutput:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (_MOST_ERRORS, _MOST_ERRORS))
 
     def last_line(self) -> str:
-        """Return its last output."""
+        """Return its last output; of a host whose key is not known, what that means."""
         self.file.seek(0)
-        return last_line(self.file.read(1 << 16))
+        last = last_line(self.file.read(1 << 16))
+        return _NO_KEY if last == _SSH_NO_KEY else last
 
     def text(self) -> str:
         """Return its output, the first 64 KiB of it."""

@@ -88,7 +88,7 @@ def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]])
     here_left = describe_leftovers([entry.pid for entry in gone.found], gone.unknown)
     notes = [here_left, *_elsewhere(folder, found, recorded)]
     events = records.Events(folder)
-    reason = "the host restarted" if len(here) < len(recorded) else "its supervisor was killed"
+    reason = "the head or its container restarted" if len(here) < len(recorded) else "its supervisor was killed"
     with contextlib.suppress(OSError):
         if words := untrusted.last_line(folder.debug):
             reason += f" (its last output: {words}; see {folder.debug})"

@@ -104,6 +104,7 @@ class Summary:
     measured, `broken` why the nightly run did not finish. `green` is the last nightly run before that counts in the baseline,
     from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
     included. `interrupted` says, where somebody ended it, what is kept of it and how to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
+    `typed` is how a command with the same inventory begins.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Summary:
     in_a_row: int = 0
     emptied: bool = False
     interrupted: str = ""
+    typed: str = "taco-launch"
 
     @property
     def outcome(self) -> NightlyOutcome:
@@ -311,27 +313,29 @@ def _next(summary: Summary) -> Iterator[str]:
     if summary.unfit:
         steps.append("nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time")
     if summary.green and (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION):
-        steps.append(f"`taco-launch bench diff {summary.green} {summary.ladder}`: show everything that differs")
+        steps.append(f"`{summary.typed} bench diff {summary.green} {summary.ladder}`: show everything that differs")
     if summary.outcome.waits:
         steps.append(
-            f"`taco-launch nightly baseline accept {summary.ladder}`: the results are correct, and the run counts from now on"
+            f"`{summary.typed} nightly baseline accept {summary.ladder}`: the results are correct, and the run counts from now on"
         )
         steps.append(
-            f"`taco-launch nightly baseline reject {summary.ladder}`: the run does not count, and you are not asked about it again"
+            f"`{summary.typed} nightly baseline reject {summary.ladder}`: the run does not count, and you are not asked about it again"
         )
         steps.append(
-            f"`taco-launch nightly baseline show {summary.matrix}`: list the earlier nightly runs, so that you can reject those with wrong results"
+            f"`{summary.typed} nightly baseline show {summary.matrix}`: list the earlier nightly runs, so that you can reject those with wrong results"
         )
     if summary.of(VerdictKind.REGRESSION):
         steps.append(
-            f"`taco-launch nightly baseline accept {summary.ladder}`: the change is not a regression, and the run counts from now on"
+            f"`{summary.typed} nightly baseline accept {summary.ladder}`: the change is not a regression, and the run counts from now on"
         )
     if summary.outcome.waits or summary.of(VerdictKind.REGRESSION):
         steps.append(
-            f"`taco-launch nightly baseline reset {summary.ladder}`: the results are the new normal, and a new baseline starts with this run"
+            f"`{summary.typed} nightly baseline reset {summary.ladder}`: the results are the new normal, and a new baseline starts with this run"
         )
     if summary.judged or summary.failed:
-        steps.append(f"`taco-launch bench show {summary.ladder}`: show each run and its log ({_plain(summary.logs)})")
+        steps.append(
+            f"`{summary.typed} bench show {summary.ladder}`: show each run and its log ({_plain(summary.logs)})"
+        )
     if steps:
         yield "\n".join(("## Next", "", *(f"- {step}" for step in steps)))
 

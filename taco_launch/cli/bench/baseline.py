@@ -15,7 +15,7 @@ from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell
-from taco_launch.core.errors import UsageError
+from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.codec import to_json
 from taco_launch.hosts.inventory.schema.names import did_you_mean, plain
 
@@ -62,9 +62,16 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     cluster = settings.load().cluster
     with open_history(ladder_output.history_path(db), create=False) as history:
         found = entries(history, name, cluster)
-        known = {one.matrix for one in history.ladders(LadderKind.NIGHTLY_RUN)}
+        ladders = history.ladders(LadderKind.NIGHTLY_RUN)
+    known = {one.matrix for one in ladders}
     if not (is_file or name in known or name in shipped()):
         raise unknown_nightly_run(name, known)
+    none = f"no nightly run of {name} has ended on cluster {cluster}"
+    others = sorted({one.cluster for one in ladders if one.matrix == name} - {cluster})
+    if others and not found:
+        raise TacoLaunchError(
+            f"{none}; it ran on: {', '.join(map(plain, others))}", hint="name the inventory of that cluster with -i"
+        )
     if settings.output in ("json", "yaml"):
         nightly_runs = [
             {**to_json(one.ladder), "outcome": one.outcome, "why_not": one.why_not, "outlier": one.outlier}
@@ -73,7 +80,7 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
         render.data({"nightly_runs": nightly_runs}, settings.output)
         return
     if not found:
-        settings.talk(f"no nightly run of {name} has ended on cluster {cluster}")
+        settings.talk(none)
         return
     rows = [
         (

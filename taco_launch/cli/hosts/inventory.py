@@ -6,6 +6,7 @@ from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import Container, Inventory
+from taco_launch.hosts.doctor import missing_keys
 
 
 @verb(inventory=True, output=True)
@@ -23,6 +24,9 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
       taco-launch inventory --schema > inventory.schema.json
     """
     settings = settings_of(ctx)
+    if not schema:
+        for key in missing_keys(settings.load()):
+            render.warning(settings, f"identity_file {key} does not exist on this machine")
     if schema or settings.output == "yaml":
         # Pydantic takes long to import.
         from taco_launch.hosts.inventory.to_document import document, json_schema  # noqa: PLC0415

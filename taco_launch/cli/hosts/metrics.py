@@ -79,7 +79,7 @@ def metrics(
       taco_launch_job_step{launcher,namespace}, taco_launch_job_steps{launcher,namespace},
       taco_launch_job_rate{launcher,namespace} and taco_launch_job_loss{launcher,namespace}, if a program prints them,
       taco_launch_queue_length{queue}, taco_launch_queue_wait_seconds{queue} (a histogram),
-      taco_launch_slots{host,state} with the states total, allocated and foreign,
+      taco_launch_slots{host,state} with the states total, allocated, foreign and unknown,
       taco_launch_host_ready{host}, taco_launch_host_drained{host}, taco_launch_build_info{version}
 
     \b

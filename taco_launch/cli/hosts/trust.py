@@ -11,6 +11,7 @@ from taco_launch.cli.output import host_errors, render
 from taco_launch.core.command import shell
 from taco_launch.core.errors import FAILED, HOST_FAILED, UsageError
 from taco_launch.hosts import trust as flow
+from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.hosts.trust import ShownKey
 
@@ -40,6 +41,11 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     with render.progress(settings, "host keys", len(chosen)) as progress:
         found = flow.read_host_keys(ways, lambda _answer: progress())
     show_keys(settings, found.shown)
+    for group in found.alike:
+        settings.talk(
+            f"{fold(key.host for key in group)} show the same host key: they are the same machine with several addresses, "
+            "or copies of one; an inventory must name a machine only once"
+        )
     host_errors.show(found.failed, {host.name: host.address for host in chosen})
     keys, refused = found.to_write(replace=replace), found.refused(replace=replace)
     show_refused(refused, lambda key: trust_line(inventory.source, key.host, replace=True))

@@ -26,7 +26,7 @@ def top_nodes(nodes: Sequence[HostOccupancy], *, wide: bool) -> str:
         for node in nodes
         if not wide and node.occupancy is not None and (other := describe_holders(node.occupancy, jobs=False))
     ]
-    block = ("", f"{words} in use outside of jobs:", *others) if others else ()
+    block = ("", f"{words} that no job can have:", *others) if others else ()
     percent = round(100 * held / total) if total else 0
     table = columns(header, cells, numbers=(words.upper(), "HELD"))
     return "\n".join((table, "", f"jobs hold {held} of {total} {words} ({percent} %)", *block))

@@ -266,13 +266,13 @@ class SetupProgress:
         what = step.what.removeprefix(f"{step.stage}: ")
         if step.kind == "waits":
             what = "waits for another set-up that is running there"
-        ended = step.kind in ("done", "failed")
+        ended = step.kind in ("done", "failed", "interrupted")
         if ended:
             what += f": {step.kind} ({now - self._begun.pop(step.host, now):.0f} s)"
             self._told.pop(step.host, None)
             left = self._left.get(step.stage, {})
             if step.host in left:
-                left[step.host] = 0 if step.kind == "failed" else max(left[step.host] - 1, 0)
+                left[step.host] = 0 if step.kind != "done" else max(left[step.host] - 1, 0)
         else:
             self._begun.setdefault(step.host, now)  # it may tell how far it is
         self._stage = step.stage

@@ -767,6 +767,11 @@ look_at_made() {
   section_of made.engine made_engine /run/docker.pid
   section_of made.daemon_json cat /etc/docker/daemon.json
   section_of made.hosts cat /etc/hosts
+  section made.machine made_machine
+}
+
+made_machine() { # what no two machines share, and containers of one machine neither
+  cat /proc/sys/kernel/random/boot_id && readlink /proc/self/ns/pid && uname -n
 }
 
 made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of files; of other clusters their folder

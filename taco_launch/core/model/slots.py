@@ -22,6 +22,10 @@ class SlotHolder:
     owner: str = ""
 
 
+# So `SlotState.foreign` begins where nobody can tell who uses a slot: of a GPU that is lost, the driver tells nothing.
+UNKNOWN_USERS = "with unknown users"
+
+
 @dataclass(frozen=True)
 class SlotState:
     """One slot: a GPU's UUID, or `slot-N`.
@@ -38,6 +42,11 @@ class SlotState:
     def is_free(self) -> bool:
         """Whether a job may take it."""
         return self.holder is None and not self.foreign
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nobody can tell who uses it."""
+        return self.foreign.startswith(UNKNOWN_USERS)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,12 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.core.errors import PlacementError
 from taco_launch.core.model.plans import FreeSlots, Placement, Share, SlotRequest
+from taco_launch.core.model.slots import UNKNOWN_USERS
 
 # More hosts than this are told by their number.
 _MOST_TOLD = 8
 _ORDER = "in the order of -H or the inventory"
-_OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
+_LIST = "choose other hosts with -H, or see who runs what: taco-launch list"
 
 
 def place(wanted: SlotRequest, free: Sequence[FreeSlots]) -> Placement:
@@ -156,7 +157,7 @@ def _refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> Pla
     if not never:
         fewer = f"request at most --np {total}, or " if total else ""
         message = f"{ranks} not fit: {_slots(total)} free"
-        return PlacementError(message, _reasons(free), f"{fewer}{_OTHERS}")
+        return PlacementError(message, _reasons(free), f"{fewer}{_others(free)}")
     message = f"{ranks} not fit: there {'is' if total == 1 else 'are'} {_slots(total)}"
     fewer = f"request at most --np {total}, or " if total else ""
     return PlacementError(message, _totals(free), f"{fewer}{_more_slots(np, free)}", never=True)
@@ -196,8 +197,14 @@ def _as_many(ranks: int, now: Sequence[int], free: Sequence[FreeSlots], never: b
     elif never:
         said.append(f"--np {ranks}, and {_more_slots(ranks, free)}")
     if not never:
-        said.append(_OTHERS)
+        said.append(_others(free))
     return "; ".join(said)
+
+
+def _others(free: Sequence[FreeSlots]) -> str:
+    """Return what to do where others have the slots, or nobody can tell who has them."""
+    unknown = next((entry.host for entry in free if UNKNOWN_USERS in entry.why), None)
+    return _LIST if unknown is None else f"see what is wrong with its GPUs: taco-launch facts {unknown}"
 
 
 def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) -> PlacementError:
@@ -219,7 +226,7 @@ def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) 
     if each is not None:
         hint = _as_many(count * each, [entry.slots for entry in now], free, never)
     else:
-        hint = "; ".join(filter(None, (f"--hosts {able}" if able else "", "" if never else _OTHERS)))
+        hint = "; ".join(filter(None, (f"--hosts {able}" if able else "", "" if never else _others(free))))
     return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
 
 

@@ -40,9 +40,9 @@ def sources() -> tuple[tuple[str, bytes], ...]:
 
 
 def name(contents: tuple[tuple[str, bytes], ...]) -> str:
-    """Name the file by its contents."""
+    """Name the file by its contents, and by the version for who compares two of them."""
     parts = (part for path, data in contents for part in (path.encode(), data))
-    return f"agent-{digest((_MAIN, *parts))[:16]}.pyz"
+    return f"agent-{taco_launch.__version__}-{digest((_MAIN, *parts))[:16]}.pyz"
 
 
 @functools.lru_cache(maxsize=1)  # it takes a second, and several heads may need it

@@ -126,15 +126,21 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
         if found is None:
             continue
         allocated = sum(slot.holder is not None for slot in found.slots)
+        others = (
+            [] if found.drain is not None else [slot for slot in found.slots if slot.holder is None and slot.foreign]
+        )
+        unknown = sum(slot.is_unknown for slot in others)
         counts = {
             "total": len(found.slots),
             "allocated": allocated,
-            "foreign": 0 if found.drain is not None else len(found.slots) - allocated - found.free,
+            "foreign": len(others) - unknown,
+            "unknown": unknown,
         }
         samples += (({"host": name, "state": state}, count) for state, count in counts.items())
     words = (
         "Slots of a host (GPUs, if it has any): total, allocated to jobs, and foreign, which no job gets because "
-        "processes outside taco-launch use them. The total includes the other two."
+        "processes outside taco-launch use them, and unknown, whose users the host cannot tell, as of a GPU that is lost. "
+        "The total includes the other three."
     )
     yield _gauge("slots", words, samples)
 

@@ -20,15 +20,16 @@ _MASK = b"********"
 
 @dataclass(frozen=True)
 class SetupEvent:
-    """What happens on a host: an operation `begins`, is `done` or `failed`; or another set-up there is waited for.
+    """What happens on a host: an operation `begins`, is `done`, `failed` or `interrupted`; or another set-up there is waited for.
 
+    One that is interrupted is finished by the host, and nobody looks how.
     An operation that tells how far it is begins again each time, and `what` has that at its end.
     """
 
     host: str
     stage: Stage
     what: str
-    kind: Literal["begins", "done", "failed", "waits"]
+    kind: Literal["begins", "done", "failed", "interrupted", "waits"]
 
 
 class Changes:
@@ -112,7 +113,7 @@ def apply(
         transport.put(large.data, large.path, large.mode, sudo=True)
     begun: list[Op] = []
 
-    def end(kind: Literal["done", "failed"]) -> None:
+    def end(kind: Literal["done", "failed", "interrupted"]) -> None:
         if begun:
             tell(SetupEvent(host, begun[-1].stage, begun[-1].name, kind))
 
@@ -139,7 +140,8 @@ def apply(
         error = _error(host, ops, outcome, log.write(host, ops, outcome), late)
     except OSError as problem:  # of this machine, which is not a reason to leave the other hosts half-done
         error = _unlogged(host, ops, outcome, f"{problem.filename or log.file(host)}: {problem.strerror}")
-    end("failed" if outcome.failed or not outcome.whole else "done")
+    is_cut = not outcome.whole and late is None and not outcome.failed
+    end("interrupted" if is_cut else "failed" if outcome.failed or not outcome.whole else "done")
     if error is not None:
         raise error
     return True

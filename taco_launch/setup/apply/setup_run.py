@@ -13,7 +13,7 @@ from taco_launch.core.facts import SUBJECTS as ALL_SUBJECTS
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import was_requested
-from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.facts import HostFacts, SetupState
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.jobs import Profile
 from taco_launch.hosts.fanout import Answer, Fanout
@@ -133,9 +133,11 @@ class Setup:
         """Ask every host for its facts; one that does not answer in full has failed. Stages may ask others as well.
 
         Raises:
+            UsageError: two hosts are the same machine.
             HostError: with `pull`, the registry cannot be asked.
         """
         self._take(self._gather(self._fanout, SUBJECTS, answered))
+        self._check_machines()
         self._know()
         for stage in self._ask.stages:
             self._cluster = RULES[stage].learn(self._run(self._alive()))
@@ -285,6 +287,21 @@ class Setup:
                 told = {name: getattr(value, name) for name in SUBJECTS}
                 fresh = {name: each for name, each in told.items() if name in _asked(value)}
                 self._facts[answer.host] = value if before is None else replace(before, **fresh)
+
+    def _check_machines(self) -> None:
+        """Refuse a machine that has two names: what is set up under one would be undone under the other.
+
+        Raises:
+            UsageError: there is one.
+        """
+        hosts: dict[str, str] = {}
+        for name, facts in self._facts.items():
+            machine = facts.made.machine if isinstance(facts.made, SetupState) else None
+            if isinstance(machine, str) and (other := hosts.setdefault(machine, name)) != name:
+                raise UsageError(
+                    f"{self._inventory.source}: {other} and {name} are the same machine: they have the same boot ID",
+                    hint=f"remove {other} or {name} from the inventory",
+                )
 
     def _know(self) -> None:
         """Fill in what the plans of one host depend on of the others."""

@@ -4,8 +4,7 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from taco_launch.core.command import Command, Result
@@ -28,6 +27,21 @@ from taco_launch.setup.proofs.proof import LOOK_SECONDS, ContainerProbe, ProofSc
 # What a session or a login has of its own, and not of the image.
 _OWN = frozenset(("HOME", "HOSTNAME", "PWD", "SHLVL", "TERM"))
 _LISTS = ("LD_LIBRARY_PATH", "PATH")  # mpirun may put its own folders before those of the image
+
+# mpirun listens on the same ports in every proof, so only one runs at a time: $1 is the lock, $2 the seconds to wait for it.
+# $3 is the file that mpirun's line names, which comes by the input; empty if it names none.
+_LOCK = f"{paths.RUN}/verify.lock"
+_WAIT_SECONDS = 600
+_BUSY = "another set-up verifies this cluster"
+_ALONE = f"""umask 077
+exec 9>>"$1" || exit
+flock -w "$2" 9 || {{ echo "{_BUSY}" >&2; exit 1; }}
+file=$3
+shift 3
+trap '[ -z "$file" ] || rm -f "$file"' EXIT
+[ -z "$file" ] || cat >"$file" || exit
+"$@"
+"""
 
 # So many bytes of what mpirun printed are read.
 _MOST_READ = 1 << 16
@@ -59,11 +73,16 @@ def train(
     limit = LOOK_SECONDS + len(seen)
     env = (word for name, value in plan.env for word in ("--env", f"{name}={value}"))
     inside = ("timeout", "-k", "5", str(limit), *plan.executed)
+    path, text = next(((file.path, file.text) for file in plan.files), ("", ""))
+    alone = ("/bin/sh", "-c", _ALONE, "verify", _LOCK, f"{_WAIT_SECONDS}", path)
+    argv = (*alone, "docker", "exec", *env, cluster.name, *inside)
     try:
-        with _put(head, plan):
-            result = head.run(Command(("docker", "exec", *env, cluster.name, *inside), sudo=True, timeout=limit + 10))
+        result = head.run(Command(argv, text.encode(), sudo=True, timeout=_WAIT_SECONDS + limit + 10))
     except HostError as error:
         return silent([Answer(head.name, error=error)])
+    if last_line(result.stderr) == _BUSY:
+        hint = f"run this command again when that one has ended; to see it, on {head.name}: fuser -v {_LOCK}"
+        return [ProofFailure((head.name,), "was not verified", f"{_BUSY} for {_WAIT_SECONDS} s", hint)]
     with understood(head.name, "ranks on all hosts"):
         told = _ranks(result, plan)
     missing = [host for number, host in enumerate(seen) if number not in told]
@@ -76,27 +95,6 @@ def train(
         for number, host in enumerate(seen)
         for flaw in _differences(host, cluster.inventory.cluster, seen[host], *told[number])
     ]
-
-
-@contextmanager
-def _put(head: Transport, plan: LaunchPlan) -> Iterator[None]:
-    """Have the plan's files on the head for as long as the block lasts.
-
-    Raises:
-        HostError: they cannot be put there, or not be removed; what the block raises itself comes first.
-    """
-    remove = Command(("rm", "-f", *(file.path for file in plan.files)), sudo=True, timeout=LOOK_SECONDS)
-    try:
-        for file in plan.files:
-            head.put(file.text.encode(), file.path, sudo=True)
-        yield
-    except BaseException:
-        if plan.files:
-            with suppress(HostError):
-                head.run(remove)
-        raise
-    if plan.files:
-        head.run(remove)
 
 
 def _plan(cluster: ProofScope, hosts: tuple[str, ...], command: tuple[str, ...], profile: Profile) -> LaunchPlan:

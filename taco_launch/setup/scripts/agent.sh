@@ -20,7 +20,7 @@ touch "$2/$3"
 ls -t "$2" | grep -x 'py-spy-[0-9A-Za-z._-]*' | tail -n +3 | while IFS= read -r old; do
   rm -f "$2/$old"
 done
-# shellcheck disable=SC2010,SC2012 # these are names of hashes
-ls -t "$2" | grep -x 'agent-[0-9a-f]*\.pyz' | tail -n "+$((kept + 2))" | while IFS= read -r old; do
+# shellcheck disable=SC2010,SC2012 # their names are those of versions and hashes
+ls -t "$2" | grep -x 'agent-[0-9A-Za-z.+-]*\.pyz' | tail -n "+$((kept + 2))" | while IFS= read -r old; do
   rm -f "$2/$old"
 done

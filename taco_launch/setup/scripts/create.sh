@@ -55,7 +55,11 @@ data() { # data MODE PATH: refused where the inventory does not let jobs mount i
   real=$(readlink -f "$2")
   if [ "$real" != "$2" ]; then
     echo "error: $2, which --data names, is a symbolic link, or behind one: it is $real" >&2
-    echo "hint: --data $real:..., or name it as a data set in the inventory (data:)" >&2
+    if allowed "$1" "$real"; then
+      echo "hint: --data $real:..., or name it as a data set in the inventory (data:)" >&2
+    else
+      echo "hint: name a folder below data_roots of the inventory" >&2
+    fi
     exit 1
   fi
   if ! allowed "$1" "$real"; then

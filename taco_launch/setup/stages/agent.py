@@ -1,5 +1,6 @@
 """The agent on every host: its file, named by its content, the link to it, the newest few of other versions, and py-spy."""
 
+import re
 from collections.abc import Iterator
 
 from taco_launch.core.facts import MADE
@@ -11,6 +12,7 @@ from taco_launch.setup.model.host_files import files_of, unread, with_files, wit
 from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, StageRules
 
 _PRIVATE = 0o700
+_RELEASE = re.compile(r"agent-([0-9]{1,9}(?:\.[0-9]{1,9}){1,3})[^/-]*-[0-9a-f]{16}\.pyz")
 
 
 def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:
@@ -30,7 +32,13 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
     wanted = (file, *_py_spy(facts, cluster))
     missing = tuple(each for each in wanted if each.path not in there)
     link, state = there.get(paths.AGENT_LINK), there.get(paths.STATE)
-    if missing:
+    newer = _version(link.link) if link is not None and link.link else ()
+    if newer > _version(name):
+        told = ".".join(map(str, newer))
+        why = (
+            f"this replaces a newer agent, {told}, which another controller installed: upgrade this controller instead"
+        )
+    elif missing:
         why = "it does not exist" if file in missing else f"{missing[0].path} does not exist"
     elif link is None or link.link not in (name, file.path):
         why = "the link points to another agent"
@@ -48,6 +56,12 @@ def plan(_host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | P
         missing,
         expect=lambda facts: with_made(with_files(facts, wanted), after),
     )
+
+
+def _version(name: str) -> tuple[int, ...]:
+    """Return the release that an agent's name tells; empty for agents before 0.2, which tell none."""
+    match = _RELEASE.search(name)
+    return tuple(map(int, match[1].split("."))) if match else ()
 
 
 def _py_spy(facts: HostFacts, cluster: PlanContext) -> Iterator[FileTarget]:

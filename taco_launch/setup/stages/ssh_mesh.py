@@ -217,7 +217,9 @@ def _files(
         )
         missing = differing(facts, halves)
         if missing:
-            yield _written("cluster's key: copy it", f"{cluster.inventory.head} has a different key", missing)
+            is_there = paths.key(name) in (files_of(facts) or {})
+            why = f"{cluster.inventory.head} has a different key" if is_there else "it does not exist there"
+            yield _written("cluster's key: copy it", why, missing)
 
 
 def _naming(host: Host, facts: HostFacts, cluster: str, port: int, known: tuple[Member, ...]) -> list[FileTarget]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.api import queries
+from taco_launch.agent.host import facts
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import job_index
@@ -127,8 +128,7 @@ def test_get_has_the_events(jobs: Jobs) -> None:
 def test_a_job_that_lost_its_supervisor(jobs: Jobs, family: Family) -> None:
     folder = submitted(jobs, "vgg", (state.PLACED, PLACED))
     process = family.start(("sleep", "60"))
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    records.Events(folder).add("launched", boot=boot, roots=[family.root(process)])
+    records.Events(folder).add("launched", boot=facts.boot_id(), roots=[family.root(process)])
     assert rows()["vgg"].state.value == "LOST"
     assert process.wait(HANG) == -9
 

@@ -114,5 +114,5 @@ def test_whether_ranks_may_read_each_others_memory() -> None:
 
 
 def test_the_boot_has_a_name() -> None:
-    assert re.fullmatch("[0-9a-f-]{36}", facts.boot_id())
+    assert re.fullmatch(r"[0-9a-f-]{36}\.[0-9]+", facts.boot_id())
     assert facts.boot_id() == facts.boot_id()

@@ -250,6 +250,7 @@ def test_without_nvidia_smis_answer_no_gpu_is_free(smi: Smi, hold: Callable[...,
     smi.fail()
     assert slots.read_thoroughly().free == 0
     assert "with unknown users" in occupancy.describe(slots.read(), NOWHERE, "")
+    assert [slot.is_unknown for slot in slots.read().slots] == [True, True, False, True]
     # From the beginning: slots that are declared can be had, but not those of GPUs that jobs had before.
     found = slots_here(4)
     assert [slot.name for slot in found.slots] == [GPUS[2], "slot-1", "slot-2", "slot-3"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.ssh import commands as ssh
+from taco_launch.core.protocol.guard_messages import Cleared
 from tests.conftest import eventually
 
 CONTENT = bytes(range(256)) * 40
@@ -36,6 +37,18 @@ def put(agent: Path) -> str | None:
     eventually(lambda: bringing.problem() is not None)
     bringing.close()
     return bringing.problem()
+
+
+def test_a_host_whose_key_is_not_known_is_not_set_up(agent: Path) -> None:
+    script = agent.parents[1] / "bin" / "ssh"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\necho Host key verification failed. >&2\nexit 255\n")
+    script.chmod(0o755)
+    ((host, told),) = ssh.ask(["n2"], str(agent), Cleared, "clear", seconds=20)
+    assert (host, str(told).partition(":")[0]) == (
+        "n2",
+        "it is not set up with this head, which does not know its host key",
+    )
 
 
 def test_the_agent_is_put(agent: Path) -> None:

@@ -184,7 +184,7 @@ def test_process_numbers_of_another_boot_mean_nothing(
 ) -> None:
     bystander = family.start(SLEEP)
     events.add("launched", boot="another", roots=[family.root(bystander)])
-    assert recovery.current_record(folder).reason == "the host restarted"
+    assert recovery.current_record(folder).reason == "the head or its container restarted"
     assert bystander.poll() is None
 
 

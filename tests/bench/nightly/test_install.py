@@ -8,7 +8,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from taco_launch.bench.nightly.install import carried, choose, program, remarks, schedulers
-from taco_launch.bench.nightly.install_plan import ControllerState, FileChange, InstalledRun, InstallPlan
+from taco_launch.bench.nightly.install_plan import (
+    ControllerState,
+    FileChange,
+    InstalledRun,
+    InstallPlan,
+    read_controller,
+)
 from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.remote.local import LocalTransport
@@ -52,6 +58,19 @@ def test_who_cannot(machine: ControllerState, asked_for: dict[str, str], message
         who(machine, **asked_for)
     assert message in caught.value.message
     assert hint in (caught.value.hint or "")
+
+
+def test_a_cron_in_a_container_is_not_this_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In NSpid of its status a process has one number for each namespace of process numbers that it is in (proc(5))."""
+    pgrep = tmp_path / "pgrep"
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for status, runs in (("NSpid:\t4711\n", True), ("NSpid:\t4711\t12\n", False), ("of an old kernel\n", True)):
+        (tmp_path / "status").write_text(status)
+        pgrep.write_text(f"#!/bin/sh\necho ..{tmp_path}\n")  # below /proc
+        pgrep.chmod(0o755)
+        assert read_controller(LocalTransport()).cron_runs is runs, status
+    pgrep.write_text("#!/bin/sh\nexit 1\n")
+    assert not read_controller(LocalTransport()).cron_runs
 
 
 def told(machine: ControllerState, word: str) -> list[str]:

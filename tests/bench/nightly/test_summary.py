@@ -153,6 +153,8 @@ def test_the_summary_says_what_to_type_next() -> None:
     assert "| NIC rate eth0 | gpu2 | 100 Gbit/s | 25 Gbit/s |" in text
     assert "`taco-launch bench diff taco-111111 taco-3fa2c1`" in text
     assert "`taco-launch nightly baseline accept taco-3fa2c1`" in text
+    steps = markdown(replace(SLOWER, typed="taco-launch -i b.yaml")).partition("## Next")[2]
+    assert steps.count("`taco-launch -i b.yaml ") == steps.count("\n- `") > 2
     waiting = markdown(replace(NIGHT, judged=(judged(VerdictKind.PENDING, 3.0),)))
     assert "`taco-launch nightly baseline reset taco-3fa2c1`: the results are the new normal" in waiting
     assert text.index("at 8 ranks | regression") < text.index("at 16 ranks | ok")

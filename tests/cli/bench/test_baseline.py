@@ -86,6 +86,14 @@ def test_a_name_that_no_night_has(taco: Taco) -> None:
 
 
 @pytest.mark.usefixtures("nights")
+def test_the_runs_of_another_cluster_are_named(taco: Taco, tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("{cluster: b, hosts: {gpu1: {}}}")
+    refused = taco("-i", str(tmp_path / "b.yaml"), "nightly", "baseline", "show", "tiny")
+    assert refused.returncode == 1
+    assert "no nightly run of tiny has ended on cluster b; it ran on: local\n" in refused.stderr
+
+
+@pytest.mark.usefixtures("nights")
 def test_what_is_far_from_the_others_is_marked_and_rejected(taco: Taco) -> None:
     now = time.time()
     with open_history(taco.state / "history.db") as history:

@@ -144,7 +144,7 @@ gpu3  192.168.0.33        ready      1     0
 
 jobs hold 2 of 4 GPUs (50 %)
 
-GPUs in use outside of jobs:
+GPUs that no job can have:
 gpu3: 1 used by process 4711 (python3 of bob): GPU 0"""
     )
 

@@ -338,6 +338,9 @@ def test_what_setup_left_is_asked_by_name_and_of_one_cluster(shell: tuple[str, .
     assert (answer.returncode, answer.stderr) == (0, b"")
     assert isinstance(made.capabilities, tuple)
     assert isinstance(made.devices, tuple)
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
+    machine = f"{boot}{Path('/proc/self/ns/pid').readlink()}\n{os.uname().nodename}"
+    assert known(made.machine).strip() == machine
     keys = read(answer.stdout)["made.keys"].stderr
     if os.geteuid() == 0:
         assert keys.count("/var/lib/taco-launch/clusters/no-such/ssh/") == 2

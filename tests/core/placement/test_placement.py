@@ -230,6 +230,14 @@ def test_the_words_where_others_have_the_slots(
     assert error.hint == f"{most} {OTHERS}".strip()
 
 
+@pytest.mark.parametrize("wanted", [SlotRequest(9), SlotRequest(hosts=2), SlotRequest(8, unit=4)])
+def test_a_host_that_cannot_tell_who_uses_its_gpus_is_looked_at_first(wanted: SlotRequest) -> None:
+    lost = FreeSlots("gpu2", 0, 8, "8 with unknown users (nvidia-smi: Unable to determine the device handle)")
+    hint = refused(wanted, [HALF, lost]).hint or ""
+    assert hint.endswith("see what is wrong with its GPUs: taco-launch facts gpu2")
+    assert "choose other hosts" not in hint
+
+
 @pytest.mark.parametrize(
     ("wanted", "free", "message", "hint"),
     [

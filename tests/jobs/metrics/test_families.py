@@ -158,11 +158,13 @@ def test_slots() -> None:
         SlotState("g2", held, "used"),
         SlotState("g3", None, "used by process 1"),
         SlotState("g4"),
+        SlotState("g5", None, "with unknown users (nvidia-smi: Unable to determine the device handle)"),
     )
-    found = parsed(text((), JobCounts(), {"n1": Occupancy("x", slots, 4), "n2": None}, "1"))
+    found = parsed(text((), JobCounts(), {"n1": Occupancy("x", slots, 5), "n2": None}, "1"))
     assert found["taco_launch_slots"] == {
-        (("host", "n1"), ("state", "total")): 4,
+        (("host", "n1"), ("state", "total")): 5,
         (("host", "n1"), ("state", "allocated")): 2,
         (("host", "n1"), ("state", "foreign")): 1,
+        (("host", "n1"), ("state", "unknown")): 1,
     }
     assert found["taco_launch_host_ready"] == {(("host", "n1"),): 1, (("host", "n2"),): 0}

@@ -51,7 +51,7 @@ def test_an_answer_that_breaks_off_names_the_log_with_what_was_said(tmp_path: Pa
     assert error.hint is not None
     assert error.hint.endswith(f"Its output so far: {log}")
     assert "image: pull (it is not here): broken off\nlayer 3 of 7\n" in log.read_text()
-    assert told == ["begins", "failed"]
+    assert told == ["begins", "interrupted"]
 
 
 def test_how_far_an_operation_is_comes_behind_its_name(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """What the inventory and the command line add to what set-up knows of its hosts: GPUs that are none, a tag that moved."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import pytest
 
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.fact_value import Absent, Unknown
-from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.facts import HostFacts, SetupState
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.hosts.gather_facts import with_declared_values
 from taco_launch.setup.apply import setup_run as flow
@@ -115,3 +115,18 @@ def test_what_the_inventory_says_of_gpus_and_disks_is_heeded(world: World, monke
         f"nothing to do: gpu2 already set up as in {file}",
     ]
     assert set(given) == {"/data"}
+
+
+def test_one_machine_under_two_names_is_refused(world: World) -> None:
+    def of(machine: str) -> Callable[..., HostFacts]:
+        def facts(name: str, *, made: SetupState) -> HostFacts:
+            return host(name, made=replace(made, machine=machine))
+
+        return facts
+
+    world.like = {"gpu1": of("a"), "gpu2": of("b"), "gpu3": of("a")}
+    done = setup(world, "--check")
+    assert code(done) == 2
+    assert "gpu1 and gpu3 are the same machine" in str(done.exception)
+    world.like["gpu3"] = of("c")
+    assert code(setup(world, "--check")) != 2

@@ -373,6 +373,7 @@ def test_no_link_leads_out_of_a_root(fakes: Fakes, tmp_path: Path, link: str) ->
         done = create(fakes, tmp_path / "state", LOOKED, "1", roots, f"ro:{data}", "--user=0", "t:1", container="hcc@1")
         assert done.returncode == code
         assert said in done.stdout + done.stderr
+        assert "hint: --data" not in done.stderr, "it would be refused"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from taco_launch.setup.stages import agent
 from tests.support.mesh import World, bare, inventory
 from tests.support.training import made
 
-NEW = "agent-0123456789abcdef.pyz"
+NEW = "agent-1.9.0.dev1-0123456789abcdef.pyz"
 THERE = (
     SetupFile(paths.STATE, None, 0o700),
     SetupFile(f"{paths.AGENT}/{NEW}", "ab" * 32, 0o600),
@@ -63,10 +63,15 @@ def test_py_spy_lies_beside_it_where_the_processor_is_of_the_same_kind(machine: 
     assert list(agent.plan(cluster.host("gpu1"), op.expect(facts), cluster)) == []
 
 
+NEWER = "this replaces a newer agent, 1.10.0, which another controller installed: upgrade this controller instead"
+
+
 @pytest.mark.parametrize(
     ("files", "why"),
     [
         ((*THERE[:2], replace(THERE[2], link="agent-old.pyz")), "the link points to another agent"),
+        ((*THERE[:2], replace(THERE[2], link=NEW.replace("9", "8", 1))), "the link points to another agent"),
+        ((*THERE[:2], replace(THERE[2], link=NEW.replace("9", "10", 1))), NEWER),
         (THERE[:2], "the link points to another agent"),
         ((replace(THERE[0], mode=0o755), *THERE[1:]), f"other users can read {paths.STATE}"),
     ],
@@ -75,6 +80,12 @@ def test_what_is_not_right(files: tuple[SetupFile, ...], why: str) -> None:
     (op,) = planned(*files)
     assert isinstance(op, Op)
     assert (op.why, op.files) == (why, ())
+
+
+def test_a_newer_agent_is_named_by_a_controller_that_was_never_there_too() -> None:
+    (op,) = planned(THERE[0], replace(THERE[2], link=NEW.replace("9", "10", 1)))
+    assert isinstance(op, Op)
+    assert (op.why, len(op.files)) == (NEWER, 1)
 
 
 def test_nothing_to_do_without_one() -> None:

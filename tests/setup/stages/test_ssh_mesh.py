@@ -75,6 +75,7 @@ def test_the_key_is_secret_and_private() -> None:
     world = World(inventory())
     world.round()
     (op,) = [op for op in world.plan("gpu2") if isinstance(op, Op) and op.name == "cluster's key: copy it"]
+    assert op.why == "it does not exist there"
     private, public = op.files
     assert (private.path, private.mode, private.secret) == (paths.key(NAME), 0o600, True)
     assert private.data == b"private\n"

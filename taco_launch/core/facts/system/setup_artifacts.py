@@ -61,6 +61,7 @@ def parse_made(sections: Sections) -> Found[SetupState]:
         toolkit_packages=packages
         if isinstance(packages, (Absent, Unknown))
         else tuple(each for each in packages if each.startswith("nvidia-")),
+        machine=answer(sections, "made.machine"),
     )
 
 

@@ -314,6 +314,8 @@ class SetupState:
     hosts: Found[str] = NOT_ASKED
     # packages of the NVIDIA container toolkit, each with its version
     toolkit_packages: Found[Tuple[str, ...]] = NOT_ASKED
+    # boot ID, namespace of process numbers and name, by which a machine with two addresses is known
+    machine: Found[str] = NOT_ASKED
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ def crontab(folder: Path) -> Path:
     """Put it into `folder`, and a cron that runs; it is to be first on PATH; give the file that it keeps."""
     folder.mkdir(exist_ok=True)
     file = folder / "kept"
-    for name, text in (("crontab", _CRONTAB.format(file=file)), ("pgrep", "#!/bin/sh\n")):
+    for name, text in (("crontab", _CRONTAB.format(file=file)), ("pgrep", "#!/bin/sh\necho 1\n")):
         program = folder / name
         program.write_text(text)
         program.chmod(0o755)

@@ -96,7 +96,7 @@ def test_a_drained_host_gets_no_new_job_of_anybody(cluster: Cluster, second: Clu
     eventually(lambda: cluster.job("runs")["state"] == "SUCCEEDED", 60)
     # its slots are free now, and stay so
     assert "drained" in cluster("top", "node").stdout
-    assert second.job("waits")["state"] == "PENDING"
+    assert second.job("waits")["state"] == "QUEUED"
     assert cluster("host", "resume", "gpu2", "--force").returncode == 0
     eventually(lambda: second.job("waits")["state"] == "SUCCEEDED", 60)
     cluster("delete", "runs")

@@ -23,7 +23,7 @@ _OF_CONTAINER = ("--image", "--worker-image", "--data", "--shm-size")
 @verb(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
-    """Run a command of Arena, as its guides type it.
+    """Run an Arena command as Arena's documentation writes it.
 
     \b
     submit mpi|mpijob|pytorch|pytorchjob   start a job in the background

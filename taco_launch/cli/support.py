@@ -24,7 +24,7 @@ from taco_launch.jobs import support_archive
 )
 @click.argument("name", shell_complete=complete_job)
 def support(ctx: click.Context, /, name: str, *, to: Path | None, **access: Any) -> None:
-    """Pack what is known of a job into one archive.
+    """Collect a job's record, logs and stacks in one archive.
 
     It has the job's record, its command line, its events, the ends of its logs, the stacks of a running job, facts of the
     head and versions: at most 20 MB. No file is replaced.

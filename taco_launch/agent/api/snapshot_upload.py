@@ -41,7 +41,9 @@ def receive(jobs: Jobs, snapshot: str, caller: CallerStream) -> Iterator[Reply]:
         for chunk, size in missing.items():
             store.put(chunk, sent.exactly(size))
     except (DamagedError, ValueError) as error:
-        raise UsageError(f"the code is refused: {error}", hint="submit again") from None
+        raise UsageError(
+            f"the head rejected the uploaded code: {error}", hint="submit the job again; the upload was damaged"
+        ) from None
     store.finish(snapshot)
     store.use(snapshot)
 

@@ -161,7 +161,7 @@ class _Keeper:
             if port or self._is_over(grace):
                 return port
             if time.monotonic() > deadline:
-                raise HostError(f"TensorBoard listened on no port of {_LOOPBACK} within {_ANSWER_SECONDS:g} s")
+                raise HostError(f"TensorBoard did not open a port on {_LOOPBACK} within {_ANSWER_SECONDS:g} s")
             time.sleep(_LOOK_SECONDS)
         raise HostError(f"TensorBoard ended with exit code {process.returncode}")
 

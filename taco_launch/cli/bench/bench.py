@@ -189,7 +189,11 @@ def _read_rate(cell: Cell, text: str) -> tuple[Measurement, ...] | NoSample:
 @verb("parse", group=bench, output=True)
 @workload_option
 @add_option(
-    "--np", "ranks", type=click.IntRange(min=1), metavar="N", help="How many ranks ran, for nccl-tests and --workload."
+    "--np",
+    "ranks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With nccl-tests or --workload: the number of ranks that ran.",
 )
 @click.argument("log", type=click.Path(allow_dash=True))
 def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:

@@ -45,12 +45,16 @@ nightly.add_command(baseline.baseline)
 @add_option(
     "--days", default=_DAILY, show_default=True, metavar="DAYS", help="Days to run on, such as mon-fri or sat,sun."
 )
-@add_option("--mail", metavar="ADDRESS", help="Address that cron mails the output to. Default: cron's own rule.")
+@add_option(
+    "--mail",
+    metavar="ADDRESS",
+    help="Address that cron mails the output to. Default: MAILTO of the crontab, or its owner.",
+)
 @add_option(
     "--with",
     "scheduler",
     type=click.Choice(["systemd", "cron"]),
-    help="Scheduler to use. Default: the one that already starts this run; else systemd if it runs here and --mail is not given; else cron.",
+    help="Scheduler to use. Default: the one that already starts this run. If none does: systemd if it runs here and --mail is not given, otherwise cron.",
 )
 @add_option("--name", help="Name of the nightly run: several may measure one matrix. Default: the matrix's name.")
 @ladder_output.db_option

@@ -61,7 +61,7 @@ _name = add_option(
     metavar="NAME",
     default=lambda: _of_inventory() or "lab",
     shell_complete=_labs,
-    help="Name of the lab. Default: that of -i lab:NAME, else lab.",
+    help="Name of the lab. Default: the lab that -i lab:NAME names, otherwise lab.",
 )
 
 
@@ -213,7 +213,7 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
     metavar="NAME",
     default=_of_inventory,
     shell_complete=_labs,
-    help="Name of the lab. Default: that of -i, else all.",
+    help="Name of the lab. Default: the lab that -i names, or all labs without -i.",
 )
 def status(ctx: click.Context, *, lab: str | None) -> None:
     """Show hosts, their state, faults and login commands.

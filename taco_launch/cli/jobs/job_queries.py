@@ -57,7 +57,9 @@ def _watch_option(function: F) -> F:
     shell_complete=_complete_state,
     help="Only jobs in this state. Repeatable.",
 )
-@add_option("-n", "--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N of these jobs.")
+@add_option(
+    "-n", "--last", type=click.IntRange(min=1), metavar="N", help="Show only the newest N of the selected jobs."
+)
 def list_(
     ctx: click.Context,
     /,
@@ -228,7 +230,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     default=86400.0,
     show_default="1d",
     metavar="TIME",
-    help="Remove containers that jobs brought (--image, --data) and that no job has needed for this long.",
+    help="Remove containers that were created for jobs (--image, --data) and that no job has used for this long.",
 )
 @add_option("--dry-run", is_flag=True, help="Only list the jobs and containers.")
 def prune(

@@ -34,7 +34,9 @@ _DRY_RUN = (
         is_flag=True,
         help="Print the command line that would start the job (one per host if mpirun is not used) and start nothing.",
     ),
-    option("--explain", is_flag=True, help="With --dry-run: show the source and the reason of each part."),
+    option(
+        "--explain", is_flag=True, help="With --dry-run: show where each part of the command line comes from, and why."
+    ),
     option(
         "--to",
         "out",
@@ -93,7 +95,7 @@ def run(
     settings = settings_of(ctx)
     if not dry_run and (explain or out):
         raise UsageError(
-            f"{'--explain' if explain else '--to'} needs --dry-run", hint="add --dry-run: it starts nothing"
+            f"{'--explain' if explain else '--to'} requires --dry-run", hint="add --dry-run: it starts nothing"
         )
     request = request_of(settings, command, options)
     spec = spec_of(settings, request)

@@ -300,7 +300,7 @@ def talk_options(function: F) -> F:
         count=True,
         expose_value=False,
         callback=_keep_verbose,
-        help="Print each decision with its time on stderr; -vv: each message too.",
+        help="Print each decision with its time on stderr; -vv: also each message to and from the agent.",
     )(function)
     return add_option(
         "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Print only errors on stderr."

@@ -8,7 +8,7 @@ from taco_launch.core.errors import Fault, SpecError
 from taco_launch.hosts.inventory.schema import names
 
 _INIT = "name the hosts: taco-launch init HOST ... --to hosts.yaml"
-_SCRIPT = f"to see how it is typed here: taco-launch translate {{file}}; {_INIT}"
+_SCRIPT = f"to see the command for it: taco-launch translate {{file}}; {_INIT}"
 _JOB = "it describes a job: taco-launch -i hosts.yaml run -f {file}"
 _EXPLAIN = "to find the cause of a failure in it: taco-launch explain {file}"
 _LOG = (
@@ -49,7 +49,7 @@ _BY_KEY = (
     (
         "a configuration of horovodrun",
         ("params", "autotune", "timeline", "stall-check", "library-options"),
-        f"it names no hosts; to see how it is typed here: taco-launch translate {{file}}; {_INIT}",
+        f"it names no hosts; to see the command for it: taco-launch translate {{file}}; {_INIT}",
     ),
     ("a configuration of DeepSpeed", ("train_batch_size", "train_micro_batch_size_per_gpu"), _INIT),
     ("a configuration of Accelerate", ("compute_environment", "distributed_type"), _INIT),

@@ -31,5 +31,7 @@ def converse(head: AgentClient, request: Request, given: Iterable[CallerInput], 
             elif isinstance(reply, exec_command.Exited):
                 code = reply.code
     if code is None:
-        raise HostError(f"{head.name}: {request.op}: its answer has no exit code")
+        raise HostError(
+            f"{head.name}: the connection ended before the exit code of {request.op} arrived", "run the command again"
+        )
     return code

@@ -177,7 +177,8 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
         hint = f"arena submit {'|'.join((*MPI[::2], *TORCH[::2]))}; other programs: taco-launch submit --help"
         is_type = kind in OTHER_TYPES or kind.isidentifier()
         raise UsageError(
-            f"arena submit {kind} is not known here" if is_type else "the type of the job is missing", hint=hint
+            f"arena submit {kind} is not supported by taco-launch" if is_type else "the type of the job is missing",
+            hint=hint,
         )
     for name, value in flags:
         if name not in FLAGS:

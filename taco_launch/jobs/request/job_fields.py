@@ -169,8 +169,8 @@ FIELDS = (
         "gpu_models",
         "list",
         _P.HOSTS,
-        "Use only GPUs with NAME in their model name, such as V100. Without it a job gets GPUs of one model, and none in "
-        "MIG mode (to use those, put MIG into NAME).",
+        "Use only GPUs whose model name contains this text, such as V100. By default a job gets GPUs of one model that are not "
+        "in MIG mode; for those in MIG mode the text has to contain MIG.",
         option=("--gpu-model",),
         metavar="NAME",
         key="gpuModel",
@@ -244,7 +244,7 @@ FIELDS = (
         "Network interface between hosts. Default: the inventory's.",
         metavar="NAME",
     ),
-    JobField("gdr", "switch", _P.TUNING, "GPUDirect RDMA. Default: network.gdr in the inventory."),
+    JobField("gdr", "switch", _P.TUNING, "Use GPUDirect RDMA between hosts. Default: network.gdr in the inventory."),
     JobField("light", "switch", _P.TUNING, "LightCC's 2D all-reduce and top-k compression (lossy)."),
     JobField(
         "queue",
@@ -327,8 +327,8 @@ FIELDS = (
         "fail_on",
         "choice",
         _P.LIMITS,
-        "Fail the job (exit code 1) when the last two losses that a rank prints are not numbers (loss: nan, train_loss=inf); "
-        "looked at every 20 s. Default: the job's last line tells.",
+        "Fail the job (exit code 1) when the last two losses that a rank prints are NaN or infinite (loss: nan, train_loss=inf). "
+        "Checked every 20 s. Default: the job continues, and its last line warns.",
         section=POLICY,
         choices=("nan",),
     ),

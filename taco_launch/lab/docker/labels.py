@@ -64,7 +64,7 @@ def check_lab_name(text: str) -> None:
     """
     if not is_lab_name(text):
         raise UsageError(
-            f"{text!r} is not a name for a lab: lower-case letters, digits and '-' (not first), at most 31 of them"
+            f"{text!r} is not a valid lab name: use at most 31 lower-case letters, digits and '-', with no '-' first"
         )
 
 

@@ -47,8 +47,8 @@ def password(inventory: Inventory, given: str | None) -> str | None:
     if registry.password_file is None:
         if not given:
             raise UsageError(
-                f"container.registry: user {registry.user} has no password",
-                hint=f"name a password_file in {inventory.source}, or set {VARIABLE}",
+                f"container.registry: no password was given for user {registry.user}",
+                hint=f"set password_file in {inventory.source}, or set {VARIABLE}",
             )
         return given
     try:

@@ -146,4 +146,4 @@ def test_one_that_listens_elsewhere_is_not_shown(
     program(address="127.0.0.2")
     monkeypatch.setattr(keeper, "_ANSWER_SECONDS", 1.0)
     with kept(job):
-        assert str(told(job)["problem"]).startswith("TensorBoard listened on no port of 127.0.0.1 within 1 s: see ")
+        assert str(told(job)["problem"]).startswith("TensorBoard did not open a port on 127.0.0.1 within 1 s: see ")

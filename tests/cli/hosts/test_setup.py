@@ -225,7 +225,7 @@ def test_an_inventory_without_a_container(world: World) -> None:
 
 
 def test_a_login_without_a_password(world: World) -> None:
-    assert str(setup(world, password=None).exception) == "container.registry: user me has no password"
+    assert str(setup(world, password=None).exception) == "container.registry: no password was given for user me"
 
 
 def test_nothing_runs_on_this_machine_by_mistake() -> None:

@@ -181,7 +181,7 @@ def test_a_refusal_is_passed_on(frames: int) -> None:
 
 def test_an_answer_without_a_code() -> None:
     _head, _heard, code = said(lambda: iter([Output(stream="out", data=b"o")]))
-    assert str(code) == "gpu1: exec: its answer has no exit code"
+    assert str(code) == "gpu1: the connection ended before the exit code of exec arrived"
 
 
 def test_a_job_whose_removal_was_cut_off_is_counted_once() -> None:

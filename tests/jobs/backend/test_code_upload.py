@@ -200,7 +200,7 @@ def test_what_comes_is_checked(tree: Path, state: Path) -> None:
         ((text, bytes(5 << 20)), "chunk .* is damaged"),
     ):
         error = receives(state, taken.id, *sent)
-        assert re.search(f"the code is refused: {why}", str(error)), error
+        assert re.search(f"the head rejected the uploaded code: {why}", str(error)), error
     assert not SnapshotStore(state).use(taken.id)
 
 

@@ -67,9 +67,9 @@ READ = {
 }
 REFUSED = {
     "": "a command is missing: submit, list,",
-    "serve list": "arena serve is not known here: submit,",
+    "serve list": "arena serve is not supported by taco-launch: submit,",
     "submit": "the type of the job is missing",
-    "submit tf --name a x": "arena submit tf is not known here",
+    "submit tf --name a x": "arena submit tf is not supported by taco-launch",
     "submit pytorch --name a": "the command is missing",
     "submit pytorch --name": "--name: its value is missing",
     "submit pytorch --toleration all x": "--toleration all: hosts have no taints",
@@ -77,7 +77,7 @@ REFUSED = {
     "submit pytorch --priority high x": "--priority high: must be a number here, not a name of Kubernetes",
     "submit pytorch --frob 1 x": "--frob: is not a known flag of arena submit (read with the value '1')",
     "submit pytorch --frob 'python t.py'": "--frob: is not a known flag of arena submit (read with the value 'python t.py')",
-    "submit rayjob 'python t.py'": "arena submit rayjob is not known here",
+    "submit rayjob 'python t.py'": "arena submit rayjob is not supported by taco-launch",
     "submit pytorch --running-timeout soon x": "--running-timeout soon: is not a time",
     "submit mpi 'python train.py'": "the command of such a job must start with a launcher",
     "submit mpi --workers 2 'mpirun -np 8 a'": "mpirun -np 8: the workers have 2 slots",

@@ -174,7 +174,10 @@ class Proxy(SchemaSection):
 
     http: Url | None = Field(default=None, description="HTTP_PROXY.")
     https: Url | None = Field(default=None, description="HTTPS_PROXY.")
-    no_proxy: NoProxy | None = Field(default=None, description="NO_PROXY: hosts, domains and networks, with commas.")
+    no_proxy: NoProxy | None = Field(
+        default=None,
+        description="NO_PROXY: hosts, domains and networks that are reached without the proxy, separated by commas.",
+    )
 
 
 class Docker(SchemaSection):
@@ -190,9 +193,9 @@ class Docker(SchemaSection):
     )
     key: OwnFile | None = Field(
         default=None,
-        description="docker: file on this machine with the signing key of the mirror, if it is not Docker's: a path that starts with / or ~/.",
+        description="With source docker: file on this machine with the mirror's signing key, if the mirror does not use Docker's key. The path starts with / or ~/.",
     )
-    sha256: Sha256 | None = Field(default=None, description="SHA-256 of the script.")
+    sha256: Sha256 | None = Field(default=None, description="With source script: SHA-256 checksum of the script.")
     packages: OwnFile | None = Field(
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
     )
@@ -220,7 +223,7 @@ class Toolkit(SchemaSection):
     url: PublicUrl | None = Field(default=None, description="A mirror of https://nvidia.github.io/libnvidia-container.")
     key: OwnFile | None = Field(
         default=None,
-        description="nvidia: file on this machine with the signing key of the mirror, if it is not NVIDIA's: a path that starts with / or ~/.",
+        description="With source nvidia: file on this machine with the mirror's signing key, if the mirror does not use NVIDIA's key. The path starts with / or ~/.",
     )
     packages: OwnFile | None = Field(
         default=None, description="Folder of this machine with the package files (.deb or .rpm): a path from / or ~/."
@@ -369,8 +372,8 @@ class InventoryFile(SchemaSection):
     )
     data_roots: tuple[DataRootEntry, ...] = Field(
         default=(),
-        description="Folders of the hosts that jobs can mount by path, with all below them (--data PATH:PATH): a path, which jobs can only read, "
-        "or {path: /data, mode: rw}. Default: none.",
+        description="Folders of the hosts that jobs can mount by path, including subfolders (--data PATH:PATH). A plain path is read-only; "
+        "{path: /data, mode: rw} is writable. Default: none.",
     )
     defaults: HostDefaults = Field(
         default_factory=HostDefaults, description="Settings for all hosts: any of the keys of a host."

@@ -64,7 +64,7 @@ def checks(environ: Mapping[str, str], load: Callable[[], Inventory], named: Nam
     yield _program("ssh", ("ssh", "-V"), "needed to reach hosts", "apt-get install openssh-client")
     yield _program("mpirun", ("mpirun", "--version"), "needed for jobs on this machine", "scripts/quickstart")
     yield _docker()
-    yield _library("horovod", "needed for Horovod jobs on this machine", "scripts/quickstart")
+    yield _horovod()
     yield _library("scipy", "needed for intervals and nightly runs", "pip install -e '.[bench]'")
     yield _state(environ)
     yield _inventory(load, named)
@@ -133,6 +133,16 @@ def _docker() -> Check:
         todo = "for the lab: the engine does not answer (not running, or no permission); as root, `taco-launch lab up` starts one"
         return Check(answer.name, CheckState.NOTE, answer.found, todo)
     return answer
+
+
+def _horovod() -> Check:
+    """Return whether Horovod is here, with its extension for torch: pip builds it without, where it finds no torch or compiler."""
+    installed = _library("horovod", "needed for Horovod jobs on this machine", "scripts/quickstart")
+    spec = importlib.util.find_spec("horovod")
+    if spec is None or spec.origin is None or any((Path(spec.origin).parent / "torch").glob("mpi_lib*.so")):
+        return installed
+    todo = "scripts/quickstart, or build it again: HOROVOD_WITH_PYTORCH=1 pip install --no-cache-dir --force-reinstall horovod"
+    return Check("horovod", CheckState.NOTE, f"{installed.found}, built without PyTorch", todo)
 
 
 def _library(name: str, purpose: str, install: str) -> Check:

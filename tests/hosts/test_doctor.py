@@ -1,6 +1,7 @@
 """doctor and version: what they find on this machine, and what they say of what is missing or broken."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,24 @@ def test_what_is_missing_is_a_note_with_what_to_do(programs: Path, tmp_path: Pat
     assert (found["docker"].state, found["docker"].found) == (CheckState.NOTE, "not found on PATH")
     assert found["state folder"].found.startswith(f"{tmp_path}/state, ")
     assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_a_horovod_without_torch_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, built: bool) -> None:
+    """As pip leaves one that found no torch, or no compiler."""
+    (tmp_path / "horovod" / "torch").mkdir(parents=True)
+    (tmp_path / "horovod" / "__init__.py").touch()
+    if built:
+        (tmp_path / "horovod" / "torch" / "mpi_lib_v2.cpython-311-x86_64-linux-gnu.so").touch()
+    (tmp_path / "horovod-0.28.1.dist-info").mkdir()
+    (tmp_path / "horovod-0.28.1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: horovod\nVersion: 0.28.1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "horovod", raising=False)
+    found = checked({"TACO_LAUNCH_STATE": str(tmp_path / "state")})["horovod"]
+    assert found.state is (CheckState.OK if built else CheckState.NOTE)
+    assert ("built without PyTorch" in found.found) is not built
 
 
 def test_what_does_not_run_is_an_error(programs: Path, tmp_path: Path) -> None:

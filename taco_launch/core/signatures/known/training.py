@@ -97,8 +97,8 @@ TRAINING = (
         "horovod-not-built",
         keys=("has not been built", "has not been compiled"),
         cause="This Horovod was built without {framework}.",
-        next="Build it again: HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_MPI=1 HOROVOD_GPU_OPERATIONS=NCCL pip install "
-        "--no-cache-dir horovod; check: horovodrun --check-build.",
+        next="Build it again: HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_MPI=1 pip install --no-cache-dir --force-reinstall horovod, with "
+        "HOROVOD_GPU_OPERATIONS=NCCL where CUDA is installed. horovodrun --check-build shows what it has.",
         pattern=r"Extension (?P<framework>horovod\.\w+) has not been built|(?P<framework2>Horovod \w+) has not been compiled",
     ),
     Signature(

@@ -40,10 +40,8 @@ def test_list_get_and_top_tell_the_same(taco: Taco) -> None:
         ["train", "RUNNING", "mpirun", "2", "localhost"],
         ["done", "SUCCEEDED", "mpirun", "2", "localhost"],
     ]
-    assert [row[:6] for row in top[1:3]] == [
-        ["train", "RUNNING", "2", "2", "mpirun", "localhost"],
-        ["done", "SUCCEEDED", "2", "0", "mpirun", "-"],
-    ]
+    assert top[1][:6] == ["train", "RUNNING", "2", "2", "mpirun", "localhost"]
+    assert not [row for row in top if row[:1] == ["done"]]
     assert [row[0] for row in lines(taco, "list", "-n", "1")[1:]] == ["train"]
     assert top[-1][-2:] == ["2", "held"]
     assert got[0] == ["STATUS:", "RUNNING"]

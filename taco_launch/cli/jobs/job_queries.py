@@ -189,7 +189,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     """Show jobs with the GPUs that each requests and holds.
 
-    If no job has or had a GPU, slots are counted. The totals leave out jobs that ended. -o wide adds the queue, priority,
+    Jobs that ended are left out: `list` shows them. If no job has or had a GPU, slots are counted. -o wide adds the queue, priority,
     owner, whether it runs as planned (VERIFIED) and progress.
 
     \b

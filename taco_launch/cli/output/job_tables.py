@@ -59,15 +59,13 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     """Return the table of `top job`: jobs with the most slots first, then those that request most, then the newest.
 
-    Jobs that ended come behind all others.
-
-    The slots are called GPUs if any of these jobs has or had one. The last line leaves out jobs that ended.
+    Jobs that ended are left out. The slots are called GPUs if any job has or had one.
     """
     words = "GPUs" if any(row.gpus for row in rows) else "slots"
     header = ["NAME", "STATUS", "REQUESTED", "HELD", "LAUNCHER", "HOSTS", "AGE"]
     more = ["QUEUE", "PRIORITY", "OWNER", "VERIFIED", "PROGRESS"] if wide else []
     cells = []
-    for row in sorted(rows, key=most_slots_first):
+    for row in sorted((row for row in rows if not row.state.is_terminal), key=most_slots_first):
         requested = "-" if row.requested is None else str(row.requested)
         line = [
             row.name,

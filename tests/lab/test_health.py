@@ -161,6 +161,6 @@ def test_a_check_names_three_faults_and_what_to_do(gpus: Lab) -> None:
         assert "GPU 3: links 10-11 down" in new["NVLink links"]["text"]
         assert "symbol_error +" in new["port errors"]["text"]
     finally:
-        gpus.sh("gpu2", "simulated-hardware boot")
+        gpus.sh("gpu2", "pkill -f '[s]ymbol_error' || :; simulated-hardware boot")
         gpus.sh("gpu2", "simulated-hardware set gpu/3/nvlink-down 0")
     assert set(faults(gpus)["gpu2"]) == set(before), "the boot has emptied the kernel log and the counters"

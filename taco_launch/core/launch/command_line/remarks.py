@@ -75,6 +75,7 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_inside(draft.spec),
         *_unread(draft.spec.command),
         *_lost(draft.spec),
+        *_board(draft.spec, draft.placement),
     ]
     if draft.given:
         from taco_launch.core.launch.command_line.given_remarks import given_remarks  # noqa: PLC0415 - few jobs have any
@@ -273,6 +274,16 @@ def _lost(spec: JobSpec) -> Iterator[str]:
         yield (
             "each attempt starts in a fresh copy of the code, so a retry does not find checkpoints written there: "
             f"write them to {'an absolute path of the host' if inside is None else 'a folder of --data'}"
+        )
+
+
+def _board(spec: JobSpec, placement: Placement) -> Iterator[str]:
+    """Yield that TensorBoard does not see what rank 0 writes on another host than the head."""
+    first = placement.shares[0].host
+    if spec.tensorboard is not None and first != spec.head:
+        yield (
+            f"TensorBoard reads {spec.tensorboard.logdir} on {spec.head}, and rank 0 runs on {first}: write the logs to a folder "
+            f"that both share (--logdir), or name {spec.head} first in -H"
         )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.core.model.host.hosts import Container, Host, Network
 from taco_launch.core.model.job_facts import JobFacts, JobHost
-from taco_launch.core.model.jobs import CodeSnapshot, NetworkOverrides, Policy, Restart
+from taco_launch.core.model.jobs import CodeSnapshot, NetworkOverrides, Policy, Restart, TensorBoard
 from taco_launch.hosts.inventory import profile
 from tests.support.planned import BOND, FAR, LIGHTCC, LOCAL, PROFILES, RDMA, gids, plan, settings
 
@@ -165,6 +165,12 @@ def test_logins_and_ports_that_a_pasted_line_has_not_are_named() -> None:
 
 def test_each_host_its_own_gid_index_is_said() -> None:
     assert any("differs from host to host (gpu1 3, gpu2 5)" in warning for warning in gids("2.9.9", 3, 5).warnings)
+
+
+@pytest.mark.parametrize(("head", "is_told"), [("gpu1", False), ("gpu2", True)])
+def test_a_tensorboard_that_does_not_see_rank_0(head: str, *, is_told: bool) -> None:
+    made = plan(hosts=FAR, network=BOND, head=head, np=2, tensorboard=TensorBoard("runs", 600.0))
+    assert any("TensorBoard reads runs on gpu2, and rank 0 runs on gpu1" in each for each in made.warnings) is is_told
 
 
 @pytest.mark.parametrize(("value", "is_told"), [("0,1", True), ("0,1,2,3,4,5,6,7", False)])

@@ -199,7 +199,8 @@ def _job(job: AnyJob, rank: int | None) -> Iterator[str]:
     """Yield what a job is, its verdict and the stacks of its ranks."""
     count = f"{job.size} rank{'s' * (job.size != 1)}" if job.size else "processes without a rank, numbered here,"
     hosts = fold(list(dict.fromkeys(each.look.host for each in job.ranks)))
-    title = f"{job.launcher or 'No launcher'}, {count} on {hosts}: {job.command}"
+    where = f" on {hosts}" if hosts else ""  # they may have ended while they were watched
+    title = f"{job.launcher or 'No launcher'}, {count}{where}: {job.command}"
     lines = [title, f"{_VERDICTS[job.verdict.life]}: {job.verdict.why}"]
     if job.absent:
         lines.append(f"not seen on these hosts: {_numbers(job.absent, job.absent_count)} of {job.size}")

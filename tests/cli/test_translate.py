@@ -94,6 +94,11 @@ def test_a_file(text: str, line: str) -> None:
     assert first_line("file.yaml") == f"taco-launch {line}"
 
 
+def test_what_a_configuration_says_of_the_launcher_is_named() -> None:
+    Path("file.yaml").write_text(CONFIG)
+    assert "controller: gloo " in succeeding("translate", "file.yaml").stdout
+
+
 def test_a_manifest_as_kubectl_prints_json() -> None:
     Path("file.json").write_text(json.dumps(yaml.safe_load(TRAIN_JOB), indent=4))
     Path("file.yaml").write_text(TRAIN_JOB)

@@ -98,8 +98,7 @@ class _Script:
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
         self._launchers = 0
         self._exported = {**exported}
-        self._home = {"HOME": home} if home else {}
-        self._variables = {**dict.fromkeys(_SUBMITTED_FROM, "."), **self._home, **exported}
+        self._variables = {**dict.fromkeys(_SUBMITTED_FROM, "."), **({"HOME": home} if home else {}), **exported}
         self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
         # The blocks that the command is in, and what each of them has changed: a variable, and its value before.
         self._blocks: tuple[int, ...] = ()
@@ -266,7 +265,13 @@ class _Script:
         name = words[0].rpartition("/")[2]
         script = shell_script.read(text)
         scheduler = script.scheduler or _SUBMITS_TO.get(name, "")
-        inside = _Script(script, self._exported if name == "sbatch" else {}, scheduler, is_inside=True)
+        inside = _Script(
+            script,
+            self._exported if name == "sbatch" else {},
+            scheduler,
+            home=self._variables.get("HOME", ""),
+            is_inside=True,
+        )
         at = next((at for at, word in enumerate(words) if word.startswith(_WRAP)), len(words))
         rest = (*words[1:at], *words[at + (1 if "=" in "".join(words[at : at + 1]) else 2) :])
         try:

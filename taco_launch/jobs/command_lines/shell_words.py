@@ -109,7 +109,7 @@ class Tokens:
             self._at += 1
         elif char == "#" and self._word is None:
             self._at = self._end_of_line()
-        elif char in "<>":
+        elif char in "<>" or self._text.startswith("&>", self._at):
             self._redirect()
         else:
             self._part(char)

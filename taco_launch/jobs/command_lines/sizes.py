@@ -58,7 +58,7 @@ def _counts(line: LauncherLine) -> tuple[str, str, str]:
 
 def total(size: Sequence[str]) -> int:
     """Return the number of ranks of a size, 0 where it is not known."""
-    given = dict(zip(size[::2], size[1::2], strict=False))
+    given = dict(itertools.pairwise(size))
     factors = [given["--np"]] if "--np" in given else [given.get("--hosts", ""), given.get("--slots-per-host", "")]
     return math.prod(map(int, factors)) if all(factor.isdecimal() for factor in factors) else 0
 

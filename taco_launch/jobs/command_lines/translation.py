@@ -112,12 +112,15 @@ def translate(
     if inside is not None:
         behind = len(command) - nested.begin - len(program)
         return _inside(outcome, inside, own, nested, behind, sized=sized, launcher=launcher)
-    return replace(outcome, program=tuple(map(shown, program)), rows=(*rows, *dict.fromkeys(_missing(program))))
+    rows = [*_with_gpus(line, outcome), *dict.fromkeys(_missing(program))]
+    return replace(outcome, program=tuple(map(shown, program)), rows=tuple(rows))
 
 
 def _before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
     """Yield what stands before a launcher, and is neither a variable nor for each rank: timeout(1) is --timeout here."""
-    words = [word for word in command[: nested.begin] if word not in (*nested.env, *nested.around, "env")]
+    words = [
+        word for word in command[: nested.begin] if word not in (*nested.env, *nested.around, "env", "/usr/bin/env")
+    ]
     names = [word.rpartition("/")[2] for word in words]
     if "timeout" in names:
         at = names.index("timeout")
@@ -138,6 +141,25 @@ def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
         replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*sizes.COUNTED} else part
         for part in directives
     ]
+
+
+def _with_gpus(line: LauncherLine, done: Translation) -> Iterator[Row]:
+    """Yield the rows of a line; that of all GPUs says so where the ranks have another number of them."""
+    part, ranks = line.last(table.ALL_GPUS), sizes.total(done.options)
+    for row in done.rows:
+        if (
+            part
+            and row.why == table.ONE_GPU_EACH
+            and ranks not in (0, int(part.value))
+            and row.original == _typed(part)
+        ):
+            yield replace(row, why=f"asks for {part.value} GPUs, and each of the {ranks} ranks has one")
+        else:
+            yield row
+
+
+def _typed(part: Part) -> str:
+    return shell(tuple(map(shown, part.words)))
 
 
 def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
@@ -216,7 +238,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
         why = part.why if here or part.why else _why_not(part, launcher, size)
-        rows.append(Row(shell(tuple(map(shown, part.words))), shell(tuple(map(shown, here))) if here else "", why))
+        rows.append(Row(_typed(part), shell(tuple(map(shown, here))) if here else "", why))
     return options, rows
 
 
@@ -288,8 +310,6 @@ def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
         return f"--launcher {launcher} has no parameters of Open MPI"
     if part.use in sizes.COUNTED:
         return _HOSTS_NOT_KEPT if part.use == table.NODES and "--np" in size else _SIZED_ELSEWHERE
-    if part.use == table.ALL_GPUS and (ranks := sizes.total(size)) and ranks != int(part.value):
-        return f"asks for {part.value} GPUs, and each of the {ranks} ranks has one"
     if part.use in (table.GPUS, table.ALL_GPUS):
         return table.ONE_GPU_EACH
     if part.use == table.SPREAD:

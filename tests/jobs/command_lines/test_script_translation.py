@@ -161,6 +161,7 @@ MADE = "the script writes this hostfile: make it first"
         ("mpirun -np 2 a <<X\n1\nX", [f"<< X: {NO_INPUT}"]),
         ("D=d\nmpirun -np 2 a < /dev/null 2> /dev/null | tee $D/log", [f"| tee d/log: {KEPT}"]),
         ("mpirun -np 2 a > log 2>&1", [f"> log: {KEPT}"]),
+        ("mpirun -np 2 a &> log", [f"&> log: {KEPT}"]),
         ("export MASTER_ADDR=gpu1\nmpirun -np 2 a", ["MASTER_ADDR=gpu1: taco-launch sets it for every rank"]),
         (
             "N=4\ncat > ./h <<X\ngpu1 slots=$N\ngpu2 slots=2\nX\nmpirun -hostfile h -np 2 a",
@@ -171,6 +172,7 @@ MADE = "the script writes this hostfile: make it first"
 )
 def test_what_a_shell_does_around_a_launcher_is_named(text: str, named: list[str]) -> None:
     ((_line, job),) = translate_script(text).jobs
+    assert job.program == ("a",)
     assert [f"{row.original}: {row.why}" for row in job.left_out] == named
 
 

@@ -16,7 +16,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import INSTEAD, translate_script
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.documents import horovod_config, job_file, job_writer
+from taco_launch.jobs.documents import horovod_config, job_file, job_writer, other_files
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
 # A key of an object of Kubernetes, where its file has several documents, or is no YAML.
@@ -83,20 +83,29 @@ def of_file(data: bytes, source: str) -> Translated:
         SpecError: a manifest has a part that no job can have.
     """
     text = data.decode("utf-8", "replace")
+    if other_files.is_hostfile(text):
+        hint = f"it is the inventory of a job: taco-launch -i {shell((source,))} run -- COMMAND"
+        raise UsageError(f"{source}: is a hostfile, and starts nothing", hint=hint)
     if not shell_script.is_script(text):
         value = _document(text)
         if _KIND.search(text) or (isinstance(value, dict) and "kind" in value):
             return _of_manifest(data, source)
         if isinstance(value, dict) and horovod_config.is_config(value):
             return _of_config(value)
-        if isinstance(value, dict):
+        if isinstance(value, dict) and not _starts_ranks(text):
             hint = f"taco-launch run -f {shell((source,))} --dry-run reads a job file, taco-launch inventory -i FILE an inventory"
             raise UsageError(f"{source}: is a YAML file without a job of another tool", hint=hint)
     return _of_script(text, source)
 
 
+def _starts_ranks(text: str) -> bool:
+    """Return whether a text begins with a launcher: a colon in its line does not make it YAML."""
+    first = next(iter(shell_script.read(text).commands), None)
+    return first is not None and inner(first.words) is not None
+
+
 def _of_script(text: str, source: str) -> Translated:
-    script = translate_script(text)
+    script = translate_script(text, os.path.expanduser("~"))  # noqa: PTH111 - a home that is not known stays
     if not script.jobs:
         found = "".join(f"\n  {row.original}: {row.why}" for row in script.rows if row.original.startswith("line "))
         problem = "no command in it starts ranks by a launcher that is known here"
@@ -104,7 +113,7 @@ def _of_script(text: str, source: str) -> Translated:
         if script.launchers:
             problem, hint = (
                 "no launcher in it can be a job here",
-                "translate its line alone: taco-launch translate -- LINE",
+                "change what is named, or give the program of one of them: taco-launch run --np N -- PROGRAM",
             )
         raise UsageError(f"{source:.80}: {problem}{found}", hint=hint)
     jobs = tuple(_job(job, f"line {line}") for line, job in script.jobs)
@@ -133,14 +142,8 @@ def _document(text: str) -> Any:
 
 
 def _of_arena(words: Sequence[str]) -> Translated:
-    line = arena_line.read(words, ("default",))
-    if line.words[0] != "submit":
-        raise UsageError(
-            f"arena {line.words[0]} starts no job", hint=f"taco-launch arena {shell(tuple(words))} runs it"
-        )
-    at = line.words.index("--")
-    rows = [Row(note.partition(": ")[0], "", note.partition(": ")[2]) for note in line.notes]
-    return Translated("arena submit", (TranslatedJob(line.words[1:at], line.words[at + 1 :], tuple(rows)),))
+    job = arena_line.translation(words)
+    return Translated(arena_line.SUBMIT, (TranslatedJob(job.options, job.program, job.rows),))
 
 
 def _of_manifest(data: bytes, source: str) -> Translated:
@@ -159,6 +162,10 @@ def _of_config(value: Mapping[str, Any]) -> Translated:
         here = ("-x", f"{part.name}={part.value}") if part is not None and part.use == table.ENV else ()
         options += here
         rows.append(
-            Row(f"{key}: {setting}", shell(here) if here else "", part.why if part else "is no setting of horovodrun")
+            Row(
+                f"{key}: {setting}" if setting else key,
+                shell(here) if here else "",
+                part.why if part else "is no setting of horovodrun",
+            )
         )
     return Translated("a configuration of horovodrun", (TranslatedJob(tuple(options), ("COMMAND",), tuple(rows)),))

@@ -17,6 +17,7 @@ SCRIPTS = ROOT / "tests" / "jobs" / "command_lines" / "scripts"
 CASES = ROOT / "tests" / "jobs" / "documents" / "cases"
 MANIFESTS = [path for word in ("mpijob", "pytorchjob", "trainjob") for path in sorted(CASES.glob(f"good_{word}*.yaml"))]
 CONFIG = """
+controller: gloo
 params: {fusion_threshold_mb: 32, cycle_time_ms: 2.5, hierarchical_allreduce: false}
 autotune: {enabled: true, log_file: a.txt}
 stall_check: {enabled: false}
@@ -93,6 +94,11 @@ def test_a_file(text: str, line: str) -> None:
     assert first_line("file.yaml") == f"taco-launch {line}"
 
 
+def test_what_a_configuration_says_of_the_launcher_is_named() -> None:
+    Path("file.yaml").write_text(CONFIG)
+    assert "controller: gloo " in succeeding("translate", "file.yaml").stdout
+
+
 def test_a_manifest_as_kubectl_prints_json() -> None:
     Path("file.json").write_text(json.dumps(yaml.safe_load(TRAIN_JOB), indent=4))
     Path("file.yaml").write_text(TRAIN_JOB)
@@ -122,7 +128,8 @@ def test_a_script_whose_launchers_are_no_jobs_names_each() -> None:
     message = failing("translate", "beside.sh")
     assert message.startswith("error: beside.sh: no launcher in it can be a job here\n  line ")
     assert all(
-        each in message for each in ("line 2: srun -n 8 a: ", "line 3: srun -n 1 b: ", "taco-launch translate -- LINE")
+        each in message
+        for each in ("line 2: srun -n 8 a: ", "line 3: srun -n 1 b: ", "taco-launch run --np N -- PROGRAM")
     )
 
 
@@ -191,6 +198,11 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
             "'-np' of mpirun: is an option, and stands where --mca has its value",
         ),
         (["--", "srun", "bash", "-c", "cd /x; torchrun t.py"], "is a script that starts torchrun, and does more"),
+        (
+            ["mpmd.sh"],
+            "mpmd.sh: no launcher in it can be a job here\n  line 1: mpirun -np 1 a : -np 2 b: ':' starts a second",
+        ),
+        (["hosts"], "hosts: is a hostfile, and starts nothing"),
         (["missing"], "missing: no such file"),
         (["four.yaml"], "four.yaml: is a YAML file without a job of another tool"),
         (
@@ -202,6 +214,8 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
 )
 def test_refused(words: list[str], message: str) -> None:
     Path("empty.sh").write_text("#!/bin/sh\necho mpirun -np 2 a\nbash run.sh\n")
+    Path("mpmd.sh").write_text("mpirun -np 1 a : -np 2 b\n")
+    Path("hosts").write_text("# two\ngpu1 slots=8 max_slots=8\n\ngpu2 slots=4\n")
     assert message in failing("translate", *words)
 
 
@@ -220,7 +234,7 @@ def test_refused(words: list[str], message: str) -> None:
         (
             "{}/one.bsub",
             "is a script for LSF: each rank would run all of it, and so mpirun of line 6",
-            "run --np 16 --timeout",
+            "run --np 16 --slots-per-host 8 --timeout",
         ),
         ("bash {}/deepspeed.sh", "is a script that starts ranks itself", "translate FILE shows each job of the script"),
     ],

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 11_000,
     "api": 1_000,
     "bench": 7_650,
-    "jobs": 11_500,
+    "jobs": 11_700,
     "setup": 8_400,
     "hosts": 7_550,
     "lab": 3_600,
     "agent": 17_450,
-    "core": 30_800,
+    "core": 30_900,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

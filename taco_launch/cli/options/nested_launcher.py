@@ -1,5 +1,6 @@
 """A launcher as the command of a job, which is refused: the same job as it is typed here."""
 
+import os
 from collections.abc import Sequence
 
 from taco_launch.core.command import BARE, shell
@@ -37,7 +38,7 @@ def line(
 
 def of_script(program: str, verb: str, text: str) -> str:
     """Return what to type for a script; `program` is taco-launch with its inventory."""
-    jobs = translate_script(text).jobs
+    jobs = translate_script(text, os.path.expanduser("~")).jobs  # noqa: PTH111 - a home that is not known stays
     if len(jobs) != 1:
         return "taco-launch translate FILE shows each job of the script"
     _line, job = jobs[0]

@@ -68,7 +68,6 @@ _OF_HARDWARE = frozenset(
         "cable-error",
         "disk-fault",
         "gpu-access-lost",
-        "gpu-gsp",
         "gpu-lost",
         "gpu-memory-fault",
         "gpu-nvlink-fault",

@@ -15,6 +15,7 @@ from taco_launch.hosts.inventory.schema.names import did_you_mean
 from taco_launch.jobs.command_lines import launcher_line, shell_line
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, UnclearError
+from taco_launch.jobs.command_lines.translation import Row, Translation
 
 # Types of jobs whose command starts with a launcher, and those whose command each worker runs.
 MPI, TORCH = ("mpi", "mpijob", "horovod", "horovodjob", "deepspeed", "deepspeedjob"), ("pytorch", "pytorchjob")
@@ -22,6 +23,7 @@ OTHER_TYPES = (
     *("tf", "tfjob", "et", "etjob", "volcano", "volcanojob", "standalone"),
     *("spark", "sparkjob", "ray", "rayjob", "kserve", "serving"),
 )
+SUBMIT = "arena submit"
 _VERBS = ("submit", "list", "get", "logs", "top", "data", "delete", "prune")
 _SHORT = {"-a": "annotation", "-d": "data", "-e": "env", "-p": "priority", "-n": "namespace", "-l": "label"}
 _SHORT |= {"-f": "follow", "-i": "instance", "-t": "tail", "-o": "output", "-A": "all-namespaces"}
@@ -121,6 +123,22 @@ def read(words: Sequence[str], clusters: Sequence[str]) -> ArenaLine:
         return _submit(flags, rest, notes)
     own = [word for name, value in flags for word in _looked_at(verb, name, value)]
     return ArenaLine((verb, *rest, *own), tuple(notes))
+
+
+def translation(words: Sequence[str]) -> Translation:
+    """Return the job that a line without the word arena starts.
+
+    Raises:
+        UsageError: as read; or it starts none.
+    """
+    line = read(words, ("default",))
+    if line.words[0] != "submit":
+        raise UsageError(
+            f"arena {line.words[0]} starts no job", hint=f"taco-launch arena {shell(tuple(words))} runs it"
+        )
+    at = line.words.index("--")
+    rows = [Row(note.partition(": ")[0], "", note.partition(": ")[2]) for note in line.notes]
+    return Translation(line.words[1:at], line.words[at + 1 :], "", tuple(rows))
 
 
 def _split(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:

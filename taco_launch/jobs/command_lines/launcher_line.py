@@ -24,6 +24,9 @@ _PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9.-]*")  # -l nodes=gpu01 of PBS
 _AUTOMATIC = ("auto", "gpu", "cpu", "")
 _NOT_KNOWN = "its value is computed where the script runs: set it yourself"
+_ONE_EACH = "give the line of one of them, with its number of ranks"
+# bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
+_SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
 _EVERYTHING = ("ALL", "NONE")
 # The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
 # these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
@@ -177,7 +180,8 @@ class _Reader:
         if at >= len(words):
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after the launcher's options")
         if ":" in words[at:]:
-            raise UnclearError(at + list(words[at:]).index(":"), "starts a second program, but a job has only one")
+            problem = "starts a second program, but a job has only one: submit one job for each"
+            raise UnclearError(at + list(words[at:]).index(":"), problem, _ONE_EACH)
         if self._may_be_options(words[at], words[at + 1 :]):
             problem = "stands where the launcher's options are read, and its value is not known here: write it"
             raise UnclearError(at, problem)
@@ -222,7 +226,7 @@ class _Reader:
         if meaning is None:
             return self._unknown(at, is_set)
         if meaning.why == table.SEVERAL:
-            raise UnclearError(at, meaning.why, "write a line for one of them, with its number of ranks")
+            raise UnclearError(at, meaning.why, _ONE_EACH)
         count = meaning.words
         if is_set and not (self._kind == "mpirun" and count == 3):
             end = at + 1
@@ -291,8 +295,8 @@ class _Reader:
             yield Part(at, words, use, values[0], values[1], table.PARAMETERS.get(values[0], ""))
         elif use in (table.OPTION, table.VARIABLE):
             yield from self._converted(at, words, meaning, value)
-        elif use == table.INCLUDE:
-            yield _included(at, words, value)
+        elif use in (table.INCLUDE, table.SPAN):
+            yield _included(at, words, value) if use == table.INCLUDE else _spanned(at, words, value, why)
         elif use in (table.HOSTS, table.HOSTFILE):
             if use == table.HOSTS and value.startswith("-"):  # no host name does (RFC 1123, 2.1)
                 raise UnclearError(at + len(words) - 1, "stands where the hosts are expected")
@@ -355,6 +359,14 @@ def _included(at: int, words: tuple[str, ...], value: str) -> Part:
         hosts.append(f"{host}:{len(slots.split(','))}" if colon else host)
     why = "which GPUs of a host: taco-launch chooses free ones" if ":" in value else ""
     return Part(at, words, table.HOSTS, value=",".join(hosts), why=why)
+
+
+def _spanned(at: int, words: tuple[str, ...], value: str, why: str) -> Part:
+    """Read LSF's requirements, of which the span of the hosts counts ranks."""
+    span = _SPAN.search(value)
+    if span is None:
+        return Part(at, words, table.OMITTED, why=why)
+    return Part(at, words, table.EACH if span["each"] else table.NODES, value=span["each"] or span["nodes"])
 
 
 def parameter(name: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 RANKS, EACH, NODES, HOSTS, HOSTFILE = "ranks", "each", "nodes", "hosts", "hostfile"
 ENV, PAIR, LIST, BARE, MCA, OPTION, VARIABLE = "env", "pair", "list", "bare", "mca", "option", "variable"
 MAP_BY, INCLUDE, MODULE, NO_PYTHON, OMITTED, REFUSED = "map-by", "include", "module", "no-python", "omitted", "refused"
+SPAN = "span"  # LSF's string of requirements, which may say how many ranks a host has
 SPREAD = "spread"  # gives each host a rank in turn
 GPUS = "gpus"  # of a host, or of a rank where a host has one
 ALL_GPUS = "all-gpus"  # of the job
@@ -115,16 +116,16 @@ def clock_seconds(value: str) -> str:
 
 _CLOCK = re.compile(r"\d{1,9}|(?:\d{0,6}:){1,3}\d{0,6}")
 _PROFILE = "the profile decides it"
-_LOGS = "each rank's output is kept separately: taco-launch logs NAME --rank N"
+LOGS = _LOGS = "each rank's output is kept separately: taco-launch logs NAME --rank N"
 _PRINTS = "it only changes what the launcher prints"
-_MEETS = "taco-launch sets it for every rank"
+MEETS = _MEETS = "taco-launch sets it for every rank"
 _SSH = "the inventory has it: ssh"
 _ROOT = "taco-launch adds it where it is needed"
 _OURS = "the hosts or the image have it"
-_STDIN = "rank 0 reads what `run` reads"
+STDIN = _STDIN = "the ranks read nothing from standard input: give them a file, or arguments"
 ONE_GPU_EACH = _GPUS = "each slot of a host is one of its GPUs"
 _PLACES = "places ranks within hosts, which a job cannot specify"
-SEVERAL = "starts several programs, but a job has only one"
+SEVERAL = "starts several programs, but a job has only one: submit one job for each"
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
 # Parameters of Open MPI that are something else here, too.
@@ -355,7 +356,7 @@ _LIMITS = "ranks have no limit of CPUs or memory of their own"
 _SLURM = {
     **_all("n ntasks", Meaning(RANKS)),
     **_all("N nodes", Meaning(NODES)),
-    "ntasks-per-node": Meaning(EACH),
+    **_all("ntasks-per-node tasks-per-node", Meaning(EACH)),
     **_all("w nodelist", Meaning(HOSTS)),
     **_all("x exclude", Meaning(OPTION, target="--exclude")),
     **_all("t time", Meaning(OPTION, target="--timeout", convert=slurm_seconds)),
@@ -419,7 +420,8 @@ _LSF = {
     ),
     "cwd": Meaning(OPTION, target="--workdir"),
     **_omitted(_QUEUE, "x", "q P app G sla w b"),
-    **_omitted(_LIMITS, two="R M v c"),
+    "R": Meaning(SPAN, why=_LIMITS),
+    **_omitted(_LIMITS, two="M v c"),
     **_omitted(_GPUS, two="gpu"),
     **_omitted(_LOGS, two="o e oo eo i"),
     **_omitted("--notify URL posts the end of a job", "N B", "u"),

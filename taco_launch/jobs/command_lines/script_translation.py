@@ -4,10 +4,11 @@ import itertools
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from taco_launch.core.command import shell
+from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import (
     CONTAINS,
@@ -17,8 +18,7 @@ from taco_launch.core.launch.command_line.nested_launcher import (
     elsewhere,
     inner,
 )
-from taco_launch.jobs.command_lines import launcher_line, shell_script
-from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines import arena_line, launcher_line, redirections, script_values, shell_script
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import (
     READS,
@@ -33,41 +33,15 @@ from taco_launch.jobs.command_lines.shell_script import (
 from taco_launch.jobs.command_lines.shell_words import FIELD, NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
 
-_PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "eval", "pip", "ulimit"))
+_PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "pip", "ulimit"))
 _SILENT = frozenset(
-    [
-        "echo",
-        "printf",
-        "set",
-        "shopt",
-        "date",
-        "hostname",
-        "pwd",
-        "wait",
-        "true",
-        "false",
-        ":",
-        "exit",
-        "trap",
-        "return",
-        "shift",
-        "break",
-        "continue",
-        "tee",
-        "scontrol",
-        "squeue",
-        "sinfo",
-        "nvidia-smi",
-        "env",
-        "printenv",
-        "which",
-        "cat",
-        "sleep",
-        "[",
-        "[[",
-        "test",
-    ]
+    (
+        *("echo", "printf", "set", "shopt", "date", "hostname", "pwd", "wait", "true"),
+        *("false", ":", "exit", "trap", "return", "shift", "break", "continue", "tee"),
+        *("scontrol", "squeue", "sinfo", "nvidia-smi", "env", "printenv", "which", "cat", "sleep", "[", "[[", "test"),
+    )
 )
+_PREPARED = "prepare it in the image, or on the hosts"
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
 _INSIDE = "it is in a loop or a condition of the script: run it as often as the script does"
 _READS_TO_A_COMMAND = ("Slurm", "PBS")
@@ -100,16 +74,22 @@ class ScriptTranslation:
     launchers: int = 0
 
 
-def translate_script(text: str) -> ScriptTranslation:
-    """Return the jobs that a script starts."""
-    return _Script(shell_script.read(text), {}).translated()
+def translate_script(text: str, home: str = "") -> ScriptTranslation:
+    """Return the jobs that a script starts; `home` is the folder that a shell puts in for ~ and $HOME, "" leaves them."""
+    return _Script(shell_script.read(text), {}, home=home).translated()
 
 
 class _Script:
     """Follows a script from its first command to its last one."""
 
     def __init__(
-        self, script: ShellScript, exported: Mapping[str, str], scheduler: str = "", *, is_inside: bool = False
+        self,
+        script: ShellScript,
+        exported: Mapping[str, str],
+        scheduler: str = "",
+        *,
+        home: str = "",
+        is_inside: bool = False,
     ) -> None:
         self._script = script
         self._scheduler = scheduler or script.scheduler
@@ -118,7 +98,8 @@ class _Script:
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
         self._launchers = 0
         self._exported = {**exported}
-        self._variables = {**dict.fromkeys(_SUBMITTED_FROM, "."), **exported}
+        self._variables = {**dict.fromkeys(_SUBMITTED_FROM, "."), **({"HOME": home} if home else {}), **exported}
+        self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
         # The blocks that the command is in, and what each of them has changed: a variable, and its value before.
         self._blocks: tuple[int, ...] = ()
         self._changed: list[dict[str, str | None]] = []
@@ -135,7 +116,7 @@ class _Script:
             self._directive(number, text, scheduler)
         if options:
             self._directives += launcher_line.directive(self._scheduler, options)
-        self._variables |= _set_by_scheduler(self._directives)
+        self._variables |= script_values.of_scheduler(self._directives)
         for at, command in enumerate(self._script.commands):
             self._move(at, command.blocks)
             self._command(command)
@@ -182,7 +163,7 @@ class _Script:
             return
         typed, words = words, fields(words, self._variables)
         command = replace(command, words=words or command.words)
-        self._test(typed)
+        self._note(command, typed)
         if self._sets(command, typed, words, values):
             return
         name = words[0].rpartition("/")[2]
@@ -194,16 +175,16 @@ class _Script:
         elif inner(words) is not None:
             self._launchers += 1
             self._job(command, words, values)
-        elif shell_script.is_unknown(words[0]):
-            self._left(
-                command, "what it starts is computed where the script runs: write it, and translate the script again"
-            )
+        elif shell_script.is_unknown(words[0]) or name == "eval":
+            self._unknown(command, words)
+        elif other is not None and other[0] == arena_line.SUBMIT:
+            self._arena(command, words)
         elif other is not None:
             self._left(command, f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}")
         elif name == "cd" and len(words) == 2:
             self._cd(command, words[1])
         elif name in _PREPARES:
-            self._left(command, "prepare it in the image, or on the hosts")
+            self._left(command, _PREPARED)
         elif name not in _SILENT:
             self._others.append(command)
 
@@ -270,8 +251,10 @@ class _Script:
         end = next((end for end in range(at, len(commands)) if block not in commands[end].blocks), len(commands))
         return [name for name in set().union(*self._sets_at[at:end]) if name in self._variables]
 
-    def _test(self, words: Sequence[str]) -> None:
-        """Note what a script gives a default to: `[ -z "$NAME" ]`, of a variable that it does not set."""
+    def _note(self, command: ScriptCommand, words: Sequence[str]) -> None:
+        """Note the files that a command writes, and what it gives a default to: `[ -z "$NAME" ]`, of a variable that is not set."""
+        for path in redirections.written(command, self._variables):
+            self._writes.setdefault(path, command)
         for option, word in itertools.pairwise(words):
             tested = _TESTED.fullmatch(word) if option == "-z" else None
             if tested and (name := tested[1] or tested[2]) not in self._variables:
@@ -282,7 +265,13 @@ class _Script:
         name = words[0].rpartition("/")[2]
         script = shell_script.read(text)
         scheduler = script.scheduler or _SUBMITS_TO.get(name, "")
-        inside = _Script(script, self._exported if name == "sbatch" else {}, scheduler, is_inside=True)
+        inside = _Script(
+            script,
+            self._exported if name == "sbatch" else {},
+            scheduler,
+            home=self._variables.get("HOME", ""),
+            is_inside=True,
+        )
         at = next((at for at, word in enumerate(words) if word.startswith(_WRAP)), len(words))
         rest = (*words[1:at], *words[at + (1 if "=" in "".join(words[at : at + 1]) else 2) :])
         try:
@@ -334,14 +323,40 @@ class _Script:
         env = {**self._exported, **values}
         own = ["--workdir", self._folder] if self._folder else []
         try:
-            done = translate(words, launcher, own, directives=(*self._directives, *_variables(env)))
+            done = translate(words, launcher, own, directives=(*self._directives, *script_values.exported(env)))
         except UnclearError as error:
             self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}")
             return
         if command.is_conditional:
             row = _row(command, shell(tuple(map(shown, words[:2]))), _INSIDE)
             done = replace(done, rows=(*done.rows, row))
-        self._jobs.append((command, done))
+        rows = [*redirections.rows(command, self._variables)]
+        if (makes := self._writes.get(posixpath.normpath(done.hostfile))) is not None:
+            rows.append(redirections.makes(makes, done.hostfile, self._variables))
+        self._jobs.append((command, replace(done, rows=(*done.rows, *rows))))
+
+    def _unknown(self, command: ScriptCommand, words: Sequence[str]) -> None:
+        """Follow eval; where its text is not known, or a command, name the variables that a launcher is in."""
+        is_eval = words[0] == "eval"
+        inside = shell_script.read(shown(" ".join(words[1:]))).commands if is_eval else ()
+        if any(inner(each.words) for each in inside):
+            for each in inside:
+                self._command(replace(command, words=each.words))
+            return
+        named = [name for name, value in self._variables.items() if inner(value.split()) is not None]
+        if is_eval and not named:
+            self._left(command, _PREPARED)
+            return
+        which = f" ({', '.join(named)} may be it)" if named else ""
+        why = f"what it starts is computed where the script runs{which}: write it, and translate the script again"
+        self._left(command, why)
+
+    def _arena(self, command: ScriptCommand, words: Sequence[str]) -> None:
+        self._launchers += 1
+        try:
+            self._jobs.append((command, arena_line.translation(words[1:])))
+        except UsageError as error:
+            self._left(command, f"{error}{f' ({error.hint})' if error.hint else ''}")
 
     def _left(self, command: ScriptCommand, why: str) -> None:
         self._rows.append(_row(command, shell(tuple(map(shown, command.words))), why))
@@ -363,30 +378,3 @@ def _submitted(command: ScriptCommand, words: Sequence[str], variables: Mapping[
 
 def _row(command: ScriptCommand, text: str, why: str) -> Row:
     return Row(f"line {command.line}: {shown(text)}", "", why)
-
-
-def _variables(env: Mapping[str, str]) -> Iterator[Part]:
-    """Yield the variables that the script exports: the ranks have them where its launcher passes all on, as Slurm's does."""
-    for name, value in env.items():
-        unknown = UNKNOWN in value
-        use = table.REFUSED if unknown else table.ENV
-        yield Part(
-            0, (f"{name}={value}",), use, name, value, "its value is computed where the script runs" if unknown else ""
-        )
-
-
-def _set_by_scheduler(directives: Sequence[Part]) -> dict[str, str]:
-    """Return the variables that Slurm sets from what its directives ask for (sbatch(1), output environment variables)."""
-    counts = {part.use: part.value for part in directives}
-    nodes, each, ranks = (counts.get(use, "") for use in (table.NODES, table.EACH, table.RANKS))
-    if not ranks and nodes.isdecimal():
-        ranks = str(int(nodes) * int(each or "1"))
-    known = {"SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": ranks, "SLURM_NPROCS": ranks}
-    known |= {
-        "SLURM_NTASKS_PER_NODE": each,
-        "PBS_NUM_NODES": nodes,
-        "PBS_NUM_PPN": each,
-        "LSB_DJOB_NUMPROC": ranks,
-        "NSLOTS": ranks,
-    }
-    return {name: value for name, value in known.items() if value}

@@ -3,6 +3,7 @@
 It is not a shell: what a shell would compute stays a mark in the words, and the reader of a word can tell.
 """
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -67,6 +68,7 @@ _GOES_ON = frozenset(
 SETS = ("export", "declare", "typeset", "readonly", "local")
 READS = ("read", "mapfile", "readarray")
 _GIVEN = re.compile(rf"({NAMED})\+?=")
+_PIPES = ("|", "|&")
 _MOST_BLOCKS = 50  # one in the other
 
 
@@ -77,7 +79,7 @@ class ScriptCommand:
     `is_conditional` says that it is in a loop, a condition or a function, `is_background` that & starts the next one beside it.
     `blocks` are the numbers of the branches, loops and functions that it is in, and of the condition that && or || makes;
     `is_chained` says that there is such a one. `document` is the text of << with its line; if it `is_filled`, a shell puts
-    values into it.
+    values into it. `redirected` is as in Words.
     """
 
     line: int
@@ -89,6 +91,7 @@ class ScriptCommand:
     document: str = ""
     document_line: int = 0
     is_filled: bool = False
+    redirected: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -284,10 +287,13 @@ class _Blocks:
     def commands(self, words: Iterator[Words]) -> Iterator[ScriptCommand]:
         """Yield the commands."""
         before, last, given = "", [":"], ("", 0, False)
-        for one in words:
+        for found, following in itertools.pairwise([*words, Words(0, [], "")]):
+            one = Words(*found[:3], *given, found.redirected) if before == "|" and last == ["cat"] else found
             self._follow(before, last)
-            yield from self._command(Words(*one[:3], *given) if before == "|" and last == ["cat"] else one)
-            before, last, given = one.end, one.words, one[3:]
+            piped = [("|<", " ".join(last))] if before in _PIPES else []
+            piped += [("|>", " ".join(following.words))] if one.end in _PIPES else []
+            yield from self._command(one._replace(redirected=(*one.redirected, *piped)))
+            before, last, given = one.end, one.words, one[3:6]
             if one.end == "()":
                 self._is_function = True
             elif one.end == "(" and not self._is_pattern:
@@ -304,7 +310,7 @@ class _Blocks:
         """Note whether the next command runs only if the last one succeeds, or fails."""
         if operator == "||" or (operator == "&&" and not self._chain and not _goes_on(last)):
             self._chain = self._number()
-        elif operator not in ("&&", "|", "|&"):
+        elif operator not in ("&&", *_PIPES):
             self._chain = ()
 
     def _command(self, one: Words) -> Iterator[ScriptCommand]:

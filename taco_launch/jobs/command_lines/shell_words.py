@@ -12,6 +12,8 @@ NAMED = "[A-Za-z_][A-Za-z0-9_]*"
 ASSIGNED = re.compile(rf"(?P<name>{NAMED})(?P<index>\[[^\]]*\])?(?P<adds>\+?)=")
 COUNTED = re.compile(rf"({NAMED})\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*({NAMED})")
 _PLAIN = re.compile(r"[\w./:=,@%+-]+", re.ASCII)
+_AT_HOME = re.compile(r"~(?=[/\s:;&|<>()]|$)")
+_ASSIGNS = re.compile(rf"{NAMED}\+?=")
 _ARITHMETIC = re.compile(r"\(\([^\n]{0,160}?\)\)(?!\))")
 # What only looks for a program: the shell that starts the ranks would find the same one.
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
@@ -22,7 +24,8 @@ _OPERATOR = re.compile(r"&&|\|\||;;&?|;&|\|&|\(\s*\)|[\n;|&()]")
 class Words(NamedTuple):
     """The words of a command, the line that it starts in, what ends it, and the text that << gives to it, with its line.
 
-    Of a text whose values the shell puts in, `is_filled` is true.
+    Of a text whose values the shell puts in, `is_filled` is true. `redirected` are signs with their targets: `2>` and a
+    file, `|<` and the command before a pipe, `|>` and the one behind it.
     """
 
     line: int
@@ -31,6 +34,7 @@ class Words(NamedTuple):
     document: str = ""
     document_line: int = 0
     is_filled: bool = False
+    redirected: tuple[tuple[str, str], ...] = ()
 
 
 def computed(name: str) -> str:
@@ -49,6 +53,8 @@ class Tokens:
         self._word: str | None = None
         self._words: list[str] = []
         self._is_target = False
+        self._sign = ""
+        self._redirected: list[tuple[str, str]] = []
         self._heredocs: list[tuple[int, str, str]] = []
         self._pending: list[Words] = []
         self.document_lines: set[int] = set()
@@ -80,8 +86,8 @@ class Tokens:
         operator = _OPERATOR.match(self._text, self._at)
         end = operator[0] if operator else ""
         self._end_word()
-        self._pending.append(Words(begun, self._words, end))
-        self._words = []
+        self._pending.append(Words(begun, self._words, end, redirected=tuple(self._redirected)))
+        self._words, self._redirected = [], []
         self._at += len(end)
         self._line += end.count("\n")
         if end in ("\n", ""):
@@ -103,7 +109,7 @@ class Tokens:
             self._at += 1
         elif char == "#" and self._word is None:
             self._at = self._end_of_line()
-        elif char in "<>":
+        elif char in "<>" or self._text.startswith("&>", self._at):
             self._redirect()
         else:
             self._part(char)
@@ -147,6 +153,7 @@ class Tokens:
             return
         if self._is_target:
             self._is_target = False
+            self._redirected.append((self._sign, self._word))
         else:
             self._words.append(self._word)
         self._word = None
@@ -154,16 +161,19 @@ class Tokens:
     def _redirect(self) -> None:
         """Leave out a redirection: its number, its sign and its target."""
         self.does_more = True
+        self._sign = ""
         if self._word is not None and self._word.isdecimal():
-            self._word = None
+            self._sign, self._word = self._word, None
         self._end_word()
         match = re.compile(r"&?[<>]+[&|-]?").match(self._text, self._at)
         assert match is not None
         self._at = match.end()
+        self._sign += match[0]
         if match[0].startswith("<<") and match[0] != "<<<":
             mark = re.compile(r"[ \t]*(['\"\\\\]?)([A-Za-z0-9_.!-]+)['\"]?").match(self._text, self._at)
             if mark is not None:
                 self._heredocs.append((len(self._pending), mark[2], mark[1]))
+                self._redirected.append((self._sign, mark[2]))
                 self._at = mark.end()
             return
         self._is_target = True
@@ -191,6 +201,8 @@ class Tokens:
             word += self._computed()
         else:
             self.does_more |= char in "*?[~" or (char == "{" and not word.endswith("$"))
+            if char == "~" and _AT_HOME.match(self._text, self._at) and (not word or _ASSIGNS.fullmatch(word)):
+                char = f"{QUOTED}HOME"
             plain = _PLAIN.match(self._text, self._at)
             word += plain[0] if plain else char
             self._at += len(plain[0]) if plain else 1

@@ -12,7 +12,7 @@ from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines import shell_script
+from taco_launch.jobs.command_lines import shell_script, sizes
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError, read
 from taco_launch.jobs.command_lines.shell_script import shown
 
@@ -21,12 +21,12 @@ LAUNCHER, PER_HOST = "--launcher", "--per-host"
 _OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
+_HOSTS_NOT_KEPT = "this number of hosts does not divide the ranks, and is not kept: --slots-per-host N spreads them"
 _IN_TURN = (
     "gives each host a rank in turn; here the ranks fill one host after the other: --slots-per-host N spreads them"
 )
-_COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 # Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
-_SET_ONCE = (*_COUNTED, table.GPUS, table.ALL_GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
+_SET_ONCE = (*sizes.COUNTED, table.GPUS, table.ALL_GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
 # Launchers that give each program its local rank as an argument, and the switch that has them not do it.
 _GIVES_LOCAL_RANK = {
     "deepspeed": ("--local_rank=N", "no-local-rank"),
@@ -40,9 +40,12 @@ _OF_SLURM = {
     **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), "WORLD_SIZE"),
     "SLURM_NTASKS_PER_NODE": "LOCAL_WORLD_SIZE",
 }
+_SECONDS_OF = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([smhd]?)")
 _INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
+# Of the programs of OpenMMLab (mmengine.dist): it chooses whose variables they read.
+_LAUNCHED_BY_SLURM = re.compile(r"(?:\S+ )?--launcher slurm")
 _SLURMS = re.compile(r"\$\{?(SLURM_\w+)", re.ASCII)
-_OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")
 
@@ -92,13 +95,13 @@ def translate(
     line = read(command[nested.begin :], nested)
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
         directives = without_sizes(directives, f"{nested.name} counts its ranks by its own options")
-    line = replace(line, parts=tuple(_in_force(directives, line)))
+    line = replace(line, parts=tuple(_in_force((*directives, *_before(command, nested)), line)))
     program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
     if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
         own, launcher = _without_launcher(own), fitting or "mpirun"
         own = (LAUNCHER, fitting, *own) if fitting else own
-    if not sized and not _SIZES & set(own) and inner(program) is None and _per_host(line, program):
+    if not sized and not _SIZES & set(own) and inner(program) is None and sizes.is_per_host(line, program):
         own, launcher = (LAUNCHER, "env", PER_HOST, *_without_launcher(own)), "env"
     more, rows = _options(line, own, sized=sized, launcher=launcher)
     hostfile = line.last(table.HOSTFILE)
@@ -109,15 +112,54 @@ def translate(
     if inside is not None:
         behind = len(command) - nested.begin - len(program)
         return _inside(outcome, inside, own, nested, behind, sized=sized, launcher=launcher)
-    return replace(outcome, program=tuple(map(shown, program)), rows=(*rows, *dict.fromkeys(_missing(program))))
+    rows = [*_with_gpus(line, outcome), *dict.fromkeys(_missing(program))]
+    return replace(outcome, program=tuple(map(shown, program)), rows=tuple(rows))
+
+
+def _before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
+    """Yield what stands before a launcher, and is neither a variable nor for each rank: timeout(1) is --timeout here."""
+    words = [
+        word for word in command[: nested.begin] if word not in (*nested.env, *nested.around, "env", "/usr/bin/env")
+    ]
+    names = [word.rpartition("/")[2] for word in words]
+    if "timeout" in names:
+        at = names.index("timeout")
+        found = [each for each in map(_DURATION.fullmatch, words[at:]) if each]
+        if found:
+            seconds = f"{int(found[-1][1]) * _SECONDS_OF[found[-1][2]]}s"
+            yield Part(0, tuple(words[at:]), table.OPTION, "--timeout", seconds)
+            words = words[:at]
+    if words:
+        yield Part(
+            0, tuple(words), table.OMITTED, why="it is for the launcher, not for its ranks: put it before taco-launch"
+        )
 
 
 def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
     """Return directives, of which those that count ranks or hosts do not count, with the reason."""
     return [
-        replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*_COUNTED} else part
+        replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*sizes.COUNTED} else part
         for part in directives
     ]
+
+
+def _with_gpus(line: LauncherLine, done: Translation) -> Iterator[Row]:
+    """Yield the rows of a line; that of all GPUs says so where the ranks have another number of them."""
+    part, ranks = line.last(table.ALL_GPUS), sizes.total(done.options)
+    for row in done.rows:
+        if (
+            part
+            and row.why == table.ONE_GPU_EACH
+            and ranks not in (0, int(part.value))
+            and row.original == _typed(part)
+        ):
+            yield replace(row, why=f"asks for {part.value} GPUs, and each of the {ranks} ranks has one")
+        else:
+            yield row
+
+
+def _typed(part: Part) -> str:
+    return shell(tuple(map(shown, part.words)))
 
 
 def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
@@ -179,24 +221,24 @@ def _inside(
 
 def _is_of_job(row: Row) -> bool:
     """Return whether a part of a launcher holds for another one that it starts: not what it says of its own ranks."""
-    return bool(row.here) and row.here.split()[0] not in (*_COUNTED.values(), "--mca", "-i")
+    return bool(row.here) and row.here.split()[0] not in (*sizes.COUNTED.values(), "--mca", "-i")
 
 
 def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: str) -> tuple[list[str], list[Row]]:
     options: list[str] = []
     rows: list[Row] = []
-    sizes = _size_per_host(line) if PER_HOST in own else _size(line)
+    requested = sizes.of_hosts(line) if PER_HOST in own else sizes.of_line(line)
     given = {value.partition("=")[0] for option, value in itertools.pairwise(own) if option in ("-x", "--mca")}
-    size = () if sized or _SIZES & set(own) else tuple(sizes)
+    size = () if sized or _SIZES & set(own) else tuple(requested)
     options += size
     for part in line.parts:
         here = _here(part, own, given, size=size, launcher=launcher, hosts=_with_slots(line, part))
-        if here and part.use not in (*_COUNTED, table.GPUS, table.ALL_GPUS, table.SPREAD, table.HOSTFILE):
+        if here and part.use not in (*sizes.COUNTED, table.GPUS, table.ALL_GPUS, table.SPREAD, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
-        why = part.why if here or part.why else _why_not(part, launcher)
-        rows.append(Row(shell(tuple(map(shown, part.words))), shell(tuple(map(shown, here))) if here else "", why))
+        why = part.why if here or part.why else _why_not(part, launcher, size)
+        rows.append(Row(_typed(part), shell(tuple(map(shown, here))) if here else "", why))
     return options, rows
 
 
@@ -225,10 +267,19 @@ def _here(
 ) -> tuple[str, ...]:
     """Return what a part is here, () where it is left out; `hosts` is its value as -H takes it."""
     if PER_HOST in own and part.use in (table.EACH, table.GPUS, table.ALL_GPUS):
-        return (PER_HOST,) if part.use == table.EACH else ("--slots-per-host", part.value)
-    if part.use in (*_COUNTED, table.SPREAD):
-        option = _COUNTED[table.EACH if part.use == table.SPREAD else part.use]
+        return (
+            (PER_HOST,)
+            if part.use == table.EACH
+            else (
+                "--slots-per-host",
+                own[own.index("--slots-per-host") + 1] if "--slots-per-host" in own else part.value,
+            )
+        )
+    if part.use in (*sizes.COUNTED, table.SPREAD):
+        option = sizes.COUNTED[table.EACH if part.use == table.SPREAD else part.use]
         counted = (option, size[size.index(option) + 1]) if option in size else ()
+        if option == "--hosts" and part.value != "1" and "--np" in size and "--slots-per-host" not in size:
+            return ()
         return counted or (() if part.use == table.SPREAD else tuple(size))
     if part.use in (table.HOSTS, table.HOSTFILE):
         option = "-H" if part.use == table.HOSTS else "-i"
@@ -254,11 +305,11 @@ def _variable(part: Part, own: Sequence[str], given: set[str], size: Sequence[st
     return () if part.name in given else ("-x", f"{part.name}={part.value}")
 
 
-def _why_not(part: Part, launcher: str) -> str:
+def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
     if part.use == table.MCA and not LAUNCHERS[launcher].is_open_mpi:
         return f"--launcher {launcher} has no parameters of Open MPI"
-    if part.use in _COUNTED:
-        return _SIZED_ELSEWHERE
+    if part.use in sizes.COUNTED:
+        return _HOSTS_NOT_KEPT if part.use == table.NODES and "--np" in size else _SIZED_ELSEWHERE
     if part.use in (table.GPUS, table.ALL_GPUS):
         return table.ONE_GPU_EACH
     if part.use == table.SPREAD:
@@ -270,101 +321,15 @@ def _why_not(part: Part, launcher: str) -> str:
     return "it is given already"
 
 
-def _size(line: LauncherLine) -> Iterator[str]:
-    """Yield the options for how many ranks a line starts."""
-    if line.kind == "accelerate" and any(part.words == ("--cpu",) for part in line.parts):
-        yield from ("--np", "1")
-        return
-    ranks, each, nodes = _counts(line)
-    # A count that is there, but not known, has no default.
-    unknown = {part.name for part in line.of(table.REFUSED)}
-    automatic = table.EACH in unknown or (not each and any("nproc" in part.words[0] for part in line.of(table.OMITTED)))
-    if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
-        each = "" if ranks else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
-    if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
-        each, ranks = str(int(ranks) // int(nodes)), ""
-    each = each or _in_turn(line, ranks, nodes)
-    if line.kind == "torch":  # torch/distributed/run.py: --nnodes is 1 by default, and so is --nproc-per-node
-        nodes, each = nodes or ("" if table.NODES in unknown else "1"), each if automatic else each or "1"
-    if ranks:
-        yield from ("--np", ranks)
-        if each:
-            yield from ("--slots-per-host", each)
-    elif nodes == "1" and each:
-        yield from ("--np", each)
-    elif nodes:
-        yield from ("--hosts", nodes)
-        if each:
-            yield from ("--slots-per-host", each)
-    elif each and (
-        line.kind in ("mpirun", "hydra")
-        or table.NODES in unknown
-        or line.last(table.HOSTS)
-        or line.last(table.HOSTFILE)
-    ):
-        yield from ("--slots-per-host", each)
-    elif each:
-        yield from ("--np", each)
-
-
-def _counts(line: LauncherLine) -> tuple[str, str, str]:
-    """Return the ranks, the ranks of each host and the hosts of a line, "" where it does not say; srun(1) starts one task by default."""
-    ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in _COUNTED))
-    counted = not {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}
-    return ("1" if line.kind == "srun" and counted and not (ranks or each or nodes) else ranks), each, nodes
-
-
-def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
-    """Return how many ranks each host has if the line gives them out in turn; "" where that is not one number, or not known."""
-    if not ranks or line.last(table.SPREAD) is None:
-        return ""
-    named = {each.partition(":")[0] for part in line.of(table.HOSTS) for each in part.value.split(",")}
-    hosts = len(named) or int(nodes if nodes.isdecimal() else "0")
-    return str(max(1, int(ranks) // hosts)) if hosts and (int(ranks) <= hosts or int(ranks) % hosts == 0) else ""
-
-
-def _size_per_host(line: LauncherLine) -> tuple[str, ...]:
-    """Return the options for a line of srun with one process for each host, which has several GPUs; () for others."""
-    ranks, each, nodes = _counts(line)
-    wanted = line.last(table.GPUS) or (line.last(table.ALL_GPUS) if "1" in (ranks, nodes) else None)
-    gpus = wanted.value if wanted else ""
-    if line.kind != "srun" or int(gpus or "1") < 2 or {part.name for part in line.of(table.REFUSED)} & {*_COUNTED}:
-        return ()
-    if each not in ("", "1") or not (each or ranks or nodes) or (ranks and ranks != (nodes or ("" if each else "1"))):
-        return ()
-    hosts = nodes or ranks
-    return (*(("--hosts", hosts) if hosts else ()), "--slots-per-host", gpus)
-
-
-def _per_host(line: LauncherLine, program: Sequence[str]) -> bool:
-    """Return whether a line starts one process for each host, which uses several of its GPUs.
-
-    Raises:
-        UnclearError: that process is one of MPI, and a rank of MPI has one slot here, which is one GPU.
-    """
-    is_one = bool(_size_per_host(line))
-    is_test = line.kind == "srun" and bool(_gpus_of_test(program))
-    is_mpi = any(p.words[0].startswith("--mpi") and not p.words[-1].endswith("none") for p in line.parts)
-    if is_test or (is_one and is_mpi):
-        problem = "is one process of MPI for several GPUs, but a rank of MPI has one slot here, which is one GPU"
-        hint = "start a rank for each GPU: -g 1 of nccl-tests; without MPI: --launcher env --per-host --slots-per-host GPUS"
-        raise UnclearError(line.begin, problem, hint)
-    return is_one
-
-
-def _gpus_of_test(program: Sequence[str]) -> str:
-    """Return how many GPUs each process of nccl-tests uses; "" for one, and for other programs."""
-    begin = next((at for at, word in enumerate(program) if _OF_NCCL_TESTS.fullmatch(word)), len(program))
-    given = [value for option, value in itertools.pairwise(program[begin:]) if option in ("-g", "--ngpus")]
-    return given[-1] if given and given[-1].isdecimal() and int(given[-1]) > 1 else ""
-
-
 def _missing(program: Sequence[str]) -> Iterator[Row]:
     """Yield what in a program's words only a shell, or Slurm, would know."""
-    for word in program:
+    for before, word in zip(("", *program), program, strict=False):
         for name in _SLURMS.findall(shown(word)):
             same = f": the ranks have {_OF_SLURM[name]}" if name in _OF_SLURM else ": write the value"
             yield Row(f"${name}", "", f"SLURM_* are not set here{same}")
+        if _LAUNCHED_BY_SLURM.fullmatch(f"{before} {word}".replace("=", " ").strip()):
+            why = "has the program read SLURM_*, which are not set here: --launcher pytorch reads RANK and WORLD_SIZE"
+            yield Row("--launcher slurm", "", why, is_remark=True)
         unknown = [each for each in shell_script.unknown(word) if not _SLURMS.match(each)]
         is_script = any(char.isspace() for char in word)
         for each in unknown if is_script else [shown(word)] if unknown else []:
@@ -374,7 +339,7 @@ def _missing(program: Sequence[str]) -> Iterator[Row]:
 def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
     """Yield what a launcher does that no option says."""
     options = table.OPTIONS[line.kind]
-    if line.kind in table.OF_MPI and (gpus := _gpus_of_test(line.program)):
+    if line.kind in table.OF_MPI and (gpus := sizes.gpus_of_test(line.program)):
         why = f"asks for {gpus} GPUs in each rank, but a rank has one slot, which is one GPU: -g 1, and {gpus} times the ranks"
         yield Row(f"-g {gpus}", "", why, is_remark=True)
     if line.kind in table.OF_PYTHON and not line.program[0].endswith((".py", ".sh")) and line.before[-1:] != ("-m",):

@@ -32,6 +32,8 @@ def is_config(value: Mapping[str, Any]) -> bool:
 
 def settings(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield the key of each setting, the option of horovodrun that says the same, and its value ("" for a switch)."""
+    if isinstance(controller := value.get("controller"), str):
+        yield f"controller: {controller}", controller, ""
     for section, begin in _SECTIONS.items():
         inner = value.get(section)
         for key, setting in inner.items() if isinstance(inner, Mapping) else ():

@@ -1,5 +1,6 @@
 """Recognise files of other kinds that people give where a job file is read: one sentence says what to do with them."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,16 @@ from taco_launch.jobs.command_lines import shell_script
 from taco_launch.jobs.documents import horovod_config
 
 _TRANSLATE = "to see the same job here: taco-launch translate {}"
+
+
+# A line of a hostfile of mpirun, DeepSpeed or Horovod.
+_HOST_LINE = re.compile(r"[\w.-]+(?:[ \t]+(?:slots|max[_-]slots)=\d+)+", re.ASCII)
+
+
+def is_hostfile(text: str) -> bool:
+    """Return whether each line of a text names a host with its slots."""
+    lines = [line for line in (each.partition("#")[0].strip() for each in text.splitlines()) if line]
+    return bool(lines) and all(map(_HOST_LINE.fullmatch, lines))
 
 
 def refuse(text: str, source: str) -> None:

@@ -74,6 +74,7 @@ FAILURES = (
     ("gpu-lost", "", Blame.HARDWARE),
     ("gpu-xid-fatal", "", Blame.HARDWARE),
     ("gpu-xid-nvlink", "", Blame.HARDWARE),
+    ("gpu-gsp", "", Blame.UNKNOWN),  # a driver
     ("hardware-error", "", Blame.HARDWARE),
     ("cable-error", "", Blame.HARDWARE),
     ("hca-failed", "", Blame.HARDWARE),

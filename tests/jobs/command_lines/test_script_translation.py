@@ -148,6 +148,65 @@ def test_what_is_no_job_is_named(text: str, named: list[str]) -> None:
     assert all(why in row.why for row, why in zip(rows, named, strict=True))
 
 
+NO_INPUT = "the ranks read nothing from standard input: give them a file, or arguments"
+KEPT = "each rank's output is kept separately: taco-launch logs NAME --rank N"
+MADE = "the script writes this hostfile: make it first"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("echo 1 2 | mpirun -np 2 a", [f"echo 1 2 |: {NO_INPUT}"]),
+        ("mpirun -np 2 a < in.txt", [f"< in.txt: {NO_INPUT}"]),
+        ("mpirun -np 2 a <<X\n1\nX", [f"<< X: {NO_INPUT}"]),
+        ("D=d\nmpirun -np 2 a < /dev/null 2> /dev/null | tee $D/log", [f"| tee d/log: {KEPT}"]),
+        ("mpirun -np 2 a > log 2>&1", [f"> log: {KEPT}"]),
+        ("mpirun -np 2 a &> log", [f"&> log: {KEPT}"]),
+        ("export MASTER_ADDR=gpu1\nmpirun -np 2 a", ["MASTER_ADDR=gpu1: taco-launch sets it for every rank"]),
+        (
+            "N=4\ncat > ./h <<X\ngpu1 slots=$N\ngpu2 slots=2\nX\nmpirun -hostfile h -np 2 a",
+            [f"line 2: cat > h: {MADE}: printf '%s\\n' 'gpu1 slots=4' 'gpu2 slots=2' > h"],
+        ),
+        ("x nodes > h\nmpirun -hostfile h -np 2 a", [f"line 1: x nodes > h: {MADE}"]),
+    ],
+)
+def test_what_a_shell_does_around_a_launcher_is_named(text: str, named: list[str]) -> None:
+    ((_line, job),) = translate_script(text).jobs
+    assert job.program == ("a",)
+    assert [f"{row.original}: {row.why}" for row in job.left_out] == named
+
+
+def test_a_tilde_is_the_home_where_a_shell_reads_it() -> None:
+    done = translate_script("D=~/d\nmpirun -np 2 -hostfile ~/h $D/a ~ '~/b' \"~/c\" x~/d $HOME", "/home/me")
+    ((_line, job),) = done.jobs
+    assert job.hostfile == "/home/me/h"
+    assert job.program == ("/home/me/d/a", "/home/me", "~/b", "~/c", "x~/d", "/home/me")
+
+
+@pytest.mark.parametrize(
+    ("requirement", "options"),
+    [
+        ("span[ptile=4]", "--np 8 --slots-per-host 4"),
+        ("select[x] span[hosts=1]", "--np 8"),
+        ("rusage[mem=1]", "--np 8"),
+    ],
+)
+def test_lsf_says_how_many_ranks_a_host_has(requirement: str, options: str) -> None:
+    assert lines(f'#BSUB -n 8 -R "{requirement}"\nmpirun a')[0] == f"2: {options} -- a"
+
+
+def test_the_text_of_eval_is_read() -> None:
+    assert lines('L="mpirun -np 2"\neval "$L a"') == ["2: --np 2 -- a"]
+    (left,) = lines('D="mpirun -np 2 b"\neval "$(x $D)"')
+    assert "(D may be it): write it" in left
+
+
+def test_a_line_of_arena_is_a_job_of_its_script() -> None:
+    assert lines('arena submit mpijob --name a --workers 2 \\\n "mpirun -np 2 b"') == ["1: --name a --workers 2 -- b"]
+    (left,) = lines("arena submit etjob --name a b")
+    assert "arena submit etjob is not known here" in left
+
+
 BY_ITSELF = "counts its ranks by its own options"
 
 

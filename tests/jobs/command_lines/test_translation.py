@@ -68,6 +68,13 @@ def test_ranks_with_several_gpus_are_named() -> None:
         ("mpirun -np 2 -bynode a", "-bynode", "fill one host after the other: --slots-per-host N spreads them"),
         ("mpirun -np 2 -rf f a", "-rf f", "chooses the host of each rank by a file, which is not read"),
         ("mpirun -np 2 --map-by seq a", "--map-by seq", "chooses the host of each rank by a file, which is not read"),
+        ("srun -n 4 -N 3 a", "-N 3", "this number of hosts does not divide the ranks, and is not kept"),
+        ("srun -n 4 --gpus 8 a", "--gpus 8", "asks for 8 GPUs, and each of the 4 ranks has one"),
+        (
+            "srun -n 4 a --launcher=slurm",
+            "--launcher slurm",
+            "SLURM_*, which are not set here: --launcher pytorch reads",
+        ),
         ("deepspeed --launcher openmpi t.py", "--launcher openmpi", "--launcher decides how the ranks meet"),
     ],
 )

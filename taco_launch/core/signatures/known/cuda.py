@@ -48,7 +48,15 @@ CUDA = (
         keys=("invalid device ordinal",),
         cause="A rank on {host} requested a GPU number that does not exist: there are more ranks than GPUs, or the program uses the rank instead of the local rank.",
         next="Call torch.cuda.set_device(local_rank). Give each host no more slots than GPUs that nvidia-smi -L shows where the ranks run.",
-        unless=("nccl-gpu-hidden", "nccl-tests-gpus"),
+        unless=("nccl-gpu-hidden", "nccl-tests-gpus", "jax-gpu-hidden"),
+    ),
+    Signature(
+        "jax-gpu-hidden",
+        keys=("unable to create StreamExecutor for CUDA:",),
+        cause="JAX on {host} cannot use GPU {gpu}: CUDA does not show that GPU to the process.",
+        next="In Slurm, use --gpus-per-node with --ntasks-per-node, not --gpus-per-task, so that each process sees all GPUs of its host. Or name those that it sees: "
+        "jax.distributed.initialize(local_device_ids=[0]).",
+        pattern=r"unable to create StreamExecutor for CUDA:(?P<gpu>\d+)[^\r\n]*INVALID_DEVICE",
     ),
     Signature(
         "cuda-architecture",
@@ -135,7 +143,7 @@ CUDA = (
         r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|INVALID_\w+|UNKNOWN"
         r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)"
         r"|^(?!.*(?:NCCL|UCX))[^\r\n]{0,80}(?P<why3>an illegal memory access was encountered)",
-        unless=("cuda-assert",),
+        unless=("cuda-assert", "jax-gpu-hidden"),
     ),
     Signature(
         "cuda-assert",

@@ -50,11 +50,11 @@ UCX = (
     Signature(
         "ucx-retry-exceeded",
         keys=("Transport retry count exceeded",),
-        cause="An RDMA message that UCX sent over {device} got no answer: the other host is gone, or the GID index, the network or "
-        "its lossless settings are wrong.",
-        next="Check the link (ibstat, show_gids), and set UCX_IB_GID_INDEX to the RoCE v2 IPv4 index; without RDMA: --mca "
-        "pml ob1 --mca btl tcp,self.",
-        pattern=r"Transport retry count exceeded on (?P<device>\S+)",
+        cause="An RDMA message that UCX sent over {device} got no answer: the other host is gone, or [[ib?a link or switch of the InfiniBand fabric fails||the GID index, the network or "
+        "its lossless settings are wrong]].",
+        next="[[ib?Check that the other host is alive, the port on both hosts (ibstat), and the errors that ports counted: perfquery -x, ibqueryerrors||Check the link (ibstat, show_gids), and set UCX_IB_GID_INDEX to "
+        "the RoCE v2 IPv4 index]]; without RDMA: --mca pml ob1 --mca btl tcp,self.",
+        pattern=r"Transport retry count exceeded on (?=(?:[^\s/]+/(?P<ib>IB)\b)?)(?P<device>\S+)",
     ),
     Signature(
         "ucx-no-path",

@@ -53,7 +53,7 @@ FRAMEWORKS = (
         cause="A worker of Ray[[host? on {host}]] was killed or crashed[[pid? (process {pid})]].",
         next="On its host: dmesg -T | tail (was memory full?), and the worker's own log file in /tmp/ray/session_latest/logs.",
         pattern=r"(?:Worker IP address: (?P<host>[\w.:]+) Worker port: \d+ Worker PID: (?P<pid>\d+) )?Worker exit type: SYSTEM_ERROR",
-        kind=FailureText.FALLBACK,
+        kind=FailureText.OUTCOME,
     ),
     Signature(
         "deepspeed-ssh-port",
@@ -82,6 +82,14 @@ FRAMEWORKS = (
         cause="Horovod was asked to reduce a tensor whose last reduction is not done yet: backward() was called again before optimizer.step().",
         next="Use DistributedOptimizer(..., backward_passes_per_step=N), or call optimizer.synchronize() after backward(), and then with "
         "optimizer.skip_synchronize(): optimizer.step(). Give your own tensors different names.",
+    ),
+    Signature(
+        "lightning-starts-ranks",
+        keys=(" GPUs but launched ",),
+        cause="Slurm started {tasks} task[[one?||s]] for {gpus} GPUs, so Lightning starts the other ranks itself.",
+        next="Use #SBATCH --ntasks-per-node={gpus} and srun before the script, so that Slurm starts all ranks.",
+        pattern=r"You requested (?P<gpus>\d+) GPUs but launched (?=(?P<one>1 )?)(?P<tasks>\d+) slurm tasks",
+        kind=FailureText.NOTE,
     ),
     Signature(
         "lightning-slurm",
@@ -142,11 +150,13 @@ FRAMEWORKS = (
     ),
     Signature(
         "horovod-other-build",
-        keys=("undefined symbol: _Z",),
+        keys=("undefined symbol: _Z", " import mpi_lib"),
         cause="Horovod's {library} was built for another version of {framework} than the one on {host}.",
         next="Build Horovod again where that {framework} is installed: pip install --no-cache-dir --force-reinstall --no-deps horovod. "
         "horovodrun --check-build shows what it was built for.",
-        pattern=r"horovod/(?P<framework>tensorflow|torch|mxnet)/(?P<library>mpi_lib[\w.-]{0,80}): undefined symbol: ",
+        pattern=r"horovod/(?P<framework>tensorflow|torch|mxnet)/(?P<library>mpi_lib[\w.-]{0,80}): undefined symbol: "
+        r"|from horovod\.(?P<framework2>tensorflow|torch|mxnet) import (?P<library2>mpi_lib\w*)[^\r\n]*\r?\n[^\r\n]*ImportError: lib(?:torch|c10|tensorflow|mxnet)\w*\.so[\w.]*: cannot open",
+        lines=2,
         survived=True,
     ),
     Signature(
@@ -219,9 +229,10 @@ FRAMEWORKS = (
     ),
     Signature(
         "ray-node-died",
-        keys=("because its node has died",),
-        cause="Ray lost a host of the cluster: it went down or off the network, or its raylet ended.",
-        next="ray list nodes names it. On that host: uptime; dmesg -T | tail -50; /tmp/ray/session_latest/logs/raylet.out.",
+        keys=("because its node has died", "has been marked dead because the detector has missed"),
+        cause="Ray lost [[host?{host}||a host of the cluster]]: it went down or off the network, or its raylet ended.",
+        next="[[host?On {host}||ray list nodes names it. On that host]]: uptime; dmesg -T | tail -50; /tmp/ray/session_latest/logs/raylet.out.",
+        pattern=r"because its node has died|node with node id: \S+ and (?:ip|address): (?P<host>[\w.:-]+) has been marked dead",
         kind=FailureText.FALLBACK,
     ),
     Signature(
@@ -232,10 +243,11 @@ FRAMEWORKS = (
             "could not find a node type to satisfy the request: ",
         ),
         cause="Ray has no host with the resources that are requested[[what?: {what}]].",
-        next="ray status shows what the cluster has and what is in use. Start Ray on the missing hosts, end older jobs, or request fewer workers or GPUs per worker "
-        "(ScalingConfig).",
-        pattern=r"(?:scheduled right now: |fulfill resource requests? |satisfy the request: \[)(?P<what>\{[^}\r\n]{1,200}\})",
-        at_end=r"cannot be scheduled right now|fulfill resource request|find a node type to satisfy|groups the resource request",
+        next="[[ip?If ray status lists no node_{ip}, start Ray there with --node-ip-address={ip}, or correct the address that the program takes for its host (vLLM: VLLM_HOST_IP). If it lists it, end what uses its GPUs."
+        "||ray status shows what the cluster has and what is in use. Start Ray on the missing hosts, end older jobs, or request fewer workers or GPUs per worker "
+        "(ScalingConfig).]]",
+        pattern=r"(?:scheduled right now: |fulfill resource requests? |satisfy the request: \[)(?P<what>\{(?=(?:[^}\r\n]{0,200}'node:(?P<ip>[\d.]{7,15})')?)[^}\r\n]{1,200}\})",
+        at_end=r"Waiting for creating a placement group|cannot be scheduled right now|fulfill resource request|find a node type to satisfy|groups the resource request",
     ),
     Signature(
         "horovod-hosts-gone",
@@ -425,7 +437,6 @@ FRAMEWORKS = (
         cause="The disk with Ray's folder {folder} is almost full[[left? ({left} left)]]: Ray stores no more objects there, and workers that need to store one fail.",
         next="df -h {folder}; ls /tmp/ray, and remove folders of older sessions. ray start --temp-dir=/DISK (or ray.init(_temp_dir=...)) uses a larger disk.",
         pattern=r"file_system_monitor\.cc:\d+: (?P<folder>\S+) is over [\d.]+% full, available space: (?P<left>[\d.]+(?: [KMGT]?B)?)",
-        kind=FailureText.FALLBACK,
         at_end=r"Object creation will fail",
     ),
     Signature(

@@ -66,9 +66,11 @@ LAUNCHER = (
             "has unexpectedly failed after launch",
         ),
         cause="mpirun could not start its daemon on {host}, and this log does not show why.",
-        next="Test the connection by hand: ssh -p PORT {host} 'command -v orted prted' (--mca plm_base_verbose 5 shows mpirun's own ssh command). If ssh works, the "
-        "daemon cannot connect back: --mca oob_tcp_if_include NETWORK.",
-        pattern=r"unable to reliably start|failed after launch|failed to report back" + _REMOTE,
+        next="[[early?In a Slurm job, first: export SLURM_EXPORT_ENV=ALL; srun -l bash -c 'command -v orted' must find it on each node. Otherwise test ssh by hand: ssh -p PORT {host} 'command -v orted prted'; if that works, name the network: "
+        "--mca oob_tcp_if_include NETWORK.||Test the connection by hand: ssh -p PORT {host} 'command -v orted prted' (--mca plm_base_verbose 5 shows mpirun's own ssh command). If ssh works, the "
+        "daemon cannot connect back: --mca oob_tcp_if_include NETWORK.]]",
+        pattern=r"unable to reliably start|(?:(?P<early>unexpectedly) )?failed after launch|failed to report back"
+        + _REMOTE,
         kind=FailureText.FALLBACK,
         lines=14,
     ),

@@ -314,6 +314,14 @@ NCCL = (
         unless=("nccl-networks-differ",),
     ),
     Signature(
+        "rccl-setting-missing",
+        keys=('NCCL WARN Missing "',),
+        cause="RCCL on {host} does not find {what}, without which ranks can be slow or hang.",
+        next="[[kernel?Add amd_iommu=on iommu=pt to the kernel's command line of every host (GRUB_CMDLINE_LINUX), and reboot||Give it to every rank: -x {what}]].",
+        pattern=r'NCCL WARN Missing "(?P<what>\w+=\w+)" from (?P<kernel>kernel)?',
+        kind=FailureText.NOTE,
+    ),
+    Signature(
         "nccl-no-verbs",
         keys=("Failed to open libibverbs.so",),
         cause="There is no libibverbs where the ranks of {host} run, so NCCL uses TCP.",
@@ -536,10 +544,11 @@ NCCL_DEVICES = (
         keys=("collective mismatch error", "Mismatched collective detected", "posted incorrect receive info"),
         cause="Two ranks disagree: what one sends is not what the other expects[[one?: {one} bytes here, {other} there]]"
         "[[peer? ({peer})]].",
-        next="Use the same NCCL and the same NCCL_* variables on all hosts. If they are the same already, the ranks call "
-        "different collectives: -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows where.",
+        next="[[call?See that all ranks call the same collectives in the same order, with the same sizes and types: -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows where they differ, -x NCCL_DEBUG_SUBSYS=COLL "
+        "what each calls. If they do, compare NCCL and the NCCL_* variables of the hosts||Use the same NCCL and the same NCCL_* variables on all hosts. If they are the same already, the ranks call "
+        "different collectives: -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows where]].",
         pattern=r"(?:peer (?P<peer>[^\s<]+)\S* )?collective mismatch error,? local size (?P<one>\d+) remote (?:size )?(?P<other>\d+)"
-        r"|Mismatched collective detected|posted incorrect receive info",
+        r"|(?P<call>Mismatched collective detected)|posted incorrect receive info",
     ),
     Signature(
         "nccl-dmabuf",
@@ -632,6 +641,7 @@ NCCL_DEVICES = (
         keys=(
             *(
                 "Could not find any optimal provider",
+                "Couldn't find any optimal provider",
                 "No eligible providers were found",
                 "Only EFA provider is supported",
             ),
@@ -639,7 +649,7 @@ NCCL_DEVICES = (
         cause="NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
         next="Run fi_info -p efa where the ranks run, unset FI_PROVIDER, and start a container with docker run --device /dev/infiniband and the EFA software in its "
         "image. To continue over TCP: -x NCCL_NET_PLUGIN=none.",
-        pattern=r"NET/OFI (?:Could not find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
+        pattern=r"NET/OFI (?:Could(?: not|n't) find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
     ),
     Signature(
         "slingshot-no-vni",

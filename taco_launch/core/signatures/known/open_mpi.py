@@ -384,9 +384,9 @@ OPEN_MPI = (
     Signature(
         "psm2-failed",
         keys=("PSM2 can't open hfi unit", "PSM2 was unable to open an endpoint"),
-        cause="Open MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than PSM2 contexts.",
+        cause="MPI on {host} cannot open the Omni-Path adapter (PSM2): the memlock limit is too low, its link is down, or there are more ranks than PSM2 contexts.",
         next="Check the limit with mpirun ... bash -c 'ulimit -l', which has to show unlimited (limits.conf, or LimitMEMLOCK of sshd or slurmd), and the link with "
-        "opainfo on {host}. To run without PSM2: --mca mtl ^psm2.",
+        "opainfo on {host}. To run without PSM2: --mca mtl ^psm2 (Open MPI), -x FI_PROVIDER=tcp (Intel MPI, MPICH).",
     ),
     Signature(
         "pmix-munge",

@@ -75,6 +75,29 @@ SLURM = (
         "its options: env | grep -E 'SLURM_(GRES|GPUS|TRES)', and unset what is wrong||sinfo -o '%P %G' lists what each partition has: use that name and number (--gres=gpu:N, "
         "or gpu:TYPE:N). If it shows (null) everywhere, GresTypes=gpu and Gres= are missing in slurm.conf, and gres.conf is missing on the nodes]].",
         pattern=r"(?:sbatch|srun|salloc): error: (?:Unable to create step for job (?P<job>\d+): |[^\r\n]{0,80})Invalid generic resource \(gres\) specification",
+        unless=("slurm-tasks-not-said",),
+    ),
+    Signature(
+        "slurm-tasks-not-said",
+        keys=("used without either --gpus or -n/--ntasks",),
+        cause="Slurm refused the job: it gives GPUs to each task (--gpus-per-task), and does not say how many tasks or GPUs there are.",
+        next="Add --ntasks=N (or --gpus=N). Or give the GPUs to each host: --gpus-per-node=8 --ntasks-per-node=8 in the place of --gpus-per-task.",
+    ),
+    Signature(
+        "slurm-step-memory",
+        keys=("Memory required by task is not available",),
+        cause="Slurm refused a step of job {job}: an earlier step holds the memory of the job, or srun requests more than the job has.",
+        next="Give each srun its part: --exact with --mem, -n and -c (the sum may not exceed what scontrol show job {job} shows); or let steps share: srun --overlap. If there is one step, "
+        "request more: sbatch --mem.",
+        pattern=r"Unable to create step for job (?P<job>\d+): Memory required by task is not available",
+    ),
+    Signature(
+        "slurm-cpus-conflict",
+        keys=(" set by two different environment variables ",),
+        cause="srun found two values of {option} in its environment: {one} and {other}, which a surrounding job set.",
+        next="Inside the job, unset SLURM_CPUS_PER_TASK SLURM_TRES_PER_TASK, and give srun the value: --cpus-per-task=N. If the job was submitted with --tres-per-task=cpu=N, "
+        "use --cpus-per-task=N there, too.",
+        pattern=r"(?P<option>[\w-]+) set by two different environment variables (?P<one>\S+) != (?P<other>\S*[^\s.])",
     ),
     Signature(
         "slurm-daemon-silent",
@@ -128,7 +151,13 @@ SLURM = (
         pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>[^\r\n]*[^\s.])"
         r"|(?:sbatch|srun|salloc): error: (?:Batch job submission failed|Unable to allocate resources): (?=(?P<node>Requested node configuration is not available)?)"
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
-        unless=("slurm-gres", "slurm-refused-by-site", "slurm-step-too-large"),
+        unless=(
+            "slurm-gres",
+            "slurm-refused-by-site",
+            "slurm-step-too-large",
+            "slurm-step-memory",
+            "slurm-tasks-not-said",
+        ),
     ),
     Signature(
         "slurm-refused-by-site",
@@ -231,10 +260,10 @@ SLURM = (
         "slurm-program-missing",
         keys=("execve(): ",),
         cause="Slurm could not start {file} on {host}: {why}.",
-        next="[[script?Install the program that the script's first line (#!) names on every node, and give the script Unix line ends: sed -i 's/\\r$//' SCRIPT. If "
+        next="[[orted?export SLURM_EXPORT_ENV=ALL before mpirun gives its daemons your PATH. ]][[script?Install the program that the script's first line (#!) names on every node, and give the script Unix line ends: sed -i 's/\\r$//' SCRIPT. If "
         "both are right, slurmd's spool folder was emptied: systemctl restart slurmd there||On that node, run ls -l {file}: a shared folder may not be mounted "
         "there, or the program is not on the PATH]].",
-        pattern=r"error: execve\(\): (?P<file>(?:\S+/(?P<script>slurm_script))|[^\r\n:]+): (?P<why>[^\r\n]*[^\s.])",
+        pattern=r"error: execve\(\): (?=(?P<orted>(?:orted|prted):)?)(?P<file>(?:\S+/(?P<script>slurm_script))|[^\r\n:]+): (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
         "slurm-no-configuration",

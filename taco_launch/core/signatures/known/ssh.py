@@ -17,9 +17,10 @@ SSH = (
         "ssh-unresolvable",
         keys=("Could not resolve hostname ",),
         cause="ssh cannot turn the name {host} into an address ({why}).",
-        next="Check it where mpirun runs: getent hosts {host}; use the address, or add the name to /etc/hosts[[slots? (mpirun before 3.0 reads HOST:SLOTS as a "
-        "name: which -a mpirun)]]. If the name was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.",
-        pattern=r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
+        next="[[pod?Check whether that pod and its headless service are ready: kubectl get pods,endpoints. If the launcher starts before its workers, set launcherCreationPolicy: WaitForWorkersReady in the MPIJob."
+        "||Check it where mpirun runs: getent hosts {host}; use the address, or add the name to /etc/hosts]][[slots? (mpirun before 3.0 reads HOST:SLOTS as a "
+        "name: which -a mpirun)]][[pod?||. If the name was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.]]",
+        pattern=r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?=(?:(?P<job>[\w-]{1,63}?)(?P<pod>-(?:worker|node-\d+|launcher-\d+)-\d+)\.(?P=job)(?:-worker)?[.:])?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "ssh-refused",

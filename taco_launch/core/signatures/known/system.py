@@ -12,7 +12,7 @@ KEEPS_GPUS = (
 )
 
 _XID = r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): "
-_NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|119|120|140|143"
+_NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|140|143"
 
 SYSTEM = (
     Signature(
@@ -84,11 +84,11 @@ SYSTEM = (
     ),
     Signature(
         "gpu-gsp",
-        keys=("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout"),
-        cause="The processor (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver.",
-        next="Leave {host} out with --exclude {host}; reset the GPU or reboot, and dcgmi diag -r 3 before it is used again. "
-        "If it recurs, try another driver version; if that does not help, suspect the GPU itself.",
-        pattern=r"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)",
+        keys=("_kgspIsHeartbeatTimedOut", "_kgspLogRpcTimeout", "NVRM: Xid"),
+        cause="The firmware (GSP) of GPU[[gpu? {gpu}]] of {host} no longer answers the driver[[xid? (Xid {xid})]], most often by a defect of the driver or its firmware.",
+        next="Leave {host} out with --exclude {host}; reset the GPU or reboot, and update the driver, which brings the firmware. "
+        "If it recurs on that GPU alone, check it: dcgmi diag -r 3.",
+        pattern=rf"NVRM: (?:GPU(?P<gpu>\d+) )?_kgsp(?:IsHeartbeatTimedOut|LogRpcTimeout)|{_XID.replace('<gpu>', '<gpu2>')}(?P<xid>119|120)\b",
         unless=("gpu-xid-fatal",),
     ),
     Signature(
@@ -112,7 +112,7 @@ SYSTEM = (
         keys=("NVRM: Xid",),
         cause="GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 are caused by the program most often).",
         next="Run the job again. If the error recurs on the same GPU only, check that GPU: dcgmi diag -r 3.",
-        pattern=_XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94)\b)\d+)",
+        pattern=_XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94|119|120)\b)\d+)",
     ),
     Signature(
         "out-of-memory",

@@ -290,12 +290,14 @@ TORCH = (
     Signature(
         "torch-collective-mismatch",
         keys=("Detected mismatch between collectives on ranks",),
-        cause="The ranks do not match in a collective: [[rank?rank {rank} runs {what}, another rank something else||one "
-        "rank runs a different collective from the rest]].",
-        next="See that all ranks go through the same steps in the same order, with the same model and batch shapes: no "
+        cause="The ranks do not match in a collective: [[rank?rank {rank}||one rank]] runs [[what?{what}||a collective]][[shape? on {shape}]][[order? (number {order})]], [[peer?rank {peer} {theirs}||another rank "
+        "something else]][[other? on {other}]][[count? (number {count})]].",
+        next="If only the shapes differ, make them equal on all ranks: pad, or DataLoader(drop_last=True). Otherwise see that all ranks go through the same steps in the same order, with the same model: no "
         "collective under an 'if rank == 0'.",
-        pattern=r"Detected mismatch between collectives on ranks\.?"
-        r"(?: Rank (?P<rank>\d+) is running collective: (?P<what>\w+(?:\([^)\r\n]{0,120}\))?))?",
+        pattern=r"Detected mismatch between collectives on ranks\.?(?: Rank (?P<rank>\d+) is running collective: "
+        r"(?:CollectiveFingerPrint\((?:SequenceNumber=(?P<order>\d+), ?)?(?:OpType=)?)?(?P<what>\w+)(?:, ?TensorShape=(?P<shape>\[[^\]\r\n]{0,80}\]))?"
+        r"(?:[^\r\n]{0,800}?but Rank (?P<peer>\d+) is running collective: "
+        r"(?:CollectiveFingerPrint\((?:SequenceNumber=(?P<count>\d+), ?)?(?:OpType=)?)?(?P<theirs>\w+)(?:, ?TensorShape=(?P<other>\[[^\]\r\n]{0,80}\]))?)?)?",
     ),
     Signature(
         "torch-models-differ",
@@ -481,7 +483,7 @@ TORCH_RANKS = (
         next="[[loop?Correct /etc/hosts, where the name of its host resolves to 127.0.x.x, or name the network: -x GLOO_SOCKET_IFNAME=bond0.||Name the network that "
         "the hosts share: -x GLOO_SOCKET_IFNAME=bond0. Open all ports from 1024 on between them; or that rank never started.]]",
         pattern=r"(?:connectFullMesh failed|timed out connecting|connect(?:ion)? (?:to )?\S* ?(?:failed|timed out)"
-        r"|gloo/transport/tcp/[\w.]+:\d+\] connect \[(?P<peer2>[^\]\s]+)\]:\d+: (?P<why2>[A-Z][\w ]+\w))"
+        r"|gloo/transport/tcp/[\w.]+:\d+\] connect \[(?=(?P<loop2>127\.0\.)?)(?P<peer2>[^\]\s]+)\]:\d+: (?P<why2>[A-Z][\w ]+\w))"
         r"(?=(?:[^\r\n]*(?P<loop>127\.0\.))?)(?=(?:[^\r\n]*SO_ERROR: (?P<why>[A-Z][\w ]+\w))?)"
         r"(?=(?:[^\r\n]*remote=\[(?P<peer>[^\]\s]+)\])?)",
         unless=("gloo-loopback",),

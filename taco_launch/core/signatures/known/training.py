@@ -211,6 +211,7 @@ TRAINING = (
         next="Pass the path to the ranks: -x LD_LIBRARY_PATH (sshd in a container drops the image's environment), or install it; check: "
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
+        unless=("horovod-other-build",),
         pattern=r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
         survived=True,
     ),
@@ -229,7 +230,16 @@ TRAINING = (
         cause="Libraries on {host} do not match: {what} is missing.",
         next="Build or install it where the ranks run (in a container: in the image): it was built against other versions.",
         pattern=r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
-        unless=("nccl-other-build", "torch-other-build", "horovod-other-build"),
+        unless=("nccl-other-build", "torch-other-build", "horovod-other-build", "mpi-other-build"),
+        survived=True,
+    ),
+    Signature(
+        "mpi-other-build",
+        keys=("undefined symbol: ",),
+        cause="Two installations of MPI are mixed on {host}: {library} does not find {what}, which another library of its own installation has.",
+        next="Use one: which -a mpirun, ldd on that library and echo $LD_LIBRARY_PATH show them. Remove one of them, or its folder from the path, and build what uses MPI (horovod, mpi4py) again with the other's mpicc.",
+        pattern=r"(?P<library>[^\s:]*lib(?:mpi|open-rte|open-pal|oshmem)[\w.-]*): undefined symbol: (?P<what>\S+)"
+        r"|(?P<library2>[^\s:]+): undefined symbol: (?P<what2>(?:ompi|opal|orte|mca|prte)_\w+)",
         survived=True,
     ),
     Signature(

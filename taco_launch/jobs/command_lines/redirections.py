@@ -1,0 +1,45 @@
+"""What a script's shell redirects around a launcher, and the hostfile that a script writes -> rows of a translation: pure."""
+
+import posixpath
+from collections.abc import Iterator, Mapping
+
+from taco_launch.core.command import shell
+from taco_launch.jobs.command_lines.launcher_options import LOGS, STDIN
+from taco_launch.jobs.command_lines.shell_script import ScriptCommand, expanded, of_document, shown
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
+from taco_launch.jobs.command_lines.translation import Row
+
+_NOWHERE = "/dev/null"
+_READS = ("<", "0<", "<<", "<<-", "<<<", "|<")
+_WRITES = (">", ">>", ">|", "1>", "1>>", "&>", "&>>", ">&")
+_MOST_LINES = 20
+_EACH_LINE = r"%s\n"
+
+
+def rows(command: ScriptCommand, variables: Mapping[str, str]) -> Iterator[Row]:
+    """Yield what a launcher would read, and where its output would go."""
+    for sign, word in command.redirected:
+        target = shown(expanded(word, variables))
+        if target == _NOWHERE or target.isdecimal():
+            continue
+        if sign in _READS:
+            yield Row(f"{target} |" if sign == "|<" else f"{sign} {target}", "", STDIN)
+        elif sign == "|>" or sign in _WRITES:
+            yield Row(f"| {target}" if sign == "|>" else f"{sign} {target}", "", LOGS)
+
+
+def written(command: ScriptCommand, variables: Mapping[str, str]) -> Iterator[str]:
+    """Yield the files that a command writes."""
+    return (
+        posixpath.normpath(expanded(word, variables)) for sign, word in command.redirected if sign in _WRITES and word
+    )
+
+
+def makes(command: ScriptCommand, hostfile: str, variables: Mapping[str, str]) -> Row:
+    """Return the row of the command that writes a job's hostfile, with what to type instead where its lines are known."""
+    lines = of_document(command, variables).split("\n")[command.document_line - 1 :] if command.document else []
+    lines = [line for line in lines if line.strip()]
+    is_known = lines and len(lines) <= _MOST_LINES and not any(UNKNOWN in line for line in lines)
+    how = f": {shell(('printf', _EACH_LINE, *lines))} > {shell((hostfile,))}" if is_known else ""
+    original = f"line {command.line}: {shell(tuple(map(shown, command.words)))} > {hostfile}"
+    return Row(original, "", f"the script writes this hostfile: make it first{how}")

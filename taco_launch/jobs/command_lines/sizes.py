@@ -1,0 +1,110 @@
+"""How many ranks a launcher's line starts, and where -> the options for the size of a job: pure."""
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError
+
+COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
+_OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
+
+
+def of_line(line: LauncherLine) -> Iterator[str]:
+    """Yield the options for how many ranks a line starts."""
+    if line.kind == "accelerate" and any(part.words == ("--cpu",) for part in line.parts):
+        yield from ("--np", "1")
+        return
+    ranks, each, nodes = _counts(line)
+    # A count that is there, but not known, has no default.
+    unknown = {part.name for part in line.of(table.REFUSED)}
+    automatic = table.EACH in unknown or (not each and any("nproc" in part.words[0] for part in line.of(table.OMITTED)))
+    if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
+        each = "" if ranks else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
+    if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
+        each, ranks = str(int(ranks) // int(nodes)), ""
+    each = each or _in_turn(line, ranks, nodes)
+    if line.kind == "torch":  # torch/distributed/run.py: --nnodes is 1 by default, and so is --nproc-per-node
+        nodes, each = nodes or ("" if table.NODES in unknown else "1"), each if automatic else each or "1"
+    if ranks:
+        yield from ("--np", ranks)
+        if each:
+            yield from ("--slots-per-host", each)
+    elif nodes == "1" and each:
+        yield from ("--np", each)
+    elif nodes:
+        yield from ("--hosts", nodes)
+        if each:
+            yield from ("--slots-per-host", each)
+    elif each and (
+        line.kind in ("mpirun", "hydra")
+        or table.NODES in unknown
+        or line.last(table.HOSTS)
+        or line.last(table.HOSTFILE)
+    ):
+        yield from ("--slots-per-host", each)
+    elif each:
+        yield from ("--np", each)
+
+
+def _counts(line: LauncherLine) -> tuple[str, str, str]:
+    """Return the ranks, the ranks of each host and the hosts of a line, "" where it does not say; srun(1) starts one task by default."""
+    ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in COUNTED))
+    counted = not {part.name for part in line.of(table.REFUSED)} & {*COUNTED}
+    return ("1" if line.kind == "srun" and counted and not (ranks or each or nodes) else ranks), each, nodes
+
+
+def total(size: Sequence[str]) -> int:
+    """Return the number of ranks of a size, 0 where it is not known."""
+    given = dict(itertools.pairwise(size))
+    factors = [given["--np"]] if "--np" in given else [given.get("--hosts", ""), given.get("--slots-per-host", "")]
+    return math.prod(map(int, factors)) if all(factor.isdecimal() for factor in factors) else 0
+
+
+def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
+    """Return how many ranks each host has if the line gives them out in turn; "" where that is not one number, or not known."""
+    if not ranks or line.last(table.SPREAD) is None:
+        return ""
+    named = {each.partition(":")[0] for part in line.of(table.HOSTS) for each in part.value.split(",")}
+    hosts = len(named) or int(nodes if nodes.isdecimal() else "0")
+    return str(max(1, int(ranks) // hosts)) if hosts and (int(ranks) <= hosts or int(ranks) % hosts == 0) else ""
+
+
+def of_hosts(line: LauncherLine) -> tuple[str, ...]:
+    """Return the options for a line of srun with one process for each host, which has several GPUs; () for others."""
+    ranks, each, nodes = _counts(line)
+    hosts = nodes or ranks
+    of_host, of_all = line.last(table.GPUS), line.last(table.ALL_GPUS)
+    gpus = of_host.value if of_host else ""
+    if of_all and not of_host and hosts.isdecimal() and int(of_all.value) % int(hosts) == 0:
+        gpus = str(int(of_all.value) // int(hosts))
+    if line.kind != "srun" or int(gpus or "1") < 2 or {part.name for part in line.of(table.REFUSED)} & {*COUNTED}:
+        return ()
+    if each not in ("", "1") or not (each or ranks or nodes) or (ranks and ranks != (nodes or ("" if each else "1"))):
+        return ()
+    return (*(("--hosts", hosts) if hosts else ()), "--slots-per-host", gpus)
+
+
+def is_per_host(line: LauncherLine, program: Sequence[str]) -> bool:
+    """Return whether a line starts one process for each host, which uses several of its GPUs.
+
+    Raises:
+        UnclearError: that process is one of MPI, and a rank of MPI has one slot here, which is one GPU.
+    """
+    is_one = bool(of_hosts(line))
+    is_test = line.kind == "srun" and bool(gpus_of_test(program))
+    is_mpi = any(p.words[0].startswith("--mpi") and not p.words[-1].endswith("none") for p in line.parts)
+    if is_test or (is_one and is_mpi):
+        problem = "is one process of MPI for several GPUs, but a rank of MPI has one slot here, which is one GPU"
+        hint = "start a rank for each GPU: -g 1 of nccl-tests; without MPI: --launcher env --per-host --slots-per-host GPUS"
+        raise UnclearError(line.begin, problem, hint)
+    return is_one
+
+
+def gpus_of_test(program: Sequence[str]) -> str:
+    """Return how many GPUs each process of nccl-tests uses; "" for one, and for other programs."""
+    begin = next((at for at, word in enumerate(program) if _OF_NCCL_TESTS.fullmatch(word)), len(program))
+    given = [value for option, value in itertools.pairwise(program[begin:]) if option in ("-g", "--ngpus")]
+    return given[-1] if given and given[-1].isdecimal() and int(given[-1]) > 1 else ""

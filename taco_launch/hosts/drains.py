@@ -35,7 +35,7 @@ def record(reason: str, by: str) -> Drain:
 
 
 def check(inventory: Inventory) -> None:
-    """Refuse hosts whose agents would not see a drain.
+    """Refuse hosts whose agents would not see a drain, and which nobody can have drained.
 
     Raises:
         UsageError: the inventory has no container: jobs run on its head alone, as the user who submits them.
@@ -43,7 +43,7 @@ def check(inventory: Inventory) -> None:
     if inventory.container is None:
         raise UsageError(
             "only hosts that `setup` has set up can be drained, and the inventory has no container",
-            hint="taco-launch -i INVENTORY host drain HOST --reason TEXT",
+            hint="name the inventory of hosts: taco-launch -i INVENTORY host --help",
         )
 
 

@@ -131,6 +131,15 @@ def _can_read(libc: ctypes.CDLL, owner: int, there: "ctypes.Array[ctypes.c_char]
     return bool(count == 1 and here.raw == b"x")
 
 
+def is_this_boot(recorded: object) -> bool:
+    """Return whether a record is of this boot; one without the start of process 1 is of an older agent, or of a user who sees none."""
+    if not isinstance(recorded, str):
+        return False
+    now = boot_id()
+    whole = "." in recorded and "." in now
+    return recorded == now if whole else recorded.partition(".")[0] == now.partition(".")[0]
+
+
 def boot_id() -> str:
     """Name this boot of the host, or this start of the container that this runs in: process numbers mean nothing beyond it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:

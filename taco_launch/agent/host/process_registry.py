@@ -37,7 +37,7 @@ def read_registry(folder: JobFolder) -> Optional[RegisteredJob]:
             if os.fstat(file).st_uid != os.geteuid():
                 return None
             told = codec.load(untrusted.content(file, _MOST_BYTES))
-        if told["boot"] != facts.boot_id():
+        if not facts.is_this_boot(told["boot"]):
             return RegisteredJob(told["id"], ())
         guard = told["guard"]
         found = tuple((int(pid), int(start)) for pid, start in told["roots"])

@@ -23,8 +23,11 @@ _BYTES = 1 << 18
 _OF_A_RANK = re.compile(r"\S+/(\d{1,7}) *\| (.*)")
 # A loss as people print it: loss: 0.5, train_loss=nan, "loss": inf, Loss 0.5.
 _LOSS = re.compile(
-    r"(?i)(?<![a-z])(?:[a-z]{1,20}[ _])?loss['\"]?[ \t]{0,3}[:=]?[ \t]{0,3}([-+]?(?:nan|inf|\d)[\w.+-]{0,30})"
+    r"(?i)(?<![a-z])((?:[a-z]{1,20}[ _]){0,3})loss['\"]?[ \t]{0,3}[:=]?[ \t]{0,3}"
+    r"([-+]?(?:nan|inf(?:inity)?)\b|[-+]?\d[\w.+-]{0,30})"
 )
+# What is remembered of losses starts as inf.
+_REMEMBERED = frozenset(("best", "min", "minimum", "max", "lowest", "smallest", "prev", "previous", "initial", "last"))
 _NO_NUMBER = re.compile(r"(?i)[-+]?(?:nan|inf(?:inity)?)\b")
 _MOST_OF_LINE = 200
 _PATTERN_SECONDS = 1
@@ -84,15 +87,18 @@ def _first_step(log: Path, read_line: "Callable[[str], Optional[TrainingProgress
 
 
 def ranks_without_a_number(merged: Path) -> List[int]:
-    """Return the ranks whose last two losses, or whose only one, are printed as nan or inf, in whatever form of line."""
-    losses: Dict[int, Deque[str]] = {}
+    """Return the ranks that printed the last two values of a loss as nan or inf, in whatever form of line."""
+    losses: Dict[Tuple[int, str], Deque[str]] = {}
     try:
         for _at, line in _lines_of_ranks(merged):
-            for word in _LOSS.findall(line[2]):
-                losses.setdefault(int(line[1]), deque(maxlen=2)).append(word)
+            for name, value in _LOSS.findall(line[2]):
+                if _REMEMBERED.isdisjoint(re.split("[ _]", name.lower())):
+                    losses.setdefault((int(line[1]), name.lower()), deque(maxlen=2)).append(value)
     except (OSError, HostError):
         return []
-    return sorted(rank for rank, last in losses.items() if all(map(_NO_NUMBER.match, last)))
+    return sorted(
+        {rank for (rank, _name), last in losses.items() if len(last) == 2 and all(map(_NO_NUMBER.match, last))}
+    )
 
 
 def _lines_of_ranks(merged: Path) -> "Iterator[Tuple[float, re.Match[str]]]":

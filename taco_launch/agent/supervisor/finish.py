@@ -2,6 +2,7 @@
 
 import signal
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.store import records
@@ -107,6 +108,8 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     if again is not None:
         lost = end.lost_host if job_state is JobState.LOST else ""
         more: Dict[str, Any] = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}
+        if finding is not None:
+            more["blamed"] = to_json(replace(finding, host=result.host))
         events.add(state.RESTARTING, reason, **data, **more, counts=again.counts)
         return
     if told is not None and told.findings:

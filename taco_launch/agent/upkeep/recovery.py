@@ -83,7 +83,7 @@ def apply_stop_or_suspend(folder: JobFolder, found: JobRecord) -> None:
 def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]]) -> None:
     """End what is left of a job without a supervisor, everywhere; record that."""
     recorded = [event.data for event in _of_last_attempt(folder) if "boot" in event.data]
-    here = [data for data in recorded if data["boot"] == facts.boot_id()]
+    here = [data for data in recorded if facts.is_this_boot(data["boot"])]
     gone = processes.end(found.mark, (*roots, *roots_of(folder, here)))
     here_left = describe_leftovers([entry.pid for entry in gone.found], gone.unknown)
     notes = [here_left, *_elsewhere(folder, found, recorded)]

@@ -99,5 +99,5 @@ def _remove_links(folder: JobFolder) -> None:
 
 def _end_here(folder: JobFolder, record: JobRecord) -> None:
     """End what the job has left running on this host, as was its policy; elsewhere that belongs to the removal."""
-    told = [event.data for event in records.read_events(folder) if event.data.get("boot") == facts.boot_id()]
+    told = [event.data for event in records.read_events(folder) if facts.is_this_boot(event.data.get("boot"))]
     processes.end(record.mark, recovery.roots_of(folder, told))

@@ -22,7 +22,8 @@ from taco_launch.core.model.host.health import (
 )
 
 # [ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.
-_XID = re.compile(r"\[ *([0-9]+\.[0-9]+)\] .*NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): ([0-9]{1,4}), ?(.*)")
+_XID = re.compile(r"(?:\[ *([0-9]+\.[0-9]+)\] )?.*NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,4}), ?(.*)")
+_BEGINS = re.compile("log begins at ([0-9]{1,12})")
 _COUNTER = re.compile(
     r"/sys/class/(?:infiniband/([^/]+)/ports/([0-9]+)/(?:hw_)?counters|net/([^/]+)(?:/statistics)?)/(\w+)"
 )
@@ -51,11 +52,21 @@ def _xids(text: Found[str]) -> Found[Tuple[Xid, ...]]:
     if not isinstance(text, str):
         return Unknown(text.reason)  # a kernel without a log is not one without errors
     result: Dict[Tuple[str, ...], Xid] = {}
+    begins = ""
     for line in text.split("\n"):
         match = _XID.match(line)
         if match:
             seconds, device, number, words = match.groups()
-            result.setdefault((device, number, words, seconds), Xid(int(number), device, float(seconds), words.strip()))
+            one = Xid(int(number), device, float(seconds or 0), words.strip())
+            result.setdefault((device, number, words, seconds or ""), one)
+        elif "NVRM: Xid" in line:
+            return Unknown(f"a line of the kernel log is of an unknown form: {line:.120}")
+        elif (wrapped := _BEGINS.fullmatch(line)) is not None:
+            begins = wrapped[1]
+    if begins and not result:
+        return Unknown(
+            f"the kernel log begins {begins} s after the boot: earlier lines were overwritten, and no journal is kept"
+        )
     return tuple(result.values())
 
 
@@ -80,6 +91,8 @@ def _counters(sections: Sections) -> Found[Counters]:
             # A counter that was set back counts from 0 again.
             gained = total - before[path] if total >= before[path] else total
             result.append(ErrorCounter(device, match[4], total, gained))
+    if times[1] <= times[0]:
+        return Unknown("no time has passed between the two looks at the counters")
     return Counters(tuple(result), round(times[1] - times[0], 2), times[1])
 
 

@@ -729,6 +729,10 @@ health_xids() { # since the boot: of the kernel buffer, which may have wrapped, 
     [ -z "$kept" ] || said=0
   fi
   printf '%s\n' "$told" "$kept" | grep -aE 'NVRM: Xid \('
+  if [ -z "$kept" ]; then
+    first=$(printf '%s\n' "$told" | sed -n '1s/^\[ *\([0-9]*\)\..*/\1/p')
+    [ "${first:-0}" -lt 600 ] || echo "log begins at $first"
+  fi
   return "$said"
 }
 

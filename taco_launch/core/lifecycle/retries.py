@@ -28,25 +28,17 @@ _OF_PROGRAM = frozenset(
     [
         "arguments-refused",
         "checkpoint-of-other-model",
-        "command-missing",
-        "command-no-program",
-        "command-not-executable",
         "cuda-assert",
         "cuda-device-assert",
         "cuda-memory-asked",
         "cuda-out-of-memory",
         "deepspeed-batch-size",
-        "executable-not-found",
         "extension-build-failed",
-        "folder-missing",
         "horovod-device-mismatch",
         "horovod-mismatch",
         "input-asked",
-        "module-missing",
-        "module-part-missing",
         "not-divisible",
         "script-is-an-option",
-        "script-missing",
         "torch-collective-mismatch",
         "torch-collectives-differ",
         "torch-devices-mixed",
@@ -56,6 +48,23 @@ _OF_PROGRAM = frozenset(
         "torch-variable-missing",
         "windows-line-ends",
     ]
+)
+# Those of what a host may lack, such as a file server: the program's where the attempt before has met the same.
+_OF_PROGRAM_OR_HOST = frozenset(
+    (
+        "command-missing",
+        "command-no-program",
+        "command-not-executable",
+        "executable-not-found",
+        "folder-missing",
+        "module-missing",
+        "module-part-missing",
+        "script-missing",
+    )
+)
+# Exceptions of files and connections, which may pass.
+_PASSING = re.compile(
+    r"\braised (?:\w+\.)*(?:OSError|IOError|\w*ConnectionError|Connection\w+|\w*Timeout\w*|BrokenPipeError|BlockingIOError)\b"
 )
 # Exceptions that tell of a mistake in the program, by Python's own description of them (docs.python.org, "Built-in Exceptions").
 _MISTAKES = re.compile(
@@ -137,15 +146,17 @@ def most_attempts(policy: Policy, record: JobRecord) -> int:
 
 
 def blame(record: JobRecord, result: AttemptResult) -> Blame:
-    """Return whose fault an end is; the same failure on two hosts, one attempt after the other, is the program's."""
+    """Return whose fault an end is; the same exception on two hosts, one attempt after the other, is the program's."""
     if result.signature in _OF_HARDWARE or (result.state is JobState.LOST and result.host):
         return Blame.HARDWARE
     if result.signature in _OF_PROGRAM or _MISTAKES.search(result.cause):
         return Blame.PROGRAM
-    before = record.first_failure
-    if before is not None and result.signature == "python-exception" and result.host not in ("", before.host):
-        return Blame.PROGRAM if result.cause in before.reason else Blame.UNKNOWN
-    return Blame.UNKNOWN
+    before = record.blamed
+    if before is None or (before.signature, before.cause) != (result.signature, result.cause):
+        return Blame.UNKNOWN
+    alike = result.signature == "python-exception" and not _PASSING.search(result.cause)
+    on_another = before.host and result.host and before.host != result.host
+    return Blame.PROGRAM if result.signature in _OF_PROGRAM_OR_HOST or (alike and on_another) else Blame.UNKNOWN
 
 
 def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision:
@@ -161,9 +172,11 @@ def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision
     what = result.signature or "a lost host"
     if whose is Blame.PROGRAM and failures(record) < policy.backoff_limit:
         return Decision(None, _of_program(record, what))
-    if whose is Blame.HARDWARE and record.excused < MOST_OF_HARDWARE:
-        without = f" without {result.host}" if result.host else ""
-        tries = f"retry {record.excused + 1} of {MOST_OF_HARDWARE}{without}, which --backoff-limit does not count"
+    # Without other hosts to choose from, each retry would meet the same hardware.
+    elsewhere = policy.backoff_limit > 0 and policy.retry_on != "same-host"
+    if whose is Blame.HARDWARE and elsewhere and record.excused < MOST_OF_HARDWARE:
+        others = f", on other hosts than {result.host} first" if result.host else ""
+        tries = f"retry {record.excused + 1} of {MOST_OF_HARDWARE} that --backoff-limit does not count{others}"
         return Decision(_again(policy, record, result, counts=False), f"{what} is a fault of hardware: {tries}")
     if failures(record) >= policy.backoff_limit:
         return Decision(None, f"its {record.attempt} attempts are used up" if policy.backoff_limit else "")
@@ -171,9 +184,9 @@ def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision
 
 
 def _of_program(record: JobRecord, what: str) -> str:
-    alike = what == "python-exception" and record.first_failure is not None
-    why = f"{what} on two hosts alike" if alike else what
-    return f"not tried again: {why} is a fault of the program, which each attempt meets again (--restart always retries it)"
+    before = record.blamed
+    twice = ", met twice," if before is not None and before.signature == what else ""
+    return f"not tried again: {what}{twice} is a fault of the program, which each attempt meets (--restart always retries it)"
 
 
 def _again(policy: Policy, record: JobRecord, result: AttemptResult, *, counts: bool) -> Retry:

@@ -37,7 +37,7 @@ SLOW_START = "slow-start"  # what it has been waiting for since it was placed
 SIGNALLED = "signalled"  # data: signal, stops: whether the ranks are ended after it
 NOT_CAUGHT = "signal-not-caught"  # data: ranks
 STOPPING = "stopping"
-RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, counts, exit_code; rank, host as of `ended`
+RESTARTING = "restarting"  # data: delay (seconds), left_out, lost, counts, blamed, exit_code; rank, host as of `ended`
 ENDED = "ended"  # data: state, exit_code; rank, host where a rank's failure is the reason; findings where there are any
 
 _LAST_SIGNAL, _KILLED = 64, SIGNAL_BASE + signal.SIGKILL  # SIGRTMAX, signal(7)
@@ -161,6 +161,7 @@ def _restarting(record: JobRecord, event: Event) -> JobRecord:
         left_out=names(event.data.get("left_out", ())),
         lost=name(event.data.get("lost", "")),
         excused=record.excused + (not event.data.get("counts", True)),
+        blamed=from_json(Finding, event.data["blamed"]) if event.data.get("blamed") else None,
     )
 
 

@@ -338,8 +338,7 @@ class JobRecord:
     no single host under "". `not_before` is when the next attempt may begin, `left_out` the hosts that it had better not
     have, of which `lost` is the one that was lost, if any. `shares` is where its ranks are, `transitions` every change of state, the first the submission. `admitted` says that
     it was let in, to its slots or to wait for them; a job that is refused at its first try never is. `stalled` is set while
-    its attempt hangs, and of one that hung to its end. `verified` is whether its attempt runs as planned, None before that
-    was looked at.
+    its attempt hangs, and of one that hung to its end. `verified` is whether its attempt runs as planned, None: not known yet.
     """
 
     id: str
@@ -368,6 +367,7 @@ class JobRecord:
     verified: Optional[VerifiedRun] = None
     hint: str = ""
     excused: int = 0  # retries after a fault of hardware, which `backoff_limit` does not count
+    blamed: Optional[Finding] = None  # what the logs of the attempt before told of its failure, with the host to blame
 
     @property
     def first_start(self) -> Optional[float]:

@@ -115,7 +115,7 @@ def read(words: Sequence[str], clusters: Sequence[str]) -> ArenaLine:
     """
     flags, rest = _split(words)
     if not rest or rest[0] not in _VERBS:
-        known = f"arena {rest[0]} is not known here" if rest else "a command is missing"
+        known = f"arena {rest[0]} is not supported by taco-launch" if rest else "a command is missing"
         raise UsageError(f"{known}: {', '.join(_VERBS)}", hint="taco-launch arena --help")
     verb, *rest = rest
     notes = _checked(flags, clusters)

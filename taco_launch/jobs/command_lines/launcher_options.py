@@ -99,7 +99,7 @@ def slurm_seconds(value: str) -> str:
         hours, minutes, seconds = first, second or 0, third
     else:
         hours, minutes, seconds = 0, first, second or 0
-    return f"{3600 * hours + 60 * minutes + seconds}s"
+    return _limit(3600 * hours + 60 * minutes + seconds)
 
 
 def clock_seconds(value: str) -> str:
@@ -111,7 +111,13 @@ def clock_seconds(value: str) -> str:
     if not _CLOCK.fullmatch(value):
         raise ValueError("is not a time, such as 5400 (seconds) or 1:30:00")
     units = (1, 60, 3600, 86400)
-    return f"{sum(int(part or '0') * unit for part, unit in zip(reversed(value.split(':')), units, strict=False))}s"
+    return _limit(sum(int(part or "0") * unit for part, unit in zip(reversed(value.split(":")), units, strict=False)))
+
+
+def _limit(seconds: int) -> str:
+    if not seconds:
+        raise ValueError("0 is no limit, and so is none")
+    return f"{seconds}s"
 
 
 _CLOCK = re.compile(r"\d{1,9}|(?:\d{0,6}:){1,3}\d{0,6}")

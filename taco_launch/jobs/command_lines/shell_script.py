@@ -35,6 +35,7 @@ _SCHEDULERS = {
     "COBALT": "Cobalt",
 }
 _DIRECTIVE = re.compile(r"#((?:SBATCH|PBS|MSUB|BSUB|COBALT|OAR|PJM)(?=\s)| ?(?:flux|FLUX)(?=:)|\$(?=\s*-)):?\s*(\S.*)")
+_COMMENT = re.compile(r"\s#")
 _MOST_CHARACTERS = 1 << 20
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
 _EXPANDED = re.compile(
@@ -157,7 +158,7 @@ def read(text: str) -> ShellScript:
         match = _DIRECTIVE.fullmatch(line.strip())
         if match is not None and line.startswith("#") and number not in tokens.document_lines:
             name = match[1].strip()
-            directives.append((number, re.sub(r"\s+#.*$", "", match[2]), _SCHEDULERS.get(name, name)))
+            directives.append((number, _COMMENT.split(match[2], maxsplit=1)[0].rstrip(), _SCHEDULERS.get(name, name)))
     scheduler = directives[0][2] if directives else ""
     later = frozenset(blocks.loops), frozenset(blocks.functions)
     return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names))

@@ -104,7 +104,7 @@ def _restart(request: JobRequest) -> tuple[Restart, int]:
         return restart, RETRIES if limit is None else limit
     called = request.called("restart")
     for name in ("backoff_limit", "backoff", "retry_on"):
-        if getattr(request, name):
+        if getattr(request, name) not in (None, 0, 0.0, "any"):
             never = f" and {called} never: " if request.restart is not None else ": "
             raise UsageError(
                 f"{request.called(name)}{never}the job is never tried again",

@@ -40,15 +40,17 @@ def test_a_loss_that_is_not_a_number_ends_the_job(job: Made, fail_on: str, loss:
 @pytest.mark.parametrize(
     ("lines", "ends"),
     [
-        (["Epoch [1/10], Step [400/60000], Loss: nan"], True),
-        (["epoch 4: loss=nan"], True),
-        (["epoch 12 train loss nan"], True),
-        (["{'loss': nan, 'lr': 0.1}"], True),
-        (["step 1 val_loss: inf lr: 0.1"], True),
-        (["loss: 0.5", "loss: nan"], False),  # one step that is left out is no end
+        (["Epoch [1/10], Step [400/60000], Loss: nan"] * 2, True),
+        (["epoch 4: loss=nan"] * 2, True),
+        (["epoch 12 train loss nan"] * 2, True),
+        (["{'loss': nan, 'lr': 0.1}"] * 2, True),
+        (["step 1 val_loss: inf lr: 0.1"] * 2, True),
+        (["loss: nan val_loss: 0.4"] * 2, True),
+        (["loss: nan"], False),  # one step that is left out is no end
         (["loss: nan", "loss: nan", "loss: 0.5"], False),
-        (["loss scale: 0.5", "lossless: nan", "nan is no loss"], False),
-        (["loss: nano"], False),
+        (["loss 0.52 best_train_loss inf best val loss: inf", "min_loss=inf"] * 2, False),
+        (["loss scale: 0.5", "lossless: nan", "nan is no loss", "loss information"] * 2, False),
+        (["loss: nano"] * 2, False),
     ],
 )
 def test_forms_in_which_a_loss_is_printed(job: Made, lines: list[str], *, ends: bool) -> None:

@@ -1,11 +1,13 @@
 """When a job is tried again: by its policy, and by whose fault a failure is."""
 
+from dataclasses import replace
+
 import pytest
 
 from taco_launch.core.errors import DEADLINE
 from taco_launch.core.lifecycle import retries, state
 from taco_launch.core.lifecycle.retries import AttemptResult, Blame, Decision, Retry, decide
-from taco_launch.core.model.jobs import Event, JobRecord, JobState, Policy, RankEnd, Restart, Transition
+from taco_launch.core.model.jobs import Event, Finding, JobRecord, JobState, Policy, Restart, Transition
 from taco_launch.core.signatures.match import ENTRIES
 
 
@@ -61,8 +63,9 @@ def test_by_the_policy(restart: str, limit: int, failures: int, end: str, code: 
 
 # A failure as its logs are explained: (signature, cause), and what follows with --backoff-limit 3.
 FAILURES = (
-    ("module-missing", "", Blame.PROGRAM),
-    ("script-missing", "", Blame.PROGRAM),
+    ("module-missing", "", Blame.UNKNOWN),  # a file server may be away on that host
+    ("script-missing", "", Blame.UNKNOWN),
+    ("windows-line-ends", "", Blame.PROGRAM),
     ("arguments-refused", "", Blame.PROGRAM),
     ("cuda-out-of-memory", "", Blame.PROGRAM),
     ("cuda-device-assert", "", Blame.PROGRAM),
@@ -96,7 +99,7 @@ def test_by_whose_fault_it_is(signature: str, cause: str, whose: Blame) -> None:
         assert f"{signature} is a fault of the program" in rule
     else:
         assert again == Retry(10.0, ("a", "b"), counts=whose is Blame.UNKNOWN)
-        assert (f"{signature} is a fault of hardware: retry 1 of 5 without b" in rule) is (whose is Blame.HARDWARE)
+        assert (f"{signature} is a fault of hardware: retry 1 of 5 that" in rule) is (whose is Blame.HARDWARE)
     assert decide(policy("always"), record(), result) == Decision(Retry(10.0, ("a", "b")))
     assert decide(policy("never"), record(), result) == Decision(None)
 
@@ -120,15 +123,34 @@ def test_hardware_has_a_limit_of_its_own() -> None:
     assert decide(policy(limit=0), record(), lost._replace(host="")) == Decision(None)
 
 
+RAISED = Finding("python-exception", "The program raised ValueError: no (line 3 of t.py).", "", "a", 3)
+
+
+def again(before: Finding, **changes: str) -> Retry | None:
+    result = AttemptResult(JobState.FAILED, 1, "b", signature=before.signature, cause=before.cause)
+    return decide(policy(), record(1, blamed=before), result._replace(**changes)).retry  # type: ignore[arg-type]
+
+
 def test_the_same_exception_on_two_hosts_is_the_programs() -> None:
-    cause = "The program raised ValueError: no (line 3 of t.py)."
-    before = RankEnd(0, "a", 1, f"rank 0 on a exited with code 1: {cause}")
-    result = AttemptResult(JobState.FAILED, 1, "b", signature="python-exception", cause=cause)
-    again, rule = decide(policy(), record(1, first_failure=before), result)
-    assert again is None
-    assert rule.startswith("not tried again: python-exception on two hosts alike is a fault of the program")
-    for other in (result._replace(host="a"), result._replace(cause="The program raised ValueError: yes.")):
-        assert decide(policy(), record(1, first_failure=before), other).retry is not None
+    assert again(RAISED) is None
+    assert again(RAISED, host="a") is not None
+    assert again(RAISED, cause="The program raised ValueError: yes.") is not None
+    passing = replace(RAISED, cause="The program raised OSError: [Errno 5] Input/output error.")
+    assert again(passing) is not None
+
+
+def test_what_a_host_may_lack_is_the_programs_the_second_time() -> None:
+    missing = replace(RAISED, signature="script-missing", cause="t.py was not found.")
+    assert again(missing) is None
+    assert again(missing, host="a") is None
+    assert again(missing, signature="folder-missing") is not None
+
+
+def test_where_no_retry_or_no_other_host_is_allowed_hardware_is_no_excuse() -> None:
+    lost = AttemptResult(JobState.LOST, 125, "b")
+    assert decide(policy(limit=0), record(), lost).retry is None
+    same = replace(policy(), retry_on="same-host")
+    assert decide(same, record(), lost).retry == Retry(10.0, ("a", "b"))
 
 
 def test_a_host_that_was_lost_may_be_back_for_the_attempt_after_the_next() -> None:

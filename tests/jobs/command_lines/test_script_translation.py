@@ -204,7 +204,7 @@ def test_the_text_of_eval_is_read() -> None:
 def test_a_line_of_arena_is_a_job_of_its_script() -> None:
     assert lines('arena submit mpijob --name a --workers 2 \\\n "mpirun -np 2 b"') == ["1: --name a --workers 2 -- b"]
     (left,) = lines("arena submit etjob --name a b")
-    assert "arena submit etjob is not known here" in left
+    assert "arena submit etjob is not supported by taco-launch" in left
 
 
 BY_ITSELF = "counts its ranks by its own options"

@@ -61,17 +61,21 @@ def disks(facts: HostFacts) -> Iterator[HealthVerdict]:
         yield HealthVerdict("disk space", OK, "5 % or more free", _NHC)
 
 
+_READ_ONLY_BY_DESIGN = frozenset(("/usr", "/sysroot", "/boot"))
+
+
 def mounts(facts: HostFacts) -> Iterator[HealthVerdict]:
     """Judge inodes, and file systems that became read-only."""
     health = known_value(facts.health)
     if health is None or not isinstance(health.mounts, tuple):
         yield from plain("file systems", [health.mounts] if health else [], "", _MOUNTS)
         return
-    closed = [mount.path for mount in health.mounts if mount.read_only]
+    # Image-based systems have these read-only (ostree, Flatcar).
+    closed = [mount.path for mount in health.mounts if mount.read_only and mount.path not in _READ_ONLY_BY_DESIGN]
     full = [
         f"{mount.path} {mount.inodes} %"
         for mount in health.mounts
-        if isinstance(mount.inodes, int) and mount.inodes >= _MOST_INODES
+        if not mount.read_only and isinstance(mount.inodes, int) and mount.inodes >= _MOST_INODES
     ]
     if closed:
         hint = "dmesg -T | grep -i -e ext4 -e xfs -e 'I/O error' shows why; a mount that is meant to be so can be left"

@@ -116,3 +116,8 @@ def test_whether_ranks_may_read_each_others_memory() -> None:
 def test_the_boot_has_a_name() -> None:
     assert re.fullmatch(r"[0-9a-f-]{36}\.[0-9]+", facts.boot_id())
     assert facts.boot_id() == facts.boot_id()
+    boot, _dot, start = facts.boot_id().partition(".")
+    assert facts.is_this_boot(f"{boot}.{start}")
+    assert facts.is_this_boot(boot), "an agent of an earlier version has written it"
+    assert not facts.is_this_boot(f"{boot}.{int(start) + 1}")
+    assert not facts.is_this_boot(None)

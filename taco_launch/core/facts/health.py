@@ -23,7 +23,7 @@ from taco_launch.core.model.host.health import (
 
 # [ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.
 _XID = re.compile(r"(?:\[ *([0-9]+\.[0-9]+)\] )?.*NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,4}), ?(.*)")
-_BEGINS = re.compile("log begins at ([0-9]{1,12})")
+_BEGINS = re.compile("log starts at ([0-9]{1,12})")
 _COUNTER = re.compile(
     r"/sys/class/(?:infiniband/([^/]+)/ports/([0-9]+)/(?:hw_)?counters|net/([^/]+)(?:/statistics)?)/(\w+)"
 )
@@ -65,7 +65,7 @@ def _xids(text: Found[str]) -> Found[Tuple[Xid, ...]]:
             begins = wrapped[1]
     if begins and not result:
         return Unknown(
-            f"the kernel log begins {begins} s after the boot: earlier lines were overwritten, and no journal is kept"
+            f"the kernel log starts {begins} s after the boot: earlier lines were overwritten, and no journal is kept"
         )
     return tuple(result.values())
 

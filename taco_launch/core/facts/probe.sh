@@ -731,7 +731,7 @@ health_xids() { # since the boot: of the kernel buffer, which may have wrapped, 
   printf '%s\n' "$told" "$kept" | grep -aE 'NVRM: Xid \('
   if [ -z "$kept" ]; then
     first=$(printf '%s\n' "$told" | sed -n '1s/^\[ *\([0-9]*\)\..*/\1/p')
-    [ "${first:-0}" -lt 600 ] || echo "log begins at $first"
+    [ "${first:-0}" -lt 600 ] || echo "log starts at $first"
   fi
   return "$said"
 }

@@ -66,7 +66,7 @@ def test_xids_that_journal_and_buffer_both_have_are_one() -> None:
     assert read(health_xids="").xids == ()
     of_mig = read(health_xids="kernel: NVRM: Xid (PCI:0000:1b:00 GPU-I:05): 95, pid=1, contained").xids
     assert of_mig == (Xid(95, "0000:1b:00", 0.0, "pid=1, contained"),)
-    for odd in ("[ 1.0] NVRM: Xid of a new form", "log begins at 1036800"):
+    for odd in ("[ 1.0] NVRM: Xid of a new form", "log starts at 1036800"):
         assert isinstance(read(health_xids=odd).xids, Unknown), "it is not known that there was none"
     refused = read(health_xids=("", 1, "dmesg: read kernel buffer failed: Operation not permitted")).xids
     assert isinstance(refused, Unknown), "no log is not a log without errors"

@@ -93,16 +93,16 @@ DOCKER = (
     Signature(
         "container-missing",
         keys=("No such container: ", "is not running"),
-        cause="The training container[[name? {name}]] does not run on {host}.",
-        next="docker ps -a on {host}; docker start {name}, and see why it ended: docker logs {name}.",
+        cause="The training container[[name? {name}]] is not running on {host}, or was removed.",
+        next="Run docker ps -a on {host}. If it is listed, start it: docker start {name}; docker logs {name} shows why it ended.",
         pattern=r"^(?!.*rpc error: ).*?No such container: (?P<name>\S+)|[Cc]ontainer (?P<name2>\S+) is not running",
         survived=True,
     ),
     Signature(
         "container-name-taken",
         keys=("Conflict. The container name",),
-        cause="{host} has a container {name} already.",
-        next="docker ps -a on {host}: if no job needs it, docker rm -f {name}; else give the new one another name.",
+        cause="A container named {name} already exists on {host}.",
+        next="Run docker ps -a on {host}. If no job uses the container, remove it: docker rm -f {name}; otherwise use another name.",
         pattern=r'The container name \\?"/?(?P<name>[^"\\]+)\\?" is already in use',
     ),
     Signature(
@@ -551,7 +551,7 @@ CONTAINERS = (
     Signature(
         "container-program-missing",
         keys=("executable file not found in $PATH",),
-        cause="The container on {host} has no program {program}.",
+        cause="The program {program} was not found in the container on {host}.",
         next="[[tool?Start the container with --gpus all: the NVIDIA Container Toolkit then puts the driver's own programs, which come from the host, into "
         "it||Install it in the image, or give its full path there]].",
         pattern=r"exec: \\*\"(?P<program>(?P<tool>nvidia-smi)?[^\"\\]*)\\*\": executable file not found in \$PATH",

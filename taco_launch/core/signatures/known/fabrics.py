@@ -175,8 +175,7 @@ UCX = (
     Signature(
         "ucx-cma-denied",
         keys=("returned -1: Operation not permitted", "returned -1: Bad address"),
-        cause="A rank of {host} could not read another rank's memory directly (UCX's cma): [[memory?the kernel cannot read that address, most often because it is GPU memory||the "
-        "kernel or the container does not allow it]].",
+        cause="UCX could not copy memory between two ranks of {host} (CMA): [[memory?the kernel cannot read that address, most often because it is GPU memory||the kernel or the container does not allow it]].",
         next="[[memory?Use a UCX with CUDA support (ucx_info -d | grep cuda) and a UCX_TLS that does not exclude cuda_copy, or turn cma off||In a container, add "
         "docker run --cap-add SYS_PTRACE, with all ranks of a host in one container; outside: sysctl kernel.yama.ptrace_scope=0. To do without, turn cma "
         "off]]: -x UCX_TLS=^cma.",

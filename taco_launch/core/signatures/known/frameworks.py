@@ -58,8 +58,8 @@ FRAMEWORKS = (
     Signature(
         "deepspeed-ssh-port",
         keys=("KeyError: 'PDSH_SSH_ARGS_APPEND'",),
-        cause="DeepSpeed's launcher (in versions around 0.14.0) fails with --ssh_port where PDSH_SSH_ARGS_APPEND is not set.",
-        next='export PDSH_SSH_ARGS_APPEND="-p PORT", or a newer DeepSpeed.',
+        cause="DeepSpeed's launcher (in versions around 0.14.0) fails with --ssh_port if PDSH_SSH_ARGS_APPEND is not set.",
+        next='Run export PDSH_SSH_ARGS_APPEND="-p PORT", or upgrade DeepSpeed.',
     ),
     Signature(
         "horovod-not-importable",
@@ -192,7 +192,7 @@ FRAMEWORKS = (
     Signature(
         "extension-build-failed",
         keys=("Error building extension '",),
-        cause="torch could not compile {name}, a part in C++ or CUDA, when it was first used on {host}.",
+        cause="torch could not compile the C++ or CUDA extension {name} when it was first used on {host}.",
         next="Read the compiler's own error further up, after FAILED. nvcc --version must match torch.version.cuda, and nvcc must support that g++ (ds_report "
         "shows what DeepSpeed finds). Then remove the half-built files: rm -rf ~/.cache/torch_extensions.",
         pattern=r"Error building extension '(?P<name>[^'\r\n]{1,80})'",

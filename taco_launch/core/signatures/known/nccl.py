@@ -47,8 +47,7 @@ NCCL = (
     Signature(
         "nccl-ib-error",
         keys=("Got completion ",),
-        cause="An RDMA operation of {host} failed with status {status} (1: length, 2: queue, 9: the other side "
-        "refused the request, 10: remote access, 11: the other side failed, 13: receiver not ready).",
+        cause="An RDMA operation of {host} failed with status {status} (1: length error, 2: queue pair error, 9: invalid request, 10: remote access denied, 11: remote operation failed, 13: receiver not ready).",
         next="Update firmware and MLNX_OFED to the same version on all hosts, and try without GPUDirect: "
         "-x NCCL_NET_GDR_LEVEL=LOC.",
         pattern=_COMPLETION + r"(?P<status>(?!(?:4|5|12)\b)\d+)",
@@ -841,7 +840,7 @@ NCCL_DEVICES = (
     Signature(
         "nccl-rank-number",
         keys=("NCCL WARN Invalid rank requested : ",),
-        cause="A rank started NCCL as number {rank} of {all}, which does not exist: RANK and WORLD_SIZE do not fit together.",
+        cause="A process started NCCL as rank {rank} of {all}, but ranks are 0 to {all} - 1: RANK and WORLD_SIZE do not match.",
         next="Start as many processes as WORLD_SIZE, and count from 0: RANK = node rank x ranks per host + LOCAL_RANK. Under mpirun, set both from OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE.",
         pattern=r"Invalid rank requested : (?P<rank>-?\d+)/(?P<all>\d+)",
     ),
@@ -860,7 +859,7 @@ NCCL_DEVICES = (
         "nccl-nic-merge",
         keys=("Specified fused NIC ", "Could not force merge NICs ", "Fusing NET devices from different NUMA domains"),
         cause="NCCL on {host} cannot join its HCAs[[nics? ({nics})]] as NCCL_NET_FORCE_MERGE requests: a name is wrong, there are too many, or they are not near each other.",
-        next="Unset NCCL_NET_FORCE_MERGE, or name HCAs of the same NUMA node that ibv_devinfo lists. -x NCCL_NET_MERGE_LEVEL=LOC merges none.",
+        next="Unset NCCL_NET_FORCE_MERGE, or name HCAs of one NUMA node (cat /sys/class/infiniband/*/device/numa_node). -x NCCL_NET_MERGE_LEVEL=LOC disables merging.",
         pattern=r"Specified fused NIC (?P<nics>\S{1,100}) which|Could not force merge NICs (?P<nics2>\S{1,100}?)\. |Fusing NET devices",
     ),
     Signature(

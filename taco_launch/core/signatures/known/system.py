@@ -231,8 +231,8 @@ SYSTEM = (
     Signature(
         "file-server",
         keys=("nfs: server ", "Stale file handle", "in progress operations using this service will wait"),
-        cause="[[server?The file server {server} does not answer {host}||A file server's folder is gone from {host} (stale handle)]].",
-        next="ls and df there hang as well. Check the server, or mount the folder again.",
+        cause="[[server?The file server {server} does not answer {host}||A mount on {host} is stale: the server replaced or removed what was mounted]].",
+        next="[[server?Check the server: ls and df on that mount hang until it answers||Run umount -l PATH and mount PATH again]].",
         pattern=r"nfs: server (?P<server>\S+) not responding|Stale file handle"
         r"|Connection to (?P<server2>\S+) \(at [^)\r\n]+\) was lost; in progress operations",
     ),
@@ -309,7 +309,7 @@ SYSTEM = (
     Signature(
         "nvml-refused",
         keys=("Failed to initialize NVML: Insufficient Permissions",),
-        cause="A process on {host} may not use the GPUs' devices.",
+        cause="A process on {host} is not permitted to open the devices of the GPUs.",
         next="Run ls -l /dev/nvidia* where the process runs: all users must be able to read and write them (NVreg_ModifyDeviceFiles or a cgroup may prevent that). "
         "With MIG, run nvidia-smi as root.",
     ),
@@ -342,7 +342,7 @@ SYSTEM = (
     Signature(
         "hca-objects-used-up",
         keys=("failed, status limits exceeded",),
-        cause="The HCA of {host} has no more of one kind of object ({what}) for the ranks on it[[uar?: each process takes some of its doorbell pages]][[qp?: each connection takes one]].",
+        cause="The HCA of {host} ran out of a resource ({what})[[uar?: each process uses some of its doorbell pages]][[qp?: each connection uses one queue pair]].",
         next="Run fewer ranks on {host}, or connect over one device only: -x UCX_NET_DEVICES=mlx5_0:1[[qp? with -x UCX_TLS=dc_x,sm,self]]. [[uar?Enlarge the firmware's LOG_BAR_SIZE (mlxconfig -d DEVICE query | grep BAR), then reboot||Update the firmware and the driver of the HCA]].",
         pattern=r"mlx5_core[^\r\n]*?(?<!\w)(?P<what>(?!CREATE_MKEY)(?=[A-Z])(?P<uar>ALLOC_UAR)?(?P<qp>CREATE_QP)?[A-Z\d_]*)\(0x[\da-f]+\)[^\r\n]{0,80}failed, status limits exceeded",
     ),
@@ -356,9 +356,8 @@ SYSTEM = (
     Signature(
         "network-tables-full",
         keys=("nf_conntrack: table full", "neighbor table overflow", "neighbour table overflow"),
-        cause="{host} drops packets: the table of [[track?connections of its firewall||addresses of its neighbors]] is full.",
-        next="[[track?sysctl -w net.netfilter.nf_conntrack_max=1048576||sysctl -w net.ipv4.neigh.default.gc_thresh1=4096 "
-        "net.ipv4.neigh.default.gc_thresh2=8192 net.ipv4.neigh.default.gc_thresh3=16384]].",
+        cause="{host} drops packets: the table of its [[track?firewall's connections (conntrack)||neighbors (ARP)]] is full.",
+        next="Run [[track?sysctl -w net.netfilter.nf_conntrack_max=1048576||sysctl -w net.ipv4.neigh.default.gc_thresh1=4096 net.ipv4.neigh.default.gc_thresh2=8192 net.ipv4.neigh.default.gc_thresh3=16384]], which enlarges it.",
         pattern=r"(?P<track>nf_conntrack): table full|neighbou?r table overflow",
     ),
     Signature(

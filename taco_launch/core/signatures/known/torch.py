@@ -516,8 +516,7 @@ TORCH_RANKS = (
         "torch-group-twice",
         keys=("trying to initialize the default process group twice",),
         cause="The program called torch.distributed.init_process_group again in one process, or a library that it uses had already called it.",
-        next="Call it once: if not torch.distributed.is_initialized(): ...; accelerate, Lightning, DeepSpeed and their like call it themselves. "
-        "After a failure, call destroy_process_group first.",
+        next="Call it only if torch.distributed.is_initialized() is false: accelerate, Lightning, DeepSpeed and similar libraries call it themselves. After a failure, call destroy_process_group first.",
     ),
     Signature(
         "gloo-sizes-differ",
@@ -630,8 +629,8 @@ TORCH_RANKS = (
     Signature(
         "fsdp-inner-first",
         keys=("Non-root FSDP instance's `_is_root`", "FSDP state has already been lazily initialized"),
-        cause="A part of an FSDP model on {host} was called before the model that holds it: FSDP takes the part that is called first for the whole.",
-        next="Call the outermost FSDP model first, and generate() or a submodule only inside of its forward or under FSDP.summon_full_params. Do not call parts of it by hand, for example to make an embedding.",
+        cause="A submodule of an FSDP model on {host} was called before the model itself. FSDP treats the first module that is called as the root.",
+        next="Call the outermost FSDP model first. Call generate() or a submodule only inside its forward or under FSDP.summon_full_params.",
     ),
     Signature(
         "dtensor-mixed",
@@ -914,7 +913,7 @@ TORCH_RANKS = (
             "world size parameter missing",
             "rendezvous: port number missing",
         ),
-        cause="init_process_group cannot use its init_method: [[scheme?torch knows no {scheme}||{what}]].",
+        cause="init_process_group cannot use its init_method: [[scheme?torch does not support the scheme {scheme}||{what}]].",
         next="Write init_method='env://' (the default) and set MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, which torchrun does. Or give tcp://HOST:PORT with rank= and world_size=.",
         pattern=r"No rendezvous handler for (?P<scheme>\S{0,60}://)|Error initializing torch\.distributed using \S{1,20} rendezvous: (?P<what>(?:rank parameter|world size parameter|port number) missing)",
     ),

@@ -1,10 +1,12 @@
 """setup: hosts as the inventory says; the plan first, then stage by stage, then the proof."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from taco_launch.api.setup import SetupOptions, open_setup
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
@@ -14,10 +16,14 @@ from taco_launch.cli.output import render, setup_output
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.jobs.request.caller import person
 from taco_launch.setup.cluster_setup import ClusterSetup, SetupPlan
 from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.ops import Stage
 from taco_launch.setup.plan.stage_rules import STAGES
+from taco_launch.setup.rolling_setup import RollingOptions, RollingSetup
+
+_NO_GROUPS: tuple[tuple[str, ...], ...] = ()
 
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
@@ -64,6 +70,15 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     help="Allow disruption where containers run. docker: the engine may restart, which stops all containers of the host. "
     "host: a peer memory module may be replaced as well, where no job runs.",
 )
+@add_option(
+    "--rolling",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=1,
+    metavar="[N]",
+    help="Change N hosts at a time (without N: 1), the head last: drain them, wait for their jobs (without limit, "
+    "or --wait-for-jobs TIME), change and check them, open them again. It stops at the first host that fails or has a fault.",
+)
 @wait_option
 def setup(
     ctx: click.Context,
@@ -95,6 +110,7 @@ def setup(
       taco-launch -i cluster.yaml setup --exclude gpu3
       taco-launch -i cluster.yaml setup --yes --wait-for-jobs 2h
       taco-launch -i cluster.yaml setup --pull --dry-run
+      taco-launch -i cluster.yaml setup --rolling 2 --dry-run
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
     \b
@@ -104,7 +120,11 @@ def setup(
     5 a host failed or cannot be set up (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the
     containers), or other hosts do not know a new host yet, 130 after Ctrl-C.
     """
-    settings = settings_of(ctx)
+    settings, rolling = settings_of(ctx), more["rolling"]
+    if check and rolling:
+        raise UsageError(
+            "--check and --rolling cannot be combined", hint="--rolling --dry-run shows the plan and the order"
+        )
     if check and dry_run:
         raise UsageError(
             "--check and --dry-run cannot be combined", hint="--check sets the exit code; --dry-run shows the plan"
@@ -121,9 +141,17 @@ def setup(
             ctx.params["hosts"] = setup_output.names(chosen)
         with render.progress(settings, "facts", len(work.contacted)) as answered:
             work.refresh(lambda _answer: answered())
-        plan = work.plan(patience=0 if check or dry_run else more["patience"], prove=check)
+        plan = work.plan(patience=0 if check or dry_run or rolling else more["patience"], prove=check)
         looking = check or dry_run or plan.is_blocked
-        code = _show(settings, work, plan, inventory, show_diff=show_diff, looking=looking, check=check)
+        roller, groups = None, _NO_GROUPS
+        if rolling:
+            limited = ctx.get_parameter_source("patience") is not ParameterSource.DEFAULT
+            patience = more["patience"] if limited else math.inf
+            roller = work.rolling(RollingOptions(rolling, person(), patience, progress.live))
+            groups, plan = roller.groups(plan.plans), plan.without_jobs()
+            # what is known to fail would leave the hosts in two states
+            looking = dry_run or work.chosen_failed or any(each.problems for each in plan.plans)
+        code = _show(settings, work, plan, inventory, groups, show_diff=show_diff, looking=looking, check=check)
         if looking or (not plan.plans and settings.output not in ("json", "yaml")):
             ctx.exit(code or (DRIFT if check and plan.has_drifted else OK))
         if plan.has_work and not setup_output.agreed(plan.plans, yes=yes):
@@ -132,6 +160,8 @@ def setup(
         begun = time.monotonic()
         shown = {each.host for each in plan.plans if each.problems} | plan.failed.keys()
         try:
+            if roller:
+                ctx.exit(_roll(settings, work, roller, groups, inventory))
             with progress.live(chosen, plan.plans):
                 end = work.apply()
         except KeyboardInterrupt:
@@ -142,6 +172,19 @@ def setup(
     for error in end.errors:
         render.error(error.message, error.hint)
     ctx.exit(HOST_FAILED if end.errors else code)
+
+
+def _roll(
+    settings: Settings,
+    work: ClusterSetup,
+    roller: RollingSetup,
+    groups: Sequence[tuple[str, ...]],
+    inventory: Inventory,
+) -> int:
+    """Change the hosts in groups; return the exit code."""
+    rolled, done = roller.run(groups)
+    errors = work.finish(done) if not rolled.errors and not rolled.is_interrupted else ()
+    return setup_output.show_rolled(settings, rolled, roller.kept, inventory, errors)
 
 
 def _show_left(settings: Settings, hosts: Sequence[str]) -> None:
@@ -159,6 +202,7 @@ def _show(
     work: ClusterSetup,
     plan: SetupPlan,
     inventory: Inventory,
+    groups: Sequence[tuple[str, ...]],
     *,
     show_diff: bool,
     looking: bool,
@@ -172,7 +216,7 @@ def _show(
     told = work.diffs(plans) if show_diff else ()
     rows = setup_output.folded(plans)
     if settings.output not in ("json", "yaml"):
-        setup_output.show_plan(rows)
+        setup_output.show_plan(rows, groups)
         same: dict[str, list[str]] = {}
         for host, texts in told:
             for text in texts:
@@ -183,7 +227,7 @@ def _show(
         setup_output.show_findings(findings)
     elif looking:
         proof = {"found": setup_output.flaws_document(plan.flaws)}
-        render.data(_document(plan, rows, told) | findings.document() | proof, settings.output)
+        render.data(_document(plan, rows, told, groups) | findings.document() | proof, settings.output)
     setup_output.show_errors(plan.failed, plans, inventory)
     for flaw in plan.flaws:
         render.error(str(flaw), flaw.hint)
@@ -216,6 +260,7 @@ def _document(
     plan: SetupPlan,
     rows: Sequence[dict[str, Any]],
     told: Sequence[tuple[str, tuple[str, ...]]],
+    groups: Sequence[tuple[str, ...]],
 ) -> dict[str, Any]:
     problems = [
         {
@@ -229,4 +274,5 @@ def _document(
     ]
     failed = [{"host": host} | setup_output.error_document(error) for host, error in plan.failed.items()]
     document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
+    document |= {"groups": [list(each) for each in groups]} if groups else {}
     return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

@@ -103,6 +103,7 @@ class Setup:
             registry.may_pull(inventory, chosen, left_out)
         self._inventory = inventory
         self._chosen = {host.name: host for host in chosen}
+        self._turn = tuple(self._chosen)
         self._fanout = fanout
         self._ask = ask
         self._proof = proof
@@ -118,6 +119,10 @@ class Setup:
         self._shared = SharedReadings(inventory, self._chosen)
         self._plans: tuple[HostPlan, ...] = ()
         self.failed: dict[str, TacoLaunchError] = {}
+
+    def only(self, hosts: Collection[str]) -> None:
+        """From now on ask, plan and change these of the chosen hosts alone; what is known of the others stays."""
+        self._turn = tuple(name for name in self._chosen if name in hosts)
 
     @property
     def chosen_failed(self) -> bool:
@@ -156,7 +161,11 @@ class Setup:
 
     def replan(self) -> tuple[HostPlan, ...]:
         """Plan on what the hosts are by now."""
-        self.refresh()
+        if self._turn == tuple(self._chosen):
+            self.refresh()
+        else:  # what was learnt for all hosts stays as it is, so that all get the same image
+            self._take(self._gather(self._fanout.only(self._turn), SUBJECTS))
+            self._know()
         return self.plan()
 
     def proved(self, plans: Sequence[HostPlan], *, is_applied: bool = False) -> tuple[ProofFailure, ...]:
@@ -203,7 +212,7 @@ class Setup:
         if ready and self._ask.stages == STAGES:
             found = self._verify()
         found += self.proved(tuple(HostPlan(name) for name in ready), is_applied=True)
-        hosts = tuple(HostResult(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)
+        hosts = tuple(HostResult(name, self._changes.of(name), self.failed.get(name)) for name in self._turn)
         return SetupResult(hosts, found, str(log.folder) if log.written else "")
 
     def _stage(self, stage: Stage, log: SetupLog) -> Literal["nothing", "work", "wait"]:
@@ -269,13 +278,13 @@ class Setup:
 
     def _chain(self, name: str, stages: Collection[Stage]) -> HostPlan:
         head = self._inventory.head
-        with_head = head in self._chosen and head in self._facts and head not in self.failed
+        with_head = head in self._turn and head in self._facts and head not in self.failed
         if with_head != self._cluster.with_head:  # the same for all hosts, as is what is made of it once
             self._cluster = replace(self._cluster, with_head=with_head)
         return plan_host(self._chosen[name], self._facts[name], self._cluster, RULES, stages)
 
     def _alive(self) -> tuple[str, ...]:
-        return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)
+        return tuple(name for name in self._turn if name in self._facts and name not in self.failed)
 
     def _take(self, answers: Sequence[Answer[HostFacts]]) -> None:
         for answer in answers:

@@ -23,6 +23,12 @@ from taco_launch.setup.model.ops import Stage
 from taco_launch.setup.plan.stage_rules import STAGES
 from taco_launch.setup.rolling_setup import RollingOptions, RollingSetup
 
+# Options that exclude each other, with what to do.
+_CONFLICTS = (
+    ("check", "dry_run", "--check sets the exit code; --dry-run shows the plan"),
+    ("check", "rolling", "--rolling --dry-run shows the plan and the order"),
+    ("rolling", "rotate_keys", "all hosts get the new key at once: omit --rolling"),
+)
 _NO_GROUPS: tuple[tuple[str, ...], ...] = ()
 
 
@@ -79,6 +85,13 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     help="Change N hosts at a time (without N: 1), the head last: drain them, wait for their jobs (without limit, "
     "or --wait-for-jobs TIME), change and check them, open them again. It stops at the first host that fails or has a fault.",
 )
+@add_option(
+    "--rotate-keys",
+    is_flag=True,
+    help="Make a new SSH key for the cluster and give it to all hosts, which no longer accept the old one. Open connections "
+    "continue, but a job that starts or restarts meanwhile would fail, so set-up refuses while jobs run, unless you add "
+    "--wait-for-jobs.",
+)
 @wait_option
 def setup(
     ctx: click.Context,
@@ -111,6 +124,7 @@ def setup(
       taco-launch -i cluster.yaml setup --yes --wait-for-jobs 2h
       taco-launch -i cluster.yaml setup --pull --dry-run
       taco-launch -i cluster.yaml setup --rolling 2 --dry-run
+      taco-launch -i cluster.yaml setup --rotate-keys --only ssh_mesh --wait-for-jobs 2h
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
     \b
@@ -121,17 +135,18 @@ def setup(
     containers), or other hosts do not know a new host yet, 130 after Ctrl-C.
     """
     settings, rolling = settings_of(ctx), more["rolling"]
-    if check and rolling:
-        raise UsageError(
-            "--check and --rolling cannot be combined", hint="--rolling --dry-run shows the plan and the order"
-        )
-    if check and dry_run:
-        raise UsageError(
-            "--check and --dry-run cannot be combined", hint="--check sets the exit code; --dry-run shows the plan"
-        )
+    for one, other, hint in _CONFLICTS:
+        if ctx.params[one] and ctx.params[other]:
+            raise UsageError(f"--{one} and --{other} cannot be combined".replace("_", "-"), hint=hint)
     access = access_of(more)
     options = SetupOptions(
-        hosts, exclude, stages, more["disrupt"] or "nothing", more["pull"], registry_password=settings.registry_password
+        hosts,
+        exclude,
+        stages,
+        more["disrupt"] or "nothing",
+        more["pull"],
+        registry_password=settings.registry_password,
+        rotate_keys=more["rotate_keys"],
     )
     progress = setup_output.SetupProgress(settings, stages)
     listener = SetupListener(progress.step, progress.proof, settings.talk)

@@ -216,7 +216,7 @@ def again(inventory: Inventory) -> str:
     words += ["-H", chosen["hosts"]] if chosen["hosts"] else []
     words += ["--only", ",".join(chosen["stages"])] if chosen.get("stages", STAGES) != STAGES else []
     words += ["--disrupt", chosen["disrupt"]] if chosen.get("disrupt") else []
-    words += [f"--{flag}" for flag in ("pull", "images") if chosen.get(flag)]
+    words += [f"--{flag.replace('_', '-')}" for flag in ("pull", "images", "rotate_keys") if chosen.get(flag)]
     words += ["--rolling", str(chosen["rolling"])] if chosen.get("rolling") else []
     return shell(tuple(words))
 

@@ -22,6 +22,7 @@ from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply import image_source, registry, send_image, sources
 from taco_launch.setup.apply.host_ops import Changes, SetupEvent, SetupLog, apply
 from taco_launch.setup.apply.plan_context import SharedReadings
+from taco_launch.setup.files.ssh_files import public_key
 from taco_launch.setup.model.ops import Op, PlanContext, ProofFailure, Stage, StageRun
 from taco_launch.setup.plan.diff import diffs, wanted
 from taco_launch.setup.plan.host_plan import HostPlan, plan_host
@@ -48,6 +49,8 @@ class SetupRequest:
     disrupt: Literal["nothing", "docker", "host"] = "nothing"
     pull: bool = False
     registry_password: str | None = field(default=None, repr=False)
+    # Whether the head makes the cluster's SSH key anew; then every host of the inventory has to get it.
+    rotate_keys: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class Setup:
         if ask.pull:
             left_out = [name for name, stage in RULES.items() if stage.pulls and name not in ask.stages]
             registry.may_pull(inventory, chosen, left_out)
+        if ask.rotate_keys and ("ssh_mesh" not in ask.stages or len(chosen) < len(inventory.hosts)):
+            raise UsageError("--rotate-keys changes all hosts: omit -H and --exclude, and an --only without ssh_mesh")
         self._inventory = inventory
         self._chosen = {host.name: host for host in chosen}
         self._turn = tuple(self._chosen)
@@ -139,13 +144,23 @@ class Setup:
 
         Raises:
             UsageError: two hosts are the same machine.
-            HostError: with `pull`, the registry cannot be asked.
+            HostError: with `pull`, the registry cannot be asked; with `rotate_keys`, a host does not answer.
         """
         self._take(self._gather(self._fanout, SUBJECTS, answered))
         self._check_machines()
         self._know()
         for stage in self._ask.stages:
             self._cluster = RULES[stage].learn(self._run(self._alive()))
+        if self._ask.rotate_keys:
+            self._retire()
+
+    def _retire(self) -> None:
+        """Have the head replace the key that it has at first."""
+        for host, error in self.failed.items():
+            raise HostError(f"--rotate-keys: {host} would continue to accept the old key: {error.message}", error.hint)
+        made = self._facts[self._inventory.head].made
+        if not self._cluster.retired and isinstance(made, SetupState):
+            self._cluster = replace(self._cluster, retired=public_key(made.cluster_key) or "")
 
     @property
     def moved(self) -> str:

@@ -118,6 +118,8 @@ class PlanContext:
     now: str | None = None
     # The cluster's SSH key (private, public), once the head has made it.
     cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
+    # The public half of the one that the head is to replace (`--rotate-keys`), "" for none.
+    retired: str = ""
     # The public host keys of the containers' sshd, once they are there: (host, key).
     host_keys: tuple[tuple[str, str], ...] = ()
     # The text of the head's file of host keys as it is.

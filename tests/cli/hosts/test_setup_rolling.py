@@ -116,6 +116,18 @@ def test_a_host_that_a_person_has_drained_is_changed_and_stays_drained(
     done = rolling(world, "--yes")
     assert (code(done), site.records, site.done()) == (0, {"gpu2": PERSON}, ["gpu1", "gpu2", "gpu3"])
     assert "gpu2: changed, and stays drained: by ann@desk: new cable" in done.stderr
+    assert ("check gpu2" in site.did) == meanwhile
+
+
+def test_a_host_that_does_not_answer_in_its_turn_is_not_changed(site: Site, world: World) -> None:
+    def die(host: str) -> None:
+        if host == "gpu3":
+            world.broken["gpu3"] = HostError("gpu3: no route to host")
+
+    site.on_drain = die
+    done = rolling(world, "--yes")
+    assert (code(done), list(site.records), list(world.of("gpu3").iterdir())) == (5, ["gpu3"], [])
+    assert "stays drained: gpu3; not touched: gpu1; once" in done.stderr
 
 
 def test_a_job_is_waited_for_when_its_host_is_drained(

@@ -1,6 +1,7 @@
 """Set a cluster up: ask the hosts, plan, wait for jobs that are in the way, apply, and judge what the hosts are then."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 
@@ -13,13 +14,13 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.setup.apply.findings import Findings, judge_hosts
-from taco_launch.setup.apply.setup_run import Setup, SetupRequest, SetupResult
+from taco_launch.setup.apply.setup_run import HostResult, Setup, SetupRequest, SetupResult
 from taco_launch.setup.apply.wait_for_jobs import wait_for_jobs
 from taco_launch.setup.job_containers import upkeep
 from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.ops import ProofFailure
 from taco_launch.setup.plan.host_plan import HostPlan
-from taco_launch.setup.rolling_setup import RollingOptions, RollingSetup
+from taco_launch.setup.rolling_setup import RollingSetup
 
 
 def choose_hosts(
@@ -148,14 +149,17 @@ class ClusterSetup:
         known_errors = {host: error.message for host, error in self._work.failed.items()}
         return SetupEnd(result, judge_hosts(self._work.facts, self._inventory, known_errors), errors)
 
-    def rolling(self, options: RollingOptions) -> RollingSetup:
+    def rolling(
+        self, changing: Callable[[Sequence[str], Sequence[HostPlan]], AbstractContextManager[None]]
+    ) -> RollingSetup:
         """Return what changes the hosts in groups, instead of `apply`; `finish` comes after it."""
-        return RollingSetup(self._work, self._inventory, self._fanout, options, self._listener.say)
+        return RollingSetup(self._work, self._inventory, self._fanout, self._listener.say, changing)
 
-    def finish(self, done: SetupResult) -> tuple[TacoLaunchError, ...]:
+    def finish(self) -> tuple[TacoLaunchError, ...]:
         """Look after what no group could do, once all are done: jobs' own containers; return what is wrong or left."""
         self._work.only([host.name for host in self.chosen])
-        errors = self._variants.apply(done)
+        ready = SetupResult(tuple(HostResult(host.name, 0) for host in self.chosen), (), "")
+        errors = self._variants.apply(ready)
         plans = self._work.plan()
         flaws = tuple(HostError(str(flaw), flaw.hint) for flaw in self._work.proved(plans, is_applied=True))
         left = [plan.host for plan in plans if plan.ops]

@@ -21,7 +21,6 @@ from taco_launch.setup.cluster_setup import ClusterSetup, SetupPlan
 from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.ops import Stage
 from taco_launch.setup.plan.stage_rules import STAGES
-from taco_launch.setup.rolling_setup import RollingOptions, RollingSetup
 
 # Options that exclude each other, with what to do.
 _CONFLICTS = (
@@ -158,12 +157,9 @@ def setup(
             work.refresh(lambda _answer: answered())
         plan = work.plan(patience=0 if check or dry_run or rolling else more["patience"], prove=check)
         looking = check or dry_run or plan.is_blocked
-        roller, groups = None, _NO_GROUPS
+        roller, groups = work.rolling(progress.live), _NO_GROUPS
         if rolling:
-            limited = ctx.get_parameter_source("patience") is not ParameterSource.DEFAULT
-            patience = more["patience"] if limited else math.inf
-            roller = work.rolling(RollingOptions(rolling, person(), patience, progress.live))
-            groups, plan = roller.groups(plan.plans), plan.without_jobs()
+            groups, plan = roller.groups(plan.plans, rolling), plan.without_jobs()
             # what is known to fail would leave the hosts in two states
             looking = dry_run or work.chosen_failed or any(each.problems for each in plan.plans)
         code = _show(settings, work, plan, inventory, groups, show_diff=show_diff, looking=looking, check=check)
@@ -175,8 +171,11 @@ def setup(
         begun = time.monotonic()
         shown = {each.host for each in plan.plans if each.problems} | plan.failed.keys()
         try:
-            if roller:
-                ctx.exit(_roll(settings, work, roller, groups, inventory))
+            if groups:
+                limited = ctx.get_parameter_source("patience") is not ParameterSource.DEFAULT
+                rolled = roller.run(groups, person(), more["patience"] if limited else math.inf)
+                errors = () if rolled.errors or rolled.is_interrupted else work.finish()
+                ctx.exit(setup_output.show_rolled(settings, rolled, roller.kept, inventory, errors))
             with progress.live(chosen, plan.plans):
                 end = work.apply()
         except KeyboardInterrupt:
@@ -187,19 +186,6 @@ def setup(
     for error in end.errors:
         render.error(error.message, error.hint)
     ctx.exit(HOST_FAILED if end.errors else code)
-
-
-def _roll(
-    settings: Settings,
-    work: ClusterSetup,
-    roller: RollingSetup,
-    groups: Sequence[tuple[str, ...]],
-    inventory: Inventory,
-) -> int:
-    """Change the hosts in groups; return the exit code."""
-    rolled, done = roller.run(groups)
-    errors = work.finish(done) if not rolled.errors and not rolled.is_interrupted else ()
-    return setup_output.show_rolled(settings, rolled, roller.kept, inventory, errors)
 
 
 def _show_left(settings: Settings, hosts: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ class Site:
     records: dict[str, Drain] = field(default_factory=dict)
     did: list[str] = field(default_factory=list)
     faulty: set[str] = field(default_factory=set)
-    on_drain: Callable[[str], None] = lambda _host: None
+    on_drain: Callable[[str], object] = lambda _host: None
 
     def read(self, fanout: Fanout) -> tuple[Answer[Drain | None], ...]:
         return tuple(Answer(each.name, self.records.get(each.name)) for each in fanout.transports)
@@ -117,6 +117,13 @@ def test_a_host_that_a_person_has_drained_is_changed_and_stays_drained(
     assert (code(done), site.records, site.done()) == (0, {"gpu2": PERSON}, ["gpu1", "gpu2", "gpu3"])
     assert "gpu2: changed, and stays drained: by ann@desk: new cable" in done.stderr
     assert ("check gpu2" in site.did) == meanwhile
+
+
+def test_a_drain_that_its_person_has_ended_meanwhile_is_none(site: Site, world: World) -> None:
+    site.records["gpu3"] = PERSON
+    site.on_drain = lambda host: site.records.pop("gpu3" if host == "gpu2" else "", None)
+    done = rolling(world, "--yes")
+    assert (code(done), site.did, "stays drained" in done.stderr) == (0, ALL, False)
 
 
 def test_a_host_that_does_not_answer_in_its_turn_is_not_changed(site: Site, world: World) -> None:

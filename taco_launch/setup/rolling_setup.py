@@ -18,7 +18,7 @@ from taco_launch.setup.plan.host_plan import HostPlan
 
 
 class RollingSetup:
-    """A set-up of hosts in groups. `kept` are the drains of other people, which stay: their hosts are changed as well."""
+    """A set-up of hosts in groups. `others` are the drains of people, which stay: their hosts are changed as well."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class RollingSetup:
         """
         self._work, self._inventory, self._fanout, self._say, self._changing = work, inventory, fanout, say, changing
         self._by, self._patience = "", 0.0
-        self.kept: dict[str, Drain] = {}
+        self.others: dict[str, Drain] = {}
 
     def groups(self, plans: Sequence[HostPlan], size: int) -> tuple[tuple[str, ...], ...]:
         """Return the groups of `size` hosts in their order: hosts with something to do, and those that an earlier call has left drained.
@@ -58,8 +58,8 @@ class RollingSetup:
     def _records(self, hosts: Collection[str]) -> tuple[dict[str, Drain | None], dict[str, TacoLaunchError]]:
         answers = drains.read(self._fanout.only(hosts))
         records = {answer.host: answer.value for answer in answers if answer.error is None}
-        known = {**self.kept, **records}
-        self.kept = {host: record for host, record in known.items() if record and not _is_ours(record)}
+        now = {**self.others, **records}
+        self.others = {host: record for host, record in now.items() if record and not _is_ours(record)}
         return records, _errors(answers)
 
     def _drain(self, hosts: tuple[str, ...]) -> Mapping[str, TacoLaunchError]:
@@ -84,17 +84,15 @@ class RollingSetup:
         return {**errors, **stuck}
 
     def _check(self, hosts: tuple[str, ...]) -> Mapping[str, TacoLaunchError]:
-        """Check hosts that are to be opened; who has drained another one has the last word on it."""
-        opened = [host for host in hosts if host not in self.kept]
+        """Check hosts that are to be opened; the others are checked when a person resumes them."""
+        opened = [host for host in hosts if host not in self.others]
         verdicts, answers = check.look(self._fanout.only(opened), self._inventory, lambda _answer: None, sudo=True)
         errors = _errors(answers)
         for host, found in verdicts:
             faults = [each for each in found if each.level == FAULT]
             if faults:
                 told = "; ".join(f"{each.name}: {each.text}" for each in faults)
-                errors[host] = HostError(
-                    f"{host}: fault: {told}", next((each.hint for each in faults if each.hint), None)
-                )
+                errors[host] = HostError(f"{host}: fault: {told}", faults[0].hint or None)
         return errors
 
     def _open(self, hosts: tuple[str, ...]) -> Mapping[str, TacoLaunchError]:

@@ -13,11 +13,11 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_050,
+    "cli": 11_060,
     "api": 1_000,
     "bench": 7_650,
     "jobs": 11_500,
-    "setup": 8_650,
+    "setup": 8_660,
     "hosts": 7_550,
     "lab": 3_600,
     "agent": 17_450,

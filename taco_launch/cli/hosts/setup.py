@@ -28,7 +28,6 @@ _CONFLICTS = (
     ("check", "rolling", "--rolling --dry-run shows the plan and the order"),
     ("rolling", "rotate_keys", "all hosts get the new key at once: omit --rolling"),
 )
-_NO_GROUPS: tuple[tuple[str, ...], ...] = ()
 
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
@@ -157,7 +156,8 @@ def setup(
             work.refresh(lambda _answer: answered())
         plan = work.plan(patience=0 if check or dry_run or rolling else more["patience"], prove=check)
         looking = check or dry_run or plan.is_blocked
-        roller, groups = work.rolling(progress.live), _NO_GROUPS
+        roller = work.rolling(progress.live)
+        groups: tuple[tuple[str, ...], ...] = ()
         if rolling:
             groups, plan = roller.groups(plan.plans, rolling), plan.without_jobs()
             # what is known to fail would leave the hosts in two states
@@ -175,7 +175,7 @@ def setup(
                 limited = ctx.get_parameter_source("patience") is not ParameterSource.DEFAULT
                 rolled = roller.run(groups, person(), more["patience"] if limited else math.inf)
                 errors = () if rolled.errors or rolled.is_interrupted else work.finish()
-                ctx.exit(setup_output.show_rolled(settings, rolled, roller.kept, inventory, errors))
+                ctx.exit(setup_output.show_rolled(settings, rolled, roller.others, inventory, errors))
             with progress.live(chosen, plan.plans):
                 end = work.apply()
         except KeyboardInterrupt:

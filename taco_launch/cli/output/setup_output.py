@@ -222,9 +222,13 @@ def again(inventory: Inventory) -> str:
 
 
 def show_rolled(
-    settings: Settings, rolled: Rolled, kept: Mapping[str, Drain], inventory: Inventory, more: Sequence[TacoLaunchError]
+    settings: Settings,
+    rolled: Rolled,
+    others: Mapping[str, Drain],
+    inventory: Inventory,
+    more: Sequence[TacoLaunchError],
 ) -> int:
-    """Show how a rolling set-up ended; `kept` are drains of other people, `more` errors of no single host. Give the exit code."""
+    """Show how a rolling set-up ended; `others` are drains of people, `more` errors of no single host. Give the exit code."""
     states = (("done", rolled.done), ("stays drained", rolled.drained), ("not touched", rolled.untouched))
     if settings.output in ("json", "yaml"):
         failed = [{"host": host} | error_document(error) for host, error in rolled.errors.items()]
@@ -236,8 +240,8 @@ def show_rolled(
     for error in more:
         render.error(error.message, error.hint)
     for host in rolled.done:
-        if host in kept:
-            settings.talk(f"{host}: changed, and stays drained: by {kept[host].by}: {kept[host].reason}")
+        if host in others:
+            settings.talk(f"{host}: changed, and stays drained: by {others[host].by}: {others[host].reason}")
     told = "; ".join(f"{state}: {names(group)}" for state, group in states if group)
     if rolled.is_interrupted:
         settings.talk(f"interrupted; {told}; to continue: {again(inventory)}")

@@ -104,7 +104,8 @@ class Setup:
         if ask.pull:
             left_out = [name for name, stage in RULES.items() if stage.pulls and name not in ask.stages]
             registry.may_pull(inventory, chosen, left_out)
-        if ask.rotate_keys and ("ssh_mesh" not in ask.stages or len(chosen) < len(inventory.hosts)):
+        has_key = any(RULES[name].has_key for name in ask.stages)
+        if ask.rotate_keys and (not has_key or len(chosen) < len(inventory.hosts)):
             raise UsageError("--rotate-keys changes all hosts: omit -H and --exclude, and an --only without ssh_mesh")
         self._inventory = inventory
         self._chosen = {host.name: host for host in chosen}
@@ -155,12 +156,16 @@ class Setup:
             self._retire()
 
     def _retire(self) -> None:
-        """Have the head replace the key that it has at first."""
+        """Have the head replace the key that it has at first.
+
+        Raises:
+            HostError: a host did not answer.
+        """
         for host, error in self.failed.items():
             raise HostError(f"--rotate-keys: {host} would continue to accept the old key: {error.message}", error.hint)
-        made = self._facts[self._inventory.head].made
-        if not self._cluster.retired and isinstance(made, SetupState):
-            self._cluster = replace(self._cluster, retired=public_key(made.cluster_key) or "")
+        head = self._facts[self._inventory.head].made
+        if not self._cluster.retired and isinstance(head, SetupState):
+            self._cluster = replace(self._cluster, retired=public_key(head.cluster_key) or "")
 
     @property
     def moved(self) -> str:

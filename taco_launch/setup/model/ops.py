@@ -259,6 +259,8 @@ class StageRules:
     take_back: Callable[[Removal], Iterator[Op | Problem]] = keep_all
     # Whether a container may get its GPUs, or lose them, by it: its work is done before `prove` is asked.
     gives_gpus: bool = False
+    # Whether it makes the cluster's SSH key on the head, and gives it to all hosts.
+    has_key: bool = False
     # Whether each training container has its own part of it, also one that a job has of its own.
     of_container: bool = False
     # Whether it makes the training container.

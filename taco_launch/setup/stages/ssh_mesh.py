@@ -309,4 +309,5 @@ STAGE = StageRules(
     changes=("network", "docker", MADE),
     prove=(prove_known,),
     of_container=True,
+    has_key=True,
 )

@@ -81,6 +81,8 @@ def test_hosts_are_changed_one_after_another(site: Site, world: World) -> None:
     assert (code(done), site.did, site.done()) == (0, [], [])
     assert done.stdout.splitlines()[-1] == "one after another: gpu2; gpu3; gpu1"
     assert "one after another: gpu[2-3]; gpu1" in rolling(world, "--dry-run", size="2").stdout
+    told = json.loads(rolling(world, "--dry-run", "-o", "json", size="2").stdout)
+    assert told["groups"] == [["gpu2", "gpu3"], ["gpu1"]]
     at_drain: list[tuple[str, list[str]]] = []
     site.on_drain = lambda host: at_drain.append((host, site.done()))
     done = rolling(world, "--yes")

@@ -80,7 +80,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     is_flag=False,
     flag_value=1,
     metavar="[N]",
-    help="Change N hosts at a time (without N: 1), the head last: drain them, wait for their jobs (without limit, "
+    help="Change N hosts at a time (without N: 1), the head last: drain them, wait for jobs that block the change (without limit, "
     "or --wait-for-jobs TIME), change and check them, open them again. It stops at the first host that fails or has a fault.",
 )
 @add_option(

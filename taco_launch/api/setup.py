@@ -35,6 +35,8 @@ class SetupOptions:
     prove: bool = False
     # Password of the image's registry, for an inventory that names no file with it.
     registry_password: str | None = None
+    # Whether to replace the cluster's SSH key on all hosts.
+    rotate_keys: bool = False
 
 
 def set_up_hosts(
@@ -66,6 +68,7 @@ def open_setup(cluster: Cluster, options: SetupOptions, listener: SetupListener)
     inventory = cluster.inventory
     chosen, contacted = choose_hosts(inventory, options.hosts, options.exclude)
     profile = profile_of(inventory, None, cluster.environ)
-    request = SetupRequest(profile, options.stages, options.disrupt, options.pull, options.registry_password)
+    ask = options.stages, options.disrupt, options.pull, options.registry_password, options.rotate_keys
+    request = SetupRequest(profile, *ask)
     with connect(inventory, contacted, cluster.access) as fanout:
         yield ClusterSetup(inventory, chosen, fanout, request, listener)

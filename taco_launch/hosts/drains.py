@@ -57,6 +57,22 @@ def drain(fanout: Fanout, new: Drain, report: Callable[[], None]) -> tuple[Answe
     return fanout.each(work, lambda _answer: report())
 
 
+def read(fanout: Fanout) -> tuple[Answer[Drain | None], ...]:
+    """Return the record of each host, None where it is open to jobs. One that cannot be read is nobody's known."""
+
+    def work(transport: Transport) -> Drain | None:
+        script = 'if [ -e "$1" ]; then cat "$1"; fi'
+        result = transport.run(Command(("/bin/sh", "-c", script, "read", DRAIN), sudo=True))
+        if result.exit_code:
+            raise HostError(f"{transport.name}: {DRAIN} was not read: {last_line(result.stderr)}")
+        try:
+            return codec.from_json(Drain, codec.load(result.stdout)) if result.stdout else None
+        except ValueError as error:
+            return Drain("nobody known", 0.0, f"{DRAIN} cannot be read ({error})")
+
+    return fanout.each(work)
+
+
 def resume(fanout: Fanout, report: Callable[[], None]) -> tuple[Answer[None], ...]:
     """Remove the record on each host."""
 

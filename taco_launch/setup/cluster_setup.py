@@ -1,21 +1,26 @@
 """Set a cluster up: ask the hosts, plan, wait for jobs that are in the way, apply, and judge what the hosts are then."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 
-from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.command import shell
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.fanout import Answer, Fanout
+from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.setup.apply.findings import Findings, judge_hosts
-from taco_launch.setup.apply.setup_run import Setup, SetupRequest, SetupResult
+from taco_launch.setup.apply.setup_run import HostResult, Setup, SetupRequest, SetupResult
 from taco_launch.setup.apply.wait_for_jobs import wait_for_jobs
 from taco_launch.setup.job_containers import upkeep
 from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.ops import ProofFailure
 from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.rolling_setup import RollingSetup
 
 
 def choose_hosts(
@@ -64,6 +69,14 @@ class SetupPlan:
         """Whether something is to be done, hardware has a fault, or hosts differ in software."""
         return bool(any(not plan.empty for plan in self.plans) or self.findings.faults or self.findings.unlike)
 
+    def without_jobs(self) -> "SetupPlan":
+        """Return it without what passes by itself: a rolling set-up waits for the jobs of each host in its turn."""
+        plans = (
+            replace(each, problems=tuple(problem for problem in each.problems if not problem.passes))
+            for each in self.plans
+        )
+        return replace(self, plans=tuple(plans))
+
 
 @dataclass(frozen=True)
 class SetupEnd:
@@ -97,7 +110,7 @@ class ClusterSetup:
             UsageError: the inventory has no container, or a file that it names cannot be read.
         """
         self.chosen, self.contacted = tuple(chosen), fanout.transports
-        self._inventory, self._listener = inventory, listener
+        self._inventory, self._listener, self._fanout = inventory, listener, fanout
         self._work = Setup(inventory, chosen, fanout, request, listener.step, listener.proof)
         self._variants = upkeep.Variants(inventory, chosen, fanout, request.stages, listener)
 
@@ -135,3 +148,23 @@ class ClusterSetup:
         errors = self._variants.apply(result)
         known_errors = {host: error.message for host, error in self._work.failed.items()}
         return SetupEnd(result, judge_hosts(self._work.facts, self._inventory, known_errors), errors)
+
+    def rolling(
+        self, changing: Callable[[Sequence[str], Sequence[HostPlan]], AbstractContextManager[None]]
+    ) -> RollingSetup:
+        """Return what changes the hosts in groups, instead of `apply`; `finish` comes after it."""
+        return RollingSetup(self._work, self._inventory, self._fanout, self._listener.say, changing)
+
+    def finish(self) -> tuple[TacoLaunchError, ...]:
+        """Look after what no group could do, once all are done: jobs' own containers; return what is wrong or left."""
+        self._work.only([host.name for host in self.chosen])
+        ready = SetupResult(tuple(HostResult(host.name, 0) for host in self.chosen), (), "")
+        errors = self._variants.apply(ready)
+        plans = self._work.plan()
+        flaws = tuple(HostError(str(flaw), flaw.hint) for flaw in self._work.proved(plans, is_applied=True))
+        left = [plan.host for plan in plans if plan.ops]
+        if left:
+            typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "-H", fold(left)))
+            what = ", ".join(dict.fromkeys(op.name for plan in plans for op in plan.ops))
+            errors += (HostError(f"{fold(left)}: hosts after them were changed, so this is left: {what}", typed),)
+        return errors + flaws

@@ -1,10 +1,14 @@
 """Records of drains: what a reason may be, and which hosts can be drained."""
 
+from pathlib import Path
+
 import pytest
 
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts import drains
+from taco_launch.hosts.fanout import Answer, Fanout
+from tests.support.simulated_setup import Simulated
 
 
 @pytest.mark.parametrize("reason", ["", "  ", "a\nb", "a\x1b[31m", "x" * 201])
@@ -22,3 +26,22 @@ def test_who_has_drained_it() -> None:
 def test_hosts_without_a_container_are_refused() -> None:
     with pytest.raises(UsageError, match="only hosts that `setup` has set up"):
         drains.check(Inventory("x", "c", (Host("h1", "10.0.0.1"),)))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("", None), ('{"by": "ann@x", "since": 1.0, "reason": "cable"}', "cable"), ("{", "cannot be")]
+)
+def test_the_record_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, reason: str | None) -> None:
+    path = tmp_path / "drain.json"
+    if text:
+        path.write_text(text)
+    monkeypatch.setattr(drains, "DRAIN", str(path))
+    (answer,) = drains.read(Fanout((Simulated("gpu1"),)))
+    assert reason in answer.value.reason if reason and answer.value else answer == Answer("gpu1")
+
+
+def test_a_record_that_is_kept_back_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drains, "DRAIN", str(tmp_path))
+    (answer,) = drains.read(Fanout((Simulated("gpu1"),)))
+    assert answer.error
+    assert "was not read" in answer.error.message

@@ -45,6 +45,7 @@ class World:
         self.inventory = wanted
         self.facts = {each.host: each for each in facts or [bare(host.name) for host in wanted.hosts]}
         self.known_hosts = ""
+        self.retired = ""
 
     @property
     def cluster(self) -> PlanContext:
@@ -59,6 +60,7 @@ class World:
             host_keys=keys,
             known_hosts=self.known_hosts,
             with_head=head is not None,
+            retired=self.retired,
         )
 
     def plan(self, name: str) -> tuple[Op | Problem, ...]:
@@ -85,7 +87,7 @@ class World:
         if op.args[:1] == (paths.host_key(NAME),):
             after = replace(after, host_key=key(f"host {name}"))
         if op.args[:1] == (paths.key(NAME),):
-            after = replace(after, cluster_key=key("cluster"))
+            after = replace(after, cluster_key=key(f"not {self.retired}" if self.retired else "cluster"))
         self.facts[name] = replace(facts, made=after)
         if op.args[:1] in ((paths.host_key(NAME),), (paths.key(NAME),)):
             private = SetupFile(op.args[0], "0" * 64, 0o600)

@@ -14,22 +14,16 @@ from taco_launch.cli.options.common import Settings, access_of, add_option, sett
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.output import host_errors, render
 from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError
-from taco_launch.core.facts import HEALTH, SUBJECTS
 from taco_launch.core.facts.reports.health import judge, report
-from taco_launch.core.facts.reports.health.system import Expected
 from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, folded
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.facts import HostFacts
-from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.hosts import check as hosts_check
 from taco_launch.hosts.fanout import Answer, connect
-from taco_launch.hosts.gather_facts import gather, with_declared_values
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.hosts.remote.credentials import Credentials
-
-# First, so that what the others take is the time between its two looks.
-_SUBJECTS = (HEALTH, *SUBJECTS)
 
 
 @verb(access=True, output=True)
@@ -75,15 +69,15 @@ def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, 
 
 def look(
     settings: Settings, chosen: Sequence[Host], access: Credentials
-) -> tuple[list[judge.HostVerdicts], tuple[Answer[HostFacts], ...]]:
+) -> tuple[Sequence[judge.HostVerdicts], tuple[Answer[HostFacts], ...]]:
     """Check hosts; return the verdicts on those that answered, and the answers of all."""
     inventory = settings.load()
-    answers = _gather(settings, inventory, chosen, access)
-    by_name = {host.name: host for host in chosen}
-    facts = [with_declared_values(answer.value, by_name[answer.host]) for answer in answers if answer.value is not None]
-    network, container = inventory.network, inventory.container
-    name, port = (paths.container(inventory.cluster), container.ssh_port) if container else (None, 0)
-    return list(judge.checked(facts, Expected(name, port, network.rdma, network.gdr))), answers
+    with (
+        connect(inventory, tuple(chosen), access) as fanout,
+        render.progress(settings, "check", len(chosen)) as progress,
+    ):
+        sudo = access.sudo_password is not None
+        return hosts_check.look(fanout, inventory, lambda _answer: progress(), sudo=sudo)
 
 
 def show(verdicts: Sequence[judge.HostVerdicts], *, before: str = "", wide: bool = False) -> None:
@@ -91,18 +85,6 @@ def show(verdicts: Sequence[judge.HostVerdicts], *, before: str = "", wide: bool
     for line in report.lines(folded(verdicts), fold, "\n  next: {}", wide=wide):
         click.echo(before + "\n".join(map(render.printable, line.split("\n"))))
         before = ""
-
-
-def _gather(
-    settings: Settings, inventory: Inventory, chosen: Sequence[Host], access: Credentials
-) -> tuple[Answer[HostFacts], ...]:
-    container = paths.container(inventory.cluster) if inventory.container else None
-    sudo = access.sudo_password is not None
-    with (
-        connect(inventory, tuple(chosen), access) as fanout,
-        render.progress(settings, "check", len(chosen)) as progress,
-    ):
-        return gather(fanout, _SUBJECTS, lambda _answer: progress(), sudo=sudo, container=container)
 
 
 def _remember(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> None:

@@ -1,10 +1,12 @@
 """setup: hosts as the inventory says; the plan first, then stage by stage, then the proof."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from taco_launch.api.setup import SetupOptions, open_setup
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
@@ -14,10 +16,18 @@ from taco_launch.cli.output import render, setup_output
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.jobs.request.caller import person
 from taco_launch.setup.cluster_setup import ClusterSetup, SetupPlan
 from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.ops import Stage
 from taco_launch.setup.plan.stage_rules import STAGES
+
+# Options that exclude each other, with what to do.
+_CONFLICTS = (
+    ("check", "dry_run", "--check sets the exit code; --dry-run shows the plan"),
+    ("check", "rolling", "--rolling --dry-run shows the plan and the order"),
+    ("rolling", "rotate_keys", "all hosts get the new key at once: omit --rolling"),
+)
 
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
@@ -64,6 +74,22 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     help="Allow disruption where containers run. docker: the engine may restart, which stops all containers of the host. "
     "host: a peer memory module may be replaced as well, where no job runs.",
 )
+@add_option(
+    "--rolling",
+    type=click.IntRange(min=1),
+    is_flag=False,
+    flag_value=1,
+    metavar="[N]",
+    help="Change N hosts at a time (without N: 1), the head last: drain them, wait for jobs that block the change (without limit, "
+    "or --wait-for-jobs TIME), change and check them, open them again. It stops at the first host that fails or has a fault.",
+)
+@add_option(
+    "--rotate-keys",
+    is_flag=True,
+    help="Make a new SSH key for the cluster and give it to all hosts, which no longer accept the old one. Open connections "
+    "continue, but a job that starts or restarts meanwhile would fail, so set-up refuses while jobs run, unless you add "
+    "--wait-for-jobs.",
+)
 @wait_option
 def setup(
     ctx: click.Context,
@@ -95,6 +121,8 @@ def setup(
       taco-launch -i cluster.yaml setup --exclude gpu3
       taco-launch -i cluster.yaml setup --yes --wait-for-jobs 2h
       taco-launch -i cluster.yaml setup --pull --dry-run
+      taco-launch -i cluster.yaml setup --rolling 2 --dry-run
+      taco-launch -i cluster.yaml setup --rotate-keys --only ssh_mesh --wait-for-jobs 2h
       taco-launch -i cluster.yaml setup --only docker --disrupt docker
 
     \b
@@ -104,14 +132,19 @@ def setup(
     5 a host failed or cannot be set up (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the
     containers), or other hosts do not know a new host yet, 130 after Ctrl-C.
     """
-    settings = settings_of(ctx)
-    if check and dry_run:
-        raise UsageError(
-            "--check and --dry-run cannot be combined", hint="--check sets the exit code; --dry-run shows the plan"
-        )
+    settings, rolling = settings_of(ctx), more["rolling"]
+    for one, other, hint in _CONFLICTS:
+        if ctx.params[one] and ctx.params[other]:
+            raise UsageError(f"--{one} and --{other} cannot be combined".replace("_", "-"), hint=hint)
     access = access_of(more)
     options = SetupOptions(
-        hosts, exclude, stages, more["disrupt"] or "nothing", more["pull"], registry_password=settings.registry_password
+        hosts,
+        exclude,
+        stages,
+        more["disrupt"] or "nothing",
+        more["pull"],
+        registry_password=settings.registry_password,
+        rotate_keys=more["rotate_keys"],
     )
     progress = setup_output.SetupProgress(settings, stages)
     listener = SetupListener(progress.step, progress.proof, settings.talk)
@@ -121,9 +154,15 @@ def setup(
             ctx.params["hosts"] = setup_output.names(chosen)
         with render.progress(settings, "facts", len(work.contacted)) as answered:
             work.refresh(lambda _answer: answered())
-        plan = work.plan(patience=0 if check or dry_run else more["patience"], prove=check)
+        plan = work.plan(patience=0 if check or dry_run or rolling else more["patience"], prove=check)
         looking = check or dry_run or plan.is_blocked
-        code = _show(settings, work, plan, inventory, show_diff=show_diff, looking=looking, check=check)
+        roller = work.rolling(progress.live)
+        groups: tuple[tuple[str, ...], ...] = ()
+        if rolling:
+            groups, plan = roller.groups(plan.plans, rolling), plan.without_jobs()
+            # what is known to fail would leave the hosts in two states
+            looking = dry_run or work.chosen_failed or any(each.problems for each in plan.plans)
+        code = _show(settings, work, plan, inventory, groups, show_diff=show_diff, looking=looking, check=check)
         if looking or (not plan.plans and settings.output not in ("json", "yaml")):
             ctx.exit(code or (DRIFT if check and plan.has_drifted else OK))
         if plan.has_work and not setup_output.agreed(plan.plans, yes=yes):
@@ -132,6 +171,11 @@ def setup(
         begun = time.monotonic()
         shown = {each.host for each in plan.plans if each.problems} | plan.failed.keys()
         try:
+            if groups:
+                limited = ctx.get_parameter_source("patience") is not ParameterSource.DEFAULT
+                rolled = roller.run(groups, person(), more["patience"] if limited else math.inf)
+                errors = () if rolled.errors or rolled.is_interrupted else work.finish()
+                ctx.exit(setup_output.show_rolled(settings, rolled, roller.others, inventory, errors))
             with progress.live(chosen, plan.plans):
                 end = work.apply()
         except KeyboardInterrupt:
@@ -159,6 +203,7 @@ def _show(
     work: ClusterSetup,
     plan: SetupPlan,
     inventory: Inventory,
+    groups: Sequence[tuple[str, ...]],
     *,
     show_diff: bool,
     looking: bool,
@@ -172,7 +217,7 @@ def _show(
     told = work.diffs(plans) if show_diff else ()
     rows = setup_output.folded(plans)
     if settings.output not in ("json", "yaml"):
-        setup_output.show_plan(rows)
+        setup_output.show_plan(rows, groups)
         same: dict[str, list[str]] = {}
         for host, texts in told:
             for text in texts:
@@ -183,7 +228,7 @@ def _show(
         setup_output.show_findings(findings)
     elif looking:
         proof = {"found": setup_output.flaws_document(plan.flaws)}
-        render.data(_document(plan, rows, told) | findings.document() | proof, settings.output)
+        render.data(_document(plan, rows, told, groups) | findings.document() | proof, settings.output)
     setup_output.show_errors(plan.failed, plans, inventory)
     for flaw in plan.flaws:
         render.error(str(flaw), flaw.hint)
@@ -216,6 +261,7 @@ def _document(
     plan: SetupPlan,
     rows: Sequence[dict[str, Any]],
     told: Sequence[tuple[str, tuple[str, ...]]],
+    groups: Sequence[tuple[str, ...]],
 ) -> dict[str, Any]:
     problems = [
         {
@@ -229,4 +275,5 @@ def _document(
     ]
     failed = [{"host": host} | setup_output.error_document(error) for host, error in plan.failed.items()]
     document: dict[str, Any] = {"plan": list(rows), "problems": problems, "failed": failed}
+    document |= {"groups": [list(each) for each in groups]} if groups else {}
     return document | ({"diffs": [{"host": host, "diffs": list(texts)} for host, texts in told]} if told else {})

@@ -14,10 +14,12 @@ from taco_launch.cli.output import host_errors, render
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, INTERRUPTED, OK, HostError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.core.model.slots import Drain
 from taco_launch.hosts.fanout import Answer
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.setup.apply.findings import Findings
 from taco_launch.setup.apply.host_ops import SetupEvent
+from taco_launch.setup.apply.rolling import Rolled
 from taco_launch.setup.apply.setup_run import SetupResult
 from taco_launch.setup.model.ops import ProofFailure, Stage
 from taco_launch.setup.plan.host_plan import HostPlan
@@ -69,10 +71,15 @@ def folded(plans: Sequence[HostPlan], stages: Sequence[Stage] = STAGES, sign: st
     return [{"hosts": hosts, **dict(zip(keys, key, strict=True))} for key, hosts in found.items()]
 
 
-def show_plan(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print what is to be done, a line for each operation: `gpu[1-2]: + docker: install docker.io (distribution)`."""
+def show_plan(rows: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[str]] = ()) -> None:
+    """Print what is to be done, a line for each operation: `gpu[1-2]: + docker: install docker.io (distribution)`.
+
+    With `groups` also the order in which they are changed.
+    """
     for line in plan_lines(rows):
         click.echo(line)
+    if groups:
+        click.echo(f"one after another: {'; '.join(map(names, groups))}")
 
 
 def plan_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -194,17 +201,54 @@ def show_done(
 
 
 def interrupted(settings: Settings, inventory: Inventory) -> int:
-    """Return what Ctrl-C has ended, and what to type to continue with what was chosen; give the exit code."""
+    """Show what Ctrl-C has ended, and what to type to continue with what was chosen; give the exit code."""
+    settings.talk(
+        f"interrupted: each host still finishes the step that it has started; to continue: {again(inventory)}"
+    )
+    return INTERRUPTED
+
+
+def again(inventory: Inventory) -> str:
+    """Return what to type to continue with what was chosen."""
     context = click.get_current_context()
     chosen = context.params
     words = ["taco-launch", "-i", inventory.source, str(context.info_name)]
     words += ["-H", chosen["hosts"]] if chosen["hosts"] else []
     words += ["--only", ",".join(chosen["stages"])] if chosen.get("stages", STAGES) != STAGES else []
     words += ["--disrupt", chosen["disrupt"]] if chosen.get("disrupt") else []
-    words += [f"--{flag}" for flag in ("pull", "images") if chosen.get(flag)]
-    again = shell(tuple(words))
-    settings.talk(f"interrupted: each host still finishes the step that it has started; to continue: {again}")
-    return INTERRUPTED
+    words += [f"--{flag.replace('_', '-')}" for flag in ("pull", "images", "rotate_keys") if chosen.get(flag)]
+    words += ["--rolling", str(chosen["rolling"])] if chosen.get("rolling") else []
+    return shell(tuple(words))
+
+
+def show_rolled(
+    settings: Settings,
+    rolled: Rolled,
+    others: Mapping[str, Drain],
+    inventory: Inventory,
+    more: Sequence[TacoLaunchError],
+) -> int:
+    """Show how a rolling set-up ended; `others` are drains of people, `more` errors of no single host. Give the exit code."""
+    states = (("done", rolled.done), ("stays drained", rolled.drained), ("not touched", rolled.untouched))
+    if settings.output in ("json", "yaml"):
+        failed = [{"host": host} | error_document(error) for host, error in rolled.errors.items()]
+        hosts = [{"host": host, "state": state} for state, group in states for host in group]
+        render.data(
+            {"hosts": hosts, "failed": failed, "errors": [error_document(each) for each in more]}, settings.output
+        )
+    show_errors(rolled.errors, (), inventory)
+    for error in more:
+        render.error(error.message, error.hint)
+    for host in rolled.done:
+        if host in others:
+            settings.talk(f"{host}: changed, and stays drained: by {others[host].by}: {others[host].reason}")
+    told = "; ".join(f"{state}: {names(group)}" for state, group in states if group)
+    if rolled.is_interrupted:
+        settings.talk(f"interrupted; {told}; to continue: {again(inventory)}")
+        return INTERRUPTED
+    stopped = f"; once the error is fixed, continue: {again(inventory)}" if rolled.errors else ""
+    settings.talk(told + stopped)
+    return HOST_FAILED if rolled.errors or more else OK
 
 
 class SetupProgress:

@@ -22,6 +22,7 @@ from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply import image_source, registry, send_image, sources
 from taco_launch.setup.apply.host_ops import Changes, SetupEvent, SetupLog, apply
 from taco_launch.setup.apply.plan_context import SharedReadings
+from taco_launch.setup.files.ssh_files import public_key
 from taco_launch.setup.model.ops import Op, PlanContext, ProofFailure, Stage, StageRun
 from taco_launch.setup.plan.diff import diffs, wanted
 from taco_launch.setup.plan.host_plan import HostPlan, plan_host
@@ -48,6 +49,8 @@ class SetupRequest:
     disrupt: Literal["nothing", "docker", "host"] = "nothing"
     pull: bool = False
     registry_password: str | None = field(default=None, repr=False)
+    # Whether the head makes the cluster's SSH key anew; then every host of the inventory has to get it.
+    rotate_keys: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,8 +104,12 @@ class Setup:
         if ask.pull:
             left_out = [name for name, stage in RULES.items() if stage.pulls and name not in ask.stages]
             registry.may_pull(inventory, chosen, left_out)
+        has_key = any(RULES[name].has_key for name in ask.stages)
+        if ask.rotate_keys and (not has_key or len(chosen) < len(inventory.hosts)):
+            raise UsageError("--rotate-keys changes all hosts: omit -H and --exclude, and an --only without ssh_mesh")
         self._inventory = inventory
         self._chosen = {host.name: host for host in chosen}
+        self._turn = tuple(self._chosen)
         self._fanout = fanout
         self._ask = ask
         self._proof = proof
@@ -119,6 +126,10 @@ class Setup:
         self._plans: tuple[HostPlan, ...] = ()
         self.failed: dict[str, TacoLaunchError] = {}
 
+    def only(self, hosts: Collection[str]) -> None:
+        """From now on ask, plan and change these of the chosen hosts alone; what is known of the others stays."""
+        self._turn = tuple(name for name in self._chosen if name in hosts)
+
     @property
     def chosen_failed(self) -> bool:
         """Whether a host that is to be set up has failed; the others are only asked about themselves."""
@@ -134,13 +145,27 @@ class Setup:
 
         Raises:
             UsageError: two hosts are the same machine.
-            HostError: with `pull`, the registry cannot be asked.
+            HostError: with `pull`, the registry cannot be asked; with `rotate_keys`, a host does not answer.
         """
         self._take(self._gather(self._fanout, SUBJECTS, answered))
         self._check_machines()
         self._know()
         for stage in self._ask.stages:
             self._cluster = RULES[stage].learn(self._run(self._alive()))
+        if self._ask.rotate_keys:
+            self._retire()
+
+    def _retire(self) -> None:
+        """Have the head replace the key that it has at first.
+
+        Raises:
+            HostError: a host did not answer.
+        """
+        for host, error in self.failed.items():
+            raise HostError(f"--rotate-keys: {host} would continue to accept the old key: {error.message}", error.hint)
+        head = self._facts[self._inventory.head].made
+        if not self._cluster.retired and isinstance(head, SetupState):
+            self._cluster = replace(self._cluster, retired=public_key(head.cluster_key) or "")
 
     @property
     def moved(self) -> str:
@@ -156,7 +181,11 @@ class Setup:
 
     def replan(self) -> tuple[HostPlan, ...]:
         """Plan on what the hosts are by now."""
-        self.refresh()
+        if self._turn == tuple(self._chosen):
+            self.refresh()
+        else:  # what was learnt for all hosts stays as it is, so that all get the same image
+            self._take(self._gather(self._fanout.only(self._turn), SUBJECTS))
+            self._know()
         return self.plan()
 
     def proved(self, plans: Sequence[HostPlan], *, is_applied: bool = False) -> tuple[ProofFailure, ...]:
@@ -203,7 +232,7 @@ class Setup:
         if ready and self._ask.stages == STAGES:
             found = self._verify()
         found += self.proved(tuple(HostPlan(name) for name in ready), is_applied=True)
-        hosts = tuple(HostResult(name, self._changes.of(name), self.failed.get(name)) for name in self._chosen)
+        hosts = tuple(HostResult(name, self._changes.of(name), self.failed.get(name)) for name in self._turn)
         return SetupResult(hosts, found, str(log.folder) if log.written else "")
 
     def _stage(self, stage: Stage, log: SetupLog) -> Literal["nothing", "work", "wait"]:
@@ -269,13 +298,13 @@ class Setup:
 
     def _chain(self, name: str, stages: Collection[Stage]) -> HostPlan:
         head = self._inventory.head
-        with_head = head in self._chosen and head in self._facts and head not in self.failed
+        with_head = head in self._turn and head in self._facts and head not in self.failed
         if with_head != self._cluster.with_head:  # the same for all hosts, as is what is made of it once
             self._cluster = replace(self._cluster, with_head=with_head)
         return plan_host(self._chosen[name], self._facts[name], self._cluster, RULES, stages)
 
     def _alive(self) -> tuple[str, ...]:
-        return tuple(name for name in self._chosen if name in self._facts and name not in self.failed)
+        return tuple(name for name in self._turn if name in self._facts and name not in self.failed)
 
     def _take(self, answers: Sequence[Answer[HostFacts]]) -> None:
         for answer in answers:

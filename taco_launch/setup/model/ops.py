@@ -118,6 +118,8 @@ class PlanContext:
     now: str | None = None
     # The cluster's SSH key (private, public), once the head has made it.
     cluster_key: tuple[bytes, str] | None = field(default=None, repr=False)
+    # The public half of the one that the head is to replace (`--rotate-keys`), "" for none.
+    retired: str = ""
     # The public host keys of the containers' sshd, once they are there: (host, key).
     host_keys: tuple[tuple[str, str], ...] = ()
     # The text of the head's file of host keys as it is.
@@ -257,6 +259,8 @@ class StageRules:
     take_back: Callable[[Removal], Iterator[Op | Problem]] = keep_all
     # Whether a container may get its GPUs, or lose them, by it: its work is done before `prove` is asked.
     gives_gpus: bool = False
+    # Whether it makes the cluster's SSH key on the head, and gives it to all hosts.
+    has_key: bool = False
     # Whether each training container has its own part of it, also one that a job has of its own.
     of_container: bool = False
     # Whether it makes the training container.

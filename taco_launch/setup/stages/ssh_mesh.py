@@ -169,10 +169,16 @@ def _keys(host: Host, made: SetupState, cluster: PlanContext) -> Iterator[Op | P
     if not _has_pair(made, paths.host_key(name), made.host_key):
         script, args = scripts.text("keygen.sh"), (paths.host_key(name), f"{host.name} of {name}")
         yield Op(_STAGE, "container's sshd: make its host key", "it has none", script, args)
+    pair = cluster.cluster_key
+    is_old = pair is not None and public_key(pair[1]) == cluster.retired
+    if is_old:
+        script, where = scripts.text("idle.sh") + 'idle "$1"\n', paths.container(name)
+        yield Op(_STAGE, "cluster's key: check that no job runs", "--rotate-keys", script, (where,), idle=where)
     if host.name == inventory.head:
-        if not _has_pair(made, paths.key(name), made.cluster_key):
+        if is_old or not _has_pair(made, paths.key(name), made.cluster_key):
             script, args = scripts.text("keygen.sh"), (paths.key(name), f"taco-launch {name}")
-            yield Op(_STAGE, "cluster's key: make it", "it does not exist on the head", script, args)
+            what, why = ("make a new one", "--rotate-keys") if is_old else ("make it", "it does not exist on the head")
+            yield Op(_STAGE, f"cluster's key: {what}", why, script, args)
     elif cluster.cluster_key is None and not cluster.with_head:
         silent = inventory.head not in cluster.facts
         if silent and public_key(made.cluster_key) is not None:
@@ -303,4 +309,5 @@ STAGE = StageRules(
     changes=("network", "docker", MADE),
     prove=(prove_known,),
     of_container=True,
+    has_key=True,
 )

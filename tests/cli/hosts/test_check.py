@@ -43,7 +43,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
                 report(answer)
             return tuple(answers)
 
-        monkeypatch.setattr("taco_launch.cli.hosts.check.gather", gather)
+        monkeypatch.setattr("taco_launch.hosts.check.gather", gather)
         return CliRunner().invoke(cli, ["-i", str(tmp_path / "cluster.yaml"), "check", *args])
 
     return run

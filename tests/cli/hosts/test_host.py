@@ -43,7 +43,7 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
             opened.extend(each.name for each in fanout.transports)
             return ()
 
-        monkeypatch.setattr("taco_launch.cli.hosts.check.gather", gather)
+        monkeypatch.setattr("taco_launch.hosts.check.gather", gather)
         monkeypatch.setattr(drains, "resume", open_all)
         return call("-i", str(tmp_path / "cluster.yaml"), "host", "resume", *args), opened
 

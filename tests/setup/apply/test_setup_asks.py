@@ -130,3 +130,24 @@ def test_one_machine_under_two_names_is_refused(world: World) -> None:
     assert "gpu1 and gpu3 are the same machine" in str(done.exception)
     world.like["gpu3"] = of("c")
     assert code(setup(world, "--check")) != 2
+
+
+def test_the_key_that_the_head_has_is_retired_on_all_hosts_or_none(world: World) -> None:
+    def with_key(name: str, *, made: SetupState) -> HostFacts:
+        return host(name, made=replace(made, cluster_key="ssh-ed25519 AAAA taco-launch c"))
+
+    world.like = dict.fromkeys(("gpu1", "gpu2", "gpu3"), with_key)
+    assert code(setup(world, "--dry-run")) == 0
+    assert {each.retired for each in world.clusters} == {""}
+    world.clusters.clear()
+    assert code(setup(world, "--rotate-keys", "--dry-run")) == 0
+    assert {each.retired for each in world.clusters} == {"ssh-ed25519 AAAA"}
+    for words in (("-H", "gpu1"), ("--exclude", "gpu2"), ("--only", "docker"), ("--rolling",)):
+        done = setup(world, "--rotate-keys", *words)
+        assert code(done) == 2
+        assert "--rotate-keys" in str(done.exception)
+    world.broken["gpu3"] = HostError("gpu3: no route to host")
+    done = setup(world, "--rotate-keys", "--yes")
+    assert code(done) == 5
+    assert "gpu3 would continue to accept the old key: gpu3: no route to host" in str(done.exception)
+    assert not list(world.of("gpu1").iterdir())

@@ -1,6 +1,7 @@
 """SSH between containers, planned: what is done when, for whom, and that it comes to an end."""
 
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -20,8 +21,11 @@ from taco_launch.core.model.host.facts import (
     SetupState,
 )
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.setup.model.host_files import without
+from taco_launch.setup.files import ssh_files
+from taco_launch.setup.model.host_files import files_of, without
 from taco_launch.setup.model.ops import Op, Problem
+from taco_launch.setup.plan import blockers
+from taco_launch.setup.plan.host_plan import HostPlan
 from taco_launch.setup.stages import container, ssh_mesh
 from tests.support.host_facts import known
 from tests.support.mesh import NAME, NOTHING, World, bare, inventory, with_listener
@@ -64,6 +68,36 @@ def test_two_hosts_become_a_mesh() -> None:
             "gpu2": ("ssh files: write known_hosts, authorized_keys", "cluster's key: copy it"),
         },
     ]
+
+
+def test_a_key_that_is_retired_is_replaced_on_all_hosts() -> None:
+    world = meshed(inventory(3))
+    old = world.retired = str(known(world.facts["gpu1"].made).cluster_key)
+    check, copies = (
+        "cluster's key: check that no job runs",
+        ("ssh files: write authorized_keys", "cluster's key: copy it"),
+    )
+    assert world.converge() == [
+        {"gpu1": (check, "cluster's key: make a new one"), "gpu2": (check,), "gpu3": (check,)},
+        {"gpu1": copies[:1], "gpu2": copies, "gpu3": copies},
+    ]
+    for facts in world.facts.values():
+        new = ssh_files.public_key(known(facts.made).cluster_key)
+        assert new
+        assert new != old
+        accepted = sha256(ssh_files.authorized_keys(new).encode()).hexdigest()
+        assert (files_of(facts) or {})[paths.authorized_keys(NAME)].sha256 == accepted
+
+
+def test_a_job_keeps_its_key() -> None:
+    world = meshed(inventory())
+    world.retired = str(known(world.facts["gpu1"].made).cluster_key)
+    plan = HostPlan("gpu2", tuple(op for op in world.plan("gpu2") if isinstance(op, Op)))
+    look = blockers.look(plan, "taco-launch-hcc", (), "taco-launch")
+    assert look
+    assert look.argv[-1] == "taco-launch-hcc", "it is asked whether a job of this cluster runs"
+    (problem,) = blockers.with_blockers(plan, (), b"error: job busy runs in taco-launch-hcc\n").problems
+    assert (problem.stops, problem.passes) == ("cluster", True)
 
 
 @pytest.mark.parametrize("count", [1, 3, 40])

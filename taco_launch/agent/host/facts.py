@@ -136,8 +136,8 @@ def is_this_boot(recorded: object) -> bool:
     if not isinstance(recorded, str):
         return False
     now = boot_id()
-    whole = "." in recorded and "." in now
-    return recorded == now if whole else recorded.partition(".")[0] == now.partition(".")[0]
+    dotted = "." in recorded and "." in now
+    return recorded == now if dotted else recorded.partition(".")[0] == now.partition(".")[0]
 
 
 def boot_id() -> str:

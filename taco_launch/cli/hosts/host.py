@@ -112,7 +112,7 @@ def resume(ctx: click.Context, hosts: tuple[str, ...], *, force: bool, **access:
 def _sound(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> tuple[tuple[Host, ...], int]:
     """Check hosts, and show what is wrong; return those without a fault, and the exit code for the others."""
     verdicts, answers = look(settings, chosen, access)
-    faulty = {name: found for name, found in verdicts if worst(found) == FAULT}
+    faulty = {name: each for name, each in verdicts if worst(each) == FAULT}
     show(list(faulty.items()))
     host_errors.show(answers, {each.name: each.address for each in chosen})
     silent = {answer.host for answer in answers if answer.error}

@@ -77,6 +77,7 @@ def test_exit_codes_of_jobs_that_no_rank_decides() -> None:
         "NOT_AS_PLANNED": 125,
         "DIVERGED": 1,
         "INCOMPLETE": 1,
+        "LOST": 125,
         "NO_SLOTS_IN_TIME": 4,
         "OUT_OF_TIME": 124,
         "HOST_NOT_READY": 5,

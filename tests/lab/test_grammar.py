@@ -159,7 +159,7 @@ def test_names(name: str, good: bool) -> None:
 
 @pytest.mark.parametrize("name", ["-a", "a" * 32, "a/b", "a b", "ä", "a\n"])
 def test_names_that_are_none(name: str) -> None:
-    with pytest.raises(UsageError, match="is not a name for a lab"):
+    with pytest.raises(UsageError, match="is not a valid lab name"):
         up.check(up.LabRequest(name))
     assert from_labels({**dict(to_labels(lab()[0])), "taco-launch.lab": name}) is None
 
@@ -193,7 +193,7 @@ def refused(folder: Path, words: list[str]) -> None:
     assert (folder / "kept").is_dir()
     assert (folder / "state" / "lab").is_dir()
     assert isinstance(result.exception, UsageError), result.output
-    assert "is not a name for a lab: lower-case letters, digits and '-'" in str(result.exception)
+    assert "is not a valid lab name: use at most 31 lower-case letters, digits and '-'" in str(result.exception)
 
 
 # --- what a second `lab up` asks for ----------------------------------------------------------------------------------

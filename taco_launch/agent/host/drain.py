@@ -1,4 +1,4 @@
-"""Whether this host is drained: it takes no new jobs, of any cluster and user, until it is opened again."""
+"""Read whether this host is drained: then it takes no new jobs, of any cluster and user, until it is opened again."""
 
 import os
 from pathlib import Path
@@ -31,4 +31,4 @@ def read() -> Optional[Drain]:
 
 
 def _unreadable(why: str, since: float) -> Drain:
-    return Drain("nobody known", since, f"{DRAIN} cannot be read ({why})")
+    return Drain("an unknown user", since, f"{DRAIN} cannot be read ({why})")

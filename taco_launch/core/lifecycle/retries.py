@@ -1,4 +1,4 @@
-"""Whether a job whose attempt failed is tried again: by its policy, and by whose fault the failure is.
+"""Decide whether a job whose attempt failed is tried again: by its policy, and by whose fault the failure is.
 
 A fault of the program meets each attempt again, so it is not retried. A fault of hardware is one of a host: the job is tried
 again without that host, and this counts against a limit of its own.
@@ -99,7 +99,7 @@ _OF_HARDWARE = frozenset(
 
 
 class AttemptResult(NamedTuple):
-    """How an attempt ended, as far as that decides on another."""
+    """The end of an attempt, as far as another attempt depends on it."""
 
     state: JobState
     exit_code: int

@@ -54,7 +54,7 @@ _HELD_CLOCKS = ("SwThermalSlowdown", "ApplicationsClocksSetting")
 
 
 def verdicts(facts: HostFacts, rdma: str = "auto", gdr: str = "auto") -> Tuple[HealthVerdict, ...]:
-    """Judge a host; of what nobody requested, and of what does not exist, nothing is said.
+    """Judge a host, without what was not requested and what does not exist.
 
     What stops set-up is a fault here, in the same words; `rdma` and `gdr` are what the inventory says of them.
     """
@@ -102,7 +102,7 @@ def _driver(of: Gpus) -> Iterator[HealthVerdict]:
 
 
 def _silent(facts: HostFacts) -> Optional[Unknown]:
-    """Return why nothing is known of GPUs that a host has, or may have; None where they tell, or nobody asked."""
+    """Return why nothing is known of GPUs that a host has or may have; None if they answered or were not asked."""
     of = facts.gpus
     if isinstance(of, Unknown):
         return of if was_requested(of) else None

@@ -41,7 +41,7 @@ _ROWS: Tuple[Callable[[HostFacts, Expected], Iterator[HealthVerdict]], ...] = (
 
 
 def checked(hosts: Sequence[HostFacts], expected: Expected) -> Tuple[HostVerdicts, ...]:
-    """Return (host, its verdicts) of all checks; nothing of what nobody requested, and of what a host does not have."""
+    """Return each host with the verdicts of all checks, without what was not requested and what the host does not have."""
     by_host: Dict[str, List[HealthVerdict]] = {
         facts.host: [verdict for row in _ROWS for verdict in row(facts, expected)] for facts in hosts
     }

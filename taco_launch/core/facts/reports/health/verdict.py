@@ -39,7 +39,7 @@ def folded(values: Iterable[Tuple[str, Iterable[HealthVerdict]]]) -> Judged:
 
 
 def plain(name: str, values: Sequence[Found[object]], text: str, source: str) -> Iterator[HealthVerdict]:
-    """Yield `ok`, or why it is not known; nothing where nobody asked, or no device has such a thing."""
+    """Yield `ok`, or why it is not known; nothing if it was not requested or no device has it."""
     unknown = [each for each in values if isinstance(each, Unknown) and was_requested(each)]
     if unknown:
         yield HealthVerdict(name, NOT_POSSIBLE, unknown[0].reason, source)

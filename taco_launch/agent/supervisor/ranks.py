@@ -46,8 +46,9 @@ class Ranks:
         self.started: Dict[int, str] = {}  # each with its host
         self.ended: Dict[int, int] = {}  # each with its exit code
         self.failures: List[RankEnd] = []
-        # When the first of them came, by time.monotonic().
-        self.failed_at: Optional[float] = None
+        # When the first came that ended by a code of its own, by time.monotonic(), and its host: a host that restarts ends its
+        # ranks by signals.
+        self.failed_by_itself: Optional[Tuple[float, str]] = None
         self.roots: List[List[int]] = []  # those of this host
 
     def place(
@@ -167,7 +168,8 @@ class Ranks:
             self._merge.finish(self._folder.rank(rank))
         self._lost_bytes += message.lost
         if code and blame:
-            self.failed_at = self.failed_at or time.monotonic()
+            if code < SIGNAL_BASE:
+                self.failed_by_itself = self.failed_by_itself or (time.monotonic(), link.name)
             self.failures.append(RankEnd(rank, link.name, code, reason, killed=message.killed))
             if len(self.failures) <= _MOST_FAILURES:
                 told = f"rank {rank} on {link.name} {reason or state.ending(code)}"

@@ -109,7 +109,7 @@ class SupervisedAttempt:
         if self.cut_short is not None:
             return
         outcome = teardown.end_of(link, self.gang.here)
-        if teardown.answered_after(link, self.ranks.failed_at):
+        if teardown.answered_after(link, self.ranks.failed_by_itself):
             self.lost_later = outcome.reason
             return
         self.cut_short = outcome

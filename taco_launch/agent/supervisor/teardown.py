@@ -26,8 +26,8 @@ _SILENT_SECONDS = 8.0
 # After so many seconds the job's reason names the hosts that its end waits for.
 _TOLD_AFTER_SECONDS = 5.0
 _MOST_NAMED = 4
-# Messages of two hosts that were sent at once may come so many seconds apart.
-_SAME_MOMENT_SECONDS = 2.0
+# A host that is shut down may answer for so long after it has ended its ranks, for which others fail; seconds.
+_SHUTDOWN_SECONDS = 10.0
 
 
 class Orphans:
@@ -185,12 +185,16 @@ def forced(left: int, grace: float) -> str:
     return f"{ranks} did not end within {grace:g} s and had to be killed"
 
 
-def answered_after(link: GuardConnection, failed_at: Optional[float]) -> bool:
-    """Return whether a guard that is gone still answered after a rank had failed, by time.monotonic(): then the rank came first.
+def answered_after(link: GuardConnection, failure: Optional[Tuple[float, str]]) -> bool:
+    """Return whether a guard that is gone answered long after a rank of another host had failed: then the rank came first.
 
-    A rank that fails because its peer is gone fails after the last answer of the peer's host.
+    `failure` is when that was, by time.monotonic(), and the rank's host. A rank that fails because its peer is gone fails at
+    about the time of the last answer of the peer's host.
     """
-    return failed_at is not None and link.heard > failed_at + _SAME_MOMENT_SECONDS
+    if failure is None:
+        return False
+    at, host = failure
+    return host != link.name and link.heard > at + _SHUTDOWN_SECONDS
 
 
 def end_of(link: GuardConnection, here: GuardConnection) -> JobOutcome:

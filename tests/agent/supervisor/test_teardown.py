@@ -121,13 +121,19 @@ def test_what_a_guard_could_not_end_is_not_tried_again(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("failed_at", "after"),
-    [(None, False), (90.0, True), (99.5, False), (103.0, False)],
-    ids=["no rank failed", "long before its last answer", "at its last answer", "after its last answer"],
+    ("failure", "after"),
+    [
+        (None, False),
+        ((80.0, "n1"), True),
+        ((80.0, "n2"), False),
+        ((95.0, "n1"), False),
+        ((103.0, "n1"), False),
+    ],
+    ids=["none", "long before", "of that host", "as while it shuts down", "after"],
 )
 def test_a_rank_that_failed_while_its_host_answered_came_first(
-    folder: JobFolder, failed_at: float | None, after: bool
+    folder: JobFolder, failure: tuple[float, str] | None, after: bool
 ) -> None:
     link = GuardConnection(Host("n2", "10.0.0.2"), folder)
     link.heard = 100.0
-    assert teardown.answered_after(link, failed_at) is after
+    assert teardown.answered_after(link, failure) is after

@@ -13,8 +13,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 def reboot(site: Site) -> None:
     name = started(site, "reboot", "gpu1", "gpu2")
     with site.fault("gpu2", "reboot") as since:
-        # a lab host has the boot id of this machine: so it is told as its guard's end
-        ends(site, name, since, "FAILED", 1, "its guard on gpu2 was killed")
+        # by the start of its first process, for a lab host has the boot id of this machine
+        ends(site, name, since, "LOST", 125, "host gpu2 lost: the host or its container restarted")
     site.is_up("gpu2")
 
 

@@ -12,7 +12,7 @@ from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError, UsageError, last_line
 from taco_launch.core.model import codec
 from taco_launch.core.model.host.hosts import Inventory
-from taco_launch.core.model.host.paths import DRAIN
+from taco_launch.core.model.host.paths import DRAIN, MOST_DRAIN_BYTES
 from taco_launch.core.model.slots import Drain
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.remote.transport import Transport
@@ -35,7 +35,7 @@ def record(reason: str, by: str) -> Drain:
 
 
 def check(inventory: Inventory) -> None:
-    """Refuse hosts whose agents would not see a drain, and which nobody can have drained.
+    """Refuse hosts whose agents would not see a drain.
 
     Raises:
         UsageError: the inventory has no container: jobs run on its head alone, as the user who submits them.
@@ -58,17 +58,18 @@ def drain(fanout: Fanout, new: Drain, report: Callable[[], None]) -> tuple[Answe
 
 
 def read(fanout: Fanout) -> tuple[Answer[Drain | None], ...]:
-    """Return the record of each host, None where it is open to jobs. One that cannot be read is nobody's known."""
+    """Return the record of each host, None if it is open to jobs. A record that cannot be read counts as a drain, too."""
 
     def work(transport: Transport) -> Drain | None:
-        script = 'if [ -e "$1" ]; then cat "$1"; fi'
-        result = transport.run(Command(("/bin/sh", "-c", script, "read", DRAIN), sudo=True))
+        script = 'if [ -e "$1" ]; then head -c "$2" "$1"; fi'
+        argv = ("/bin/sh", "-c", script, "read", DRAIN, str(MOST_DRAIN_BYTES))
+        result = transport.run(Command(argv, sudo=True))
         if result.exit_code:
             raise HostError(f"{transport.name}: {DRAIN} was not read: {last_line(result.stderr)}")
         try:
             return codec.from_json(Drain, codec.load(result.stdout)) if result.stdout else None
         except ValueError as error:
-            return Drain("nobody known", 0.0, f"{DRAIN} cannot be read ({error})")
+            return Drain("an unknown user", 0.0, f"{DRAIN} cannot be read ({error})")
 
     return fanout.each(work)
 

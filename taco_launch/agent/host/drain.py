@@ -6,10 +6,8 @@ from typing import Optional
 
 from taco_launch.agent.store import untrusted
 from taco_launch.core.model import codec
-from taco_launch.core.model.host.paths import DRAIN
+from taco_launch.core.model.host.paths import DRAIN, MOST_DRAIN_BYTES
 from taco_launch.core.model.slots import Drain
-
-_MOST_BYTES = 4096
 
 
 def read() -> Optional[Drain]:
@@ -25,7 +23,7 @@ def read() -> Optional[Drain]:
     with open(file, "rb") as opened:
         since = os.fstat(file).st_mtime
         try:
-            return codec.from_json(Drain, codec.load(opened.read(_MOST_BYTES)))
+            return codec.from_json(Drain, codec.load(opened.read(MOST_DRAIN_BYTES)))
         except (OSError, ValueError) as error:
             return _unreadable(str(error), since)
 

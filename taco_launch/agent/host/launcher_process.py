@@ -40,12 +40,11 @@ def spawn(argv: Sequence[str], cwd: str, environment: Mapping[str, str], umask: 
         )
     except OSError as error:
         what = error.filename or argv[0]
-        program = argv[0].rpartition("/")[2]
-        hint = (
-            what == argv[0]
-            and f"install {program} there or in the image, name it in the inventory (mpirun: PATH), or choose another --launcher"
-        )
-        raise HostError(f"cannot run {argv[0]}: {what}: {error.strerror}", hint or None) from None
+        hint = None
+        if what == argv[0]:  # not the folder that it starts in
+            program = what.rpartition("/")[2]
+            hint = f"install {program} there or in the image, name it in the inventory (mpirun: PATH), or choose another --launcher"
+        raise HostError(f"cannot run {argv[0]}: {what}: {error.strerror}", hint) from None
 
 
 def drain(output: IO[bytes], log: segments.Writer) -> bool:

@@ -157,8 +157,8 @@ def _wait(settings: Settings, hosts: Sequence[Host], access: Credentials, patien
     names = {each.name for each in hosts}
     while True:
         nodes = [node for node in backend.nodes(settings.load()) if node.host.name in names]
-        held = [node for node in nodes if node.problem or _holders(node)]
-        now = "; ".join(f"{node.host.name}: {node.problem or _holders(node)}" for node in held)
+        held = [node for node in nodes if _holders(node)]
+        now = "; ".join(f"{node.host.name}: {_holders(node)}" for node in held)
         if not held or time.monotonic() >= end:
             return held
         if now != told:

@@ -81,9 +81,9 @@ def _complete_profile(_ctx: click.Context, _param: click.Parameter, incomplete: 
 _REPEATED: dict[str, Any] = {"multiple": True}
 # What click is told of a kind; a kind that is not here is text.
 _SETTINGS: Mapping[str, Callable[[JobField], dict[str, Any]]] = {
-    "count": lambda field: {"type": click.IntRange(*_limits(field))},
-    "host count": lambda field: {"type": _HostCount(*_limits(field))},
-    "time": lambda field: {"type": Seconds(_limits(field)[0] or 0), "metavar": "TIME"},
+    "count": lambda field: {"type": click.IntRange(*field.bounds)},
+    "host count": lambda field: {"type": _HostCount(*field.bounds)},
+    "time": lambda field: {"type": Seconds(field.bounds[0] or 0), "metavar": "TIME"},
     "size": lambda _field: {"type": _Size()},
     "flag": lambda _field: {"is_flag": True},
     "switch": lambda _field: {"default": None},
@@ -123,10 +123,6 @@ def _option(field: JobField) -> Callable[[F], F]:
     completer = {"shell_complete": _COMPLETERS[field.name]} if field.name in _COMPLETERS else {}
     group = _GROUPS.get(field.part) or OptionGroup[field.part.name]
     return add_option(*names, field.name, group=group.value, help=text, **{**settings, **metavar, **completer})
-
-
-def _limits(field: JobField) -> tuple[Any, Any]:
-    return field.limits or (None, None)
 
 
 def values_of(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Decide whether a job whose attempt failed is tried again: by its policy, and by whose fault the failure is.
 
-A fault of the program meets each attempt again, so it is not retried. A fault of hardware is one of a host: the job is tried
-again without that host, and this counts against a limit of its own.
+A fault of the program recurs in each attempt, so it is not retried. A fault of hardware belongs to one host: the job is tried
+again, on other hosts first, and these retries have a limit of their own.
 """
 
 import enum
@@ -123,7 +123,7 @@ class Retry(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What follows a failure: another attempt or None, and the rule in words, "" where it is the policy's plain one."""
+    """The decision after a failure: another attempt or None, and the rule in words, "" if the policy alone decides."""
 
     retry: Optional[Retry]
     rule: str = ""

@@ -22,7 +22,7 @@ class SlotHolder:
     owner: str = ""
 
 
-# So `SlotState.foreign` begins where nobody can tell who uses a slot: of a GPU that is lost, the driver tells nothing.
+# The start of `SlotState.foreign` if the users of a slot cannot be listed: the driver lists none for a lost GPU.
 UNKNOWN_USERS = "with unknown users"
 
 
@@ -78,7 +78,7 @@ class Occupancy:
         return sum(slot.is_free for slot in self.slots)
 
     def only_held(self) -> "Occupancy":
-        """Return it with the slots alone that jobs hold."""
+        """Return it with only the slots that jobs hold; GPUs are not counted, since their indices no longer match."""
         return replace(self, slots=tuple(slot for slot in self.slots if slot.holder is not None), gpus=0)
 
     def without(self, refused: Mapping[str, str]) -> "Occupancy":

@@ -14,9 +14,9 @@ from taco_launch.jobs.request.job_fields import JobField
 # What a kind of field is in a file. Only what is repeated on a command line is empty, not None, where nothing is given.
 _TYPES: Mapping[str, Callable[[JobField], Any]] = {
     "name": lambda _field: values.JobName,
-    "count": lambda field: values.count(*_limits(field)),
+    "count": lambda field: values.count(*field.bounds),
     "host count": lambda _field: values.HostCount,
-    "time": lambda field: values.time(_limits(field)[0]),
+    "time": lambda field: values.time(field.bounds[0]),
     "size": lambda _field: Size,
     "shared memory": lambda _field: Size,
     "flag": lambda _field: bool,
@@ -43,10 +43,6 @@ _TYPES: Mapping[str, Callable[[JobField], Any]] = {
     "image source": lambda _field: ImageFrom,
     "working folder": lambda _field: values.WorkingDir,
 }
-
-
-def _limits(field: JobField) -> tuple[Any, Any]:
-    return field.limits or (None, None)
 
 
 class CommandSection(SchemaSection):

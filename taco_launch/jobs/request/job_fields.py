@@ -8,7 +8,7 @@ row names another.
 
 import enum
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from taco_launch.core.model.jobs import MOST_PRIORITY, MOST_RETRIES, CleanUp, Restart
 from taco_launch.core.model.launchers import LAUNCHERS, what_starts_ranks
@@ -65,6 +65,11 @@ class JobField(NamedTuple):
     def options(self) -> tuple[str, ...]:
         """Return every form of its option."""
         return self.option or (f"--{self.name.replace('_', '-')}",)
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """Return the least and the most, None each where there is no limit."""
+        return self.limits or (None, None)
 
     @property
     def written_option(self) -> str:

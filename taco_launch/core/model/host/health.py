@@ -1,4 +1,4 @@
-"""What a host says of errors: its kernel log, its counters, its memory, and health programs of the site."""
+"""The errors that a host reports: in its kernel log, counters, memory and the site's health programs."""
 
 from typing import Tuple
 
@@ -40,7 +40,7 @@ class Counters:
 
 @dataclass(frozen=True)
 class MemoryErrors:
-    """What EDAC has counted on one memory controller since its driver was loaded."""
+    """The errors that EDAC counted on one memory controller since its driver was loaded."""
 
     controller: str
     corrected: int
@@ -81,7 +81,7 @@ class GpuMemory:
 
 @dataclass(frozen=True)
 class Provided:
-    """What a health program of the site says: `level` is `ok`, `warning` or `fault`; `text` is in its own words."""
+    """The verdict of one of the site's health programs: `level` is `ok`, `warning` or `fault`, `text` is its own."""
 
     program: str
     level: str
@@ -90,7 +90,7 @@ class Provided:
 
 @dataclass(frozen=True)
 class HealthFacts:
-    """What only a health check asks for; `provided` has those programs that are installed, or why one did not answer."""
+    """The facts that only a health check requests; `provided` has the installed health programs, or why one did not answer."""
 
     xids: Found[Tuple[Xid, ...]]
     counters: Found[Counters]

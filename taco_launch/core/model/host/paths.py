@@ -18,6 +18,7 @@ AGENT = f"{STATE}/agent"
 AGENT_LINK = f"{AGENT}/current"
 # That the host takes no new jobs: in the one folder that the containers of all clusters see, and that root alone writes.
 DRAIN = f"{AGENT}/drain.json"
+MOST_DRAIN_BYTES = 4096
 CLUSTERS = f"{STATE}/clusters"
 # Beside what the containers read, which goes when a cluster is taken back, while records of jobs stay.
 CONTAINERS = f"{STATE}/containers"

@@ -25,7 +25,7 @@ _OWN = "taco-launch: errors that come while one looks"
 
 
 class Rule(NamedTuple):
-    """What counters of one kind mean: from `least` in a second on they are `level`; 0 takes every one."""
+    """The verdict on counters of one kind: `level` if they grow by `least` per second or more; with 0, by any amount."""
 
     check: str
     names: Tuple[str, ...]

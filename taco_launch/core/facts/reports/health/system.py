@@ -36,7 +36,7 @@ _MOST_CORRECTED, _MOST_RETIRED = 1000, 60
 
 @dataclass(frozen=True)
 class Expected:
-    """What the inventory says of hosts: its training container and the port of its sshd, None where there is none."""
+    """What the inventory expects of each host: the training container (None without one) and the port of its sshd."""
 
     container: Optional[str] = None
     ssh_port: int = 0

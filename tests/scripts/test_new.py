@@ -20,12 +20,16 @@ NAMES = {
 }
 # The tables that get a row.
 TABLES = (
+    "taco_launch/core/facts/reports/summary.py",
+    "taco_launch/core/facts/system/system.py",
     "taco_launch/core/launch/knobs/nccl.py",
     "taco_launch/core/model/engines.py",
     "taco_launch/core/model/launchers.py",
     "taco_launch/core/signatures/known/nccl.py",
+    "taco_launch/core/model/host/facts.py",
     "docs/guides/setup-changes.md",
 )
+PROBE = "taco_launch/core/facts/probe.sh"
 
 
 def new(root: Path, kind: str, name: str) -> "subprocess.CompletedProcess[str]":
@@ -35,7 +39,7 @@ def new(root: Path, kind: str, name: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    for table in TABLES:
+    for table in (*TABLES, PROBE):
         (tmp_path / table).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / table, tmp_path / table)
     return tmp_path
@@ -71,6 +75,13 @@ def test_a_row_is_a_part_of_its_table(root: Path) -> None:
     assert "standard library |\n| `tuning` | TODO: what the host has then |\n\n## What" in (
         root / TABLES[-1]
     ).read_text("utf-8")
+
+
+def test_a_fact_is_four_files_of_the_product(root: Path) -> None:
+    changed = [path for path in new(root, "fact", "nvme").stdout.splitlines() if path.startswith("taco_launch/")]
+    assert len(changed) == 4
+    assert all("nvme" in (root / path).read_text("utf-8") for path in changed)
+    assert subprocess.run(("sh", "-n", str(root / PROBE)), check=False).returncode == 0
 
 
 def test_nothing_is_overwritten(root: Path) -> None:

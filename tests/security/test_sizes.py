@@ -13,7 +13,7 @@ from taco_launch.agent.rank import wrapper
 from taco_launch.agent.supervisor import teardown
 from taco_launch.cli.output.render import columns
 from taco_launch.core.facts.rdma.peermem import dmabuf
-from taco_launch.core.facts.system.system import disk
+from taco_launch.core.facts.system.disks import disk
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.fact_value import Unknown
 from taco_launch.core.model.job_counts import JobCounts, WaitTimes

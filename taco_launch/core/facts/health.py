@@ -5,7 +5,7 @@ from typing import Dict, List, Optional, Tuple
 
 from taco_launch.core.facts.gpus import smi_csv
 from taco_launch.core.facts.gpus.gpu import refusal
-from taco_launch.core.facts.system.system import disk
+from taco_launch.core.facts.system.disks import disk
 from taco_launch.core.facts.text.sections import Sections, answer, failure, files, unasked
 from taco_launch.core.facts.text.strip_terminal import lines, shown
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown

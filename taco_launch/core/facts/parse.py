@@ -9,11 +9,12 @@ from taco_launch.core.facts.gpus.topology import parse_topology
 from taco_launch.core.facts.health import parse_health
 from taco_launch.core.facts.network.network import parse_network
 from taco_launch.core.facts.rdma.rdma import parse_rdma
+from taco_launch.core.facts.system.clock import parse_clock
 from taco_launch.core.facts.system.docker import parse_docker
 from taco_launch.core.facts.system.image import parse_image
 from taco_launch.core.facts.system.pci import parse_pci
 from taco_launch.core.facts.system.setup_artifacts import parse_made
-from taco_launch.core.facts.system.system import parse_clock, parse_system
+from taco_launch.core.facts.system.system import parse_system
 from taco_launch.core.facts.text import sections
 from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent, Found, Unknown
 from taco_launch.core.model.host.facts import HostFacts

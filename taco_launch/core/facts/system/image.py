@@ -3,7 +3,8 @@
 import re
 from typing import List, Optional, Tuple
 
-from taco_launch.core.facts.system.system import disk, memlock
+from taco_launch.core.facts.system.disks import disk
+from taco_launch.core.facts.system.system import memlock
 from taco_launch.core.facts.text.sections import Sections, answer, failure, files, unasked
 from taco_launch.core.facts.text.strip_terminal import shown
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown

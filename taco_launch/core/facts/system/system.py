@@ -1,13 +1,15 @@
-"""Reads what the operating system is and has: release, processors, memory, disks, limits, clock, what logind does."""
+"""Read what the operating system is and has: release, processors, memory, limits."""
 
 import re
-from dataclasses import replace
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from taco_launch.core.facts.text.sections import PROBE, Files, Sections, answer, failure, files, unasked
+from taco_launch.core.facts.system.clock import Clock, booted
+from taco_launch.core.facts.system.disks import parse_disks, with_types
+from taco_launch.core.facts.system.logind import parse_logind
+from taco_launch.core.facts.text.sections import Files, Sections, answer, failure, files, unasked
 from taco_launch.core.facts.text.strip_terminal import shown
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
-from taco_launch.core.model.host.facts import Cpu, Disk, Memory, NumaNode, Os, ProcessLimits, System
+from taco_launch.core.model.host.facts import Cpu, Memory, NumaNode, Os, ProcessLimits, System
 
 _NODES = "/sys/devices/system/node"
 # by the names of limits.conf(5)
@@ -17,35 +19,7 @@ _LIMITS = (
     ("nofile", "Max open files"),
     ("nproc", "Max processes"),
 )
-_TIME = re.compile(r"([0-9]{1,12})(?:\.([0-9]{9}))?(.*)")
 _RANGES = re.compile(r"[0-9]{1,6}(?:-[0-9]{1,6})?(?:,[0-9]{1,6}(?:-[0-9]{1,6})?)*")
-
-
-class Clock(NamedTuple):
-    """The host's clock less the controller's in seconds, give or take `error`."""
-
-    offset: Found[float]
-    error: Found[float]
-
-
-def parse_clock(sections: Sections, sent: float, received: float) -> Clock:
-    """Compare the host's clock with the controller's: when the probe was sent there, when its answer was here.
-
-    The probe started after it was sent and ended before it was received: between these two lies the offset. Of an answer
-    without an end only the start is known, and that it lies between both.
-    """
-    probe = sections.get(PROBE)
-    told = dict(line.partition(" ")[::2] for line in probe.stdout.splitlines()) if probe else {}
-    began, ended = _instant(told.get("began", "")), _instant(told.get("ended", ""))
-    if began is None:
-        missing = Unknown("the probe did not report the host's time")
-        return Clock(missing, missing)
-    least = (ended or began)[0] - received
-    most = began[1] - sent
-    if most < least:
-        wrong = Unknown("a clock was set, on the host or on this machine, during the check")
-        return Clock(wrong, wrong)
-    return Clock((most + least) / 2, (most - least) / 2)
 
 
 def parse_system(sections: Sections, clock: Clock) -> Found[System]:
@@ -66,7 +40,7 @@ def parse_system(sections: Sections, clock: Clock) -> Found[System]:
         cpu=_cpu(answer(sections, "system.cpu"), told.text("/sys/devices/system/cpu/online")),
         numa=_numa(sections),
         memory=_memory(told.text("/proc/meminfo")),
-        disks=_typed(_disks(answer(sections, "system.disks")), sections),
+        disks=with_types(parse_disks(answer(sections, "system.disks")), sections),
         limits=_limits(told.text("/proc/self/limits")),
         clock_offset=clock.offset,
         clock_error=clock.error,
@@ -78,7 +52,7 @@ def parse_system(sections: Sections, clock: Clock) -> Found[System]:
         init=init,
         virtualization=_virtualization(sections),
         package_manager=_package_manager(shell),
-        booted=_booted(sections, told.text("/proc/uptime")),
+        booted=booted(sections, told.text("/proc/uptime")),
     )
 
 
@@ -86,41 +60,6 @@ def memlock(text: str) -> Found[Optional[int]]:
     """Return how much memory a process may lock, in bytes, from /proc/self/limits; None is unlimited."""
     found = _limits(text)
     return found[0].soft if isinstance(found, tuple) else found
-
-
-def disk(text: str) -> Found[Tuple[Disk, ...]]:
-    """Read the rows of `df -PkT`; the header and lines before it are passed over."""
-    rows = text.rstrip("\n").split("\n")
-    begin = next((place for place, row in enumerate(rows) if re.match(r"Filesystem\s+Type\s", row)), None)
-    if begin is None:
-        return Unknown(f"df -PkT: no header is there: {shown(text)}")
-    found = []
-    for row in rows[begin + 1 :]:
-        words = list(re.finditer(r"\S+", row))
-        at = next((place for place in range(1, len(words) - 5) if _is_row_from(words[place : place + 6])), None)
-        # A device's name may hold spaces; busybox moves a type to the right behind a long name, and nothing to the left.
-        if at is None or words[at].start() < rows[begin].index("Type"):
-            return Unknown(f"df -PkT: {shown(row)} is not understood")
-        kind, size, _used, free, _share, folder = words[at : at + 6]
-        path = row[folder.start() :].rstrip()
-        found.append(Disk(path, kind[0], int(size[0]) << 10, max(int(free[0]), 0) << 10))
-    return tuple(found)
-
-
-def _is_row_from(words: "List[re.Match[str]]") -> bool:
-    """Return whether the words from a type on are those of a row of df: size, used and free, the share in use, a path."""
-    _kind, size, used, free, share, path = (word[0] for word in words)
-    numbers = all(re.fullmatch("[0-9]{1,16}", word) for word in (size, used)) and re.fullmatch("-?[0-9]{1,16}", free)
-    return bool(numbers and re.fullmatch("[0-9]{1,3}%|-", share) and path.startswith("/"))
-
-
-def _instant(text: str) -> Optional[Tuple[float, float]]:
-    """Return the earliest and the latest moment that a time means; where date knows no nanoseconds, a whole second."""
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    seconds = float(f"{match[1]}.{match[2] or '0'}")
-    return (seconds, seconds) if match[2] and not match[3] else (float(match[1]), float(match[1]) + 1)
 
 
 def _pairs(text: Found[str], separator: str) -> Dict[str, str]:
@@ -233,27 +172,6 @@ def _memory(text: Found[str]) -> Found[Memory]:
     return Memory(*sizes)
 
 
-def _disks(text: Found[str]) -> Found[Tuple[Disk, ...]]:
-    """Read the folders that were requested, then df's row for each; equal ones once."""
-    if not isinstance(text, str):
-        return Unknown(text.reason)
-    asked = re.findall(r"(?m)^asked (/.*)$", text)
-    found = disk(text)
-    if not isinstance(found, tuple):
-        return found
-    if len(found) != len(asked):
-        return Unknown(f"df -PkT was given {len(asked)} folders and has {len(found)} rows")
-    return tuple({each.path: each for each in found}.values())
-
-
-def _typed(disks: Found[Tuple[Disk, ...]], sections: Sections) -> Found[Tuple[Disk, ...]]:
-    """Fill in what xfs_info says: `MOUNT ftype=0`."""
-    if not isinstance(disks, tuple) or failure(sections, "system.xfs") is not None:
-        return disks
-    told = dict(re.findall(r"(?m)^(/.*) ftype=([01])$", sections["system.xfs"].stdout))
-    return tuple(replace(each, typed=told[each.path] == "1") if each.path in told else each for each in disks)
-
-
 def _limits(text: Found[str]) -> Found[Tuple[ProcessLimits, ...]]:
     if not isinstance(text, str):
         return Unknown(text.reason)
@@ -311,56 +229,3 @@ def _package_manager(shell: Dict[str, str]) -> Found[str]:
     if name == "none":
         return Absent()
     return name if name is not None and re.fullmatch("[a-z-]+", name) else Unknown("the probe did not report: packages")
-
-
-def _booted(sections: Sections, uptime: Found[str]) -> Found[float]:
-    probe = sections.get(PROBE)
-    began = _instant(probe.stdout.partition("\n")[0].partition(" ")[2]) if probe else None
-    if not isinstance(uptime, str) or began is None:
-        return Unknown(uptime.reason if not isinstance(uptime, str) else "the probe did not report the host's time")
-    match = re.fullmatch(r"([0-9]{1,12}\.[0-9]{2}) [0-9]{1,14}\.[0-9]{2}", uptime.strip())
-    return began[0] - float(match[1]) if match else Unknown(f"/proc/uptime: {shown(uptime)} is not understood")
-
-
-_NAMES = ("KillUserProcesses", "RemoveIPC")
-# where logind.conf(5) looks, the first one first: of two drop-ins of one name, the one in the earlier folder counts
-_FOLDERS = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
-_TRUTHS = {"yes": True, "true": True, "on": True, "1": True, "no": False, "false": False, "off": False, "0": False}
-
-
-def parse_logind(sections: Sections, init: Found[str]) -> Tuple[Found[bool], Found[bool]]:
-    """Return RemoveIPC and KillUserProcesses: what the running logind says, or else what its configuration means.
-
-    logind of systemd 219 (CentOS 7) tells only KillUserProcesses. Absent where systemd does not run the host.
-    """
-    if isinstance(init, str) and init != "systemd":
-        absent = Absent(f"init is {init}, not systemd")
-        return absent, absent
-    section = sections.get("system.logind")
-    text = section.stdout if section is not None else ""
-    said = re.findall(r"(?m)^b (true|false)$", text)
-    # busctl prints a line for each name, and ends at the first one that logind does not know
-    if section is not None and section.exit_code == 0 and not re.fullmatch(r"(b (true|false)\n){2}", text):
-        wrong = Unknown(f"busctl get-property: {shown(text)} is not understood")
-        return wrong, wrong
-    found: Dict[str, Found[bool]] = {name: word == "true" for name, word in zip(_NAMES, said)}
-    told = files(sections, "system.logind_conf")
-    for name in _NAMES:
-        if name not in found:
-            words = answer(sections, "system.logind")
-            why = "logind did not report it" if isinstance(words, str) else words.reason
-            found[name] = _configured(told, name, why)
-    return found["RemoveIPC"], found["KillUserProcesses"]
-
-
-def _configured(told: Files, name: str, why: str) -> Found[bool]:
-    """Return the last setting of the files; where there is none, the default, which the main file shows as a comment."""
-    if told.failed is not None or told.cut is not None:
-        return Unknown(why)
-    drop_ins = {path: text for folder in reversed(_FOLDERS) for path, text in told.below(f"{folder}/logind.conf.d")}
-    main = [told.texts.get(f"{folder}/logind.conf") for folder in _FOLDERS]
-    texts = [next((text for text in main if text is not None), ""), *(drop_ins[path] for path in sorted(drop_ins))]
-    values = [value for text in texts for value in re.findall(rf"(?m)^[ \t]*{name}[ \t]*=[ \t]*(\S+)[ \t]*$", text)]
-    values = values or re.findall(rf"(?m)^#{name}=(\S+)$", texts[0])
-    value = _TRUTHS.get(values[-1].lower()) if values else None
-    return Unknown(f"{why}, and logind.conf does not set {name}") if value is None else value

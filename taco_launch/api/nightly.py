@@ -15,6 +15,7 @@ from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.nightly import run as flow
 from taco_launch.bench.nightly.install import check_name
+from taco_launch.bench.nightly.open_hosts import AllDrainedError, OpenHosts, open_hosts
 from taco_launch.bench.nightly.record import folder
 from taco_launch.bench.nightly.recorded_run import NightlyResult, check_junit, record_run
 from taco_launch.bench.nightly.summary import Summary
@@ -106,6 +107,8 @@ class _NightlyWork:
         def measure(started: float) -> Summary:
             try:
                 summary = self._measure(loaded or load(matrix, self.cluster.environ), name)
+            except AllDrainedError as error:
+                summary = Summary(name, name, "", "not-begun", started, time.time(), unfit=error.message)
             except KeyboardInterrupt:  # before anything was prepared
                 nothing = "nothing was measured"
                 summary = Summary(name, name, "", "not-begun", started, time.time(), interrupted=nothing)
@@ -120,7 +123,8 @@ class _NightlyWork:
         inventory = cluster.inventory
         if advice := describe_few_repeats(matrix.repeats, nightly=True):
             listener.warn(advice)
-        jobs = prepare_jobs(cluster, matrix, (), resolve=self.resolve, warn=listener.warn, say=listener.say)
+        hosts = self._open_hosts(matrix)
+        jobs = prepare_jobs(cluster, matrix, hosts.names, resolve=self.resolve, warn=listener.warn, say=listener.say)
         specs = jobs.specs
         seed = new_seed() if matrix.seed is None else matrix.seed
         digest = ladders.digest(LadderKind.NIGHTLY_RUN, matrix, specs)
@@ -129,7 +133,8 @@ class _NightlyWork:
         logs = ladders_folder(cluster.environ)
         plan = ladders.LadderPlan(ladder, steps, specs, reader(matrix), logs / ladder.id, matrix.time_budget)
         rules = JudgeRules(min_effect=matrix.min_effect)
-        request = flow.RunRequest(name, matrix, options.deadline, rules, jobs.lacking, options.strict)
+        remark = "; ".join(filter(None, (hosts.remark, jobs.lacking)))
+        request = flow.RunRequest(name, matrix, options.deadline, rules, remark, options.strict)
         listener.cells(tuple(specs))
         with open_history(options.history or default_path(cluster.environ)) as history:
             before = time.time() - options.keep_logs
@@ -142,6 +147,17 @@ class _NightlyWork:
                 return flow.failure_summary(plan, request, error.message)
             except KeyboardInterrupt:
                 return flow.failure_summary(plan, request, "")
+
+    def _open_hosts(self, matrix: Matrix) -> OpenHosts:
+        """Look which hosts are drained. A head that does not answer is waited for later, with all hosts."""
+        try:
+            nodes = self.cluster.backend.nodes(self.cluster.inventory)
+        except HostError:
+            return OpenHosts()
+        hosts = open_hosts(nodes, matrix)
+        if hosts.remark:
+            self.listener.warn(hosts.remark)
+        return hosts
 
     def _with_continuation(self, summary: Summary) -> Summary:
         """Add to the summary of an interrupted run how to show its results, and how to run it again."""

@@ -16,6 +16,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import INSTEAD, translate_script
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
+from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, other_files
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
@@ -62,6 +63,8 @@ def of_line(words: Sequence[str]) -> Translated:
         if other is not None:
             name, what = other
             raise UsageError(f"{name} is not translated: it would {what}", hint=INSTEAD[what])
+        if why := not_read(words):
+            raise UsageError(why, hint=HINT)
         raise UsageError(
             f"{shell(words):.80}: starts no ranks by a launcher that is known here",
             hint=f"known launchers: {_LAUNCHERS}, arena; without one: taco-launch run --np N -- {shell(words[:1])} ...",
@@ -105,7 +108,10 @@ def _starts_ranks(text: str) -> bool:
 
 
 def _of_script(text: str, source: str) -> Translated:
-    script = translate_script(text, os.path.expanduser("~"))  # noqa: PTH111 - a home that is not known stays
+    try:
+        script = translate_script(text, os.path.expanduser("~"))  # noqa: PTH111 - a home that is not known stays
+    except UnclearError as error:
+        raise UsageError(f"{source:.80}: line {error.index} {error.problem}", error.hint) from None
     if not script.jobs:
         found = "".join(f"\n  {row.original}: {row.why}" for row in script.rows if row.original.startswith("line "))
         problem = "no command in it starts ranks by a launcher that is known here"

@@ -27,12 +27,8 @@ _NOT_KNOWN = "its value is computed where the script runs: set it yourself"
 _ONE_EACH = "give the line of one of them, with its number of ranks"
 # bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
+_SEVERAL_KINDS = re.compile(r"\b(?:select|nodes)=[^,]*\+")
 _EVERYTHING = ("ALL", "NONE")
-# The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
-# these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
-_OF_RANKS = re.compile(
-    "OMPI_MCA_((?:accelerator|bml|btl|coll|fbtl|fcoll|fs|io|mpi|mtl|op|opal_cuda|osc|part|pml|sharedfp|smsc|topo|vprotocol)(?:_.*)?)"
-)
 
 
 class UnclearError(Exception):
@@ -137,7 +133,12 @@ def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
         else:
             at = reader.option(at)
     rest = tuple(words[at:])
-    return (*reader.parts, *((Part(at, rest, table.REFUSED, why="is no option, and is not read"),) if rest else ()))
+    parts = [*reader.parts]
+    if any(part.use == table.NODES and "select=" in part.words[-1] for part in parts) and not any(
+        part.use == table.EACH for part in parts
+    ):
+        parts.append(Part(0, ("mpiprocs=1",), table.EACH, value="1", why=table.BY_DEFAULT))
+    return (*parts, *((Part(at, rest, table.REFUSED, why="is no option, and is not read"),) if rest else ()))
 
 
 def setting(kind: str, option: str, value: str) -> Part:
@@ -208,6 +209,10 @@ class _Reader:
             (end for end in range(at + 1, len(self._words)) if self._words[end].startswith("-")), len(self._words)
         )
         requests = ",".join(filter(None, (self._words[at][2:], *self._words[at + 1 : end])))
+        if _SEVERAL_KINDS.search(requests):
+            why = "requests several kinds of hosts: -H HOST:SLOTS,HOST:SLOTS"
+            self.parts.append(Part(at, ("-l", requests), table.REFUSED, table.NODES, why=why))
+            return end
         for each in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
             reader = _Reader(self._kind, (f"-{each}" if "=" in each else f"-{each}=TRUE",), {})
             reader.option(0)
@@ -222,7 +227,7 @@ class _Reader:
         """
         word = self._words[at]
         name, is_set, value = self._split(word)
-        meaning = self._table.get(name)
+        meaning = self._table.get(name) or self._abbreviated(word, name)
         if meaning is None:
             return self._unknown(at, is_set)
         if meaning.why == table.SEVERAL:
@@ -245,6 +250,12 @@ class _Reader:
         else:
             self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
         return end
+
+    def _abbreviated(self, word: str, name: str) -> Meaning | None:
+        """Return the meaning of the only option that a name is the start of, where the launcher reads it as that option."""
+        meant = [each for option, each in self._table.items() if len(option) > 1 and option.startswith(name)]
+        is_one = word.startswith("--") and self._kind in table.ABBREVIATES and len({id(each) for each in meant}) == 1
+        return meant[0] if is_one else None
 
     def _split(self, word: str) -> tuple[str, bool, str]:
         """Return an option's name in kebab case, whether a value is part of its word, and that value."""
@@ -298,8 +309,8 @@ class _Reader:
         elif use in (table.INCLUDE, table.SPAN):
             yield _included(at, words, value) if use == table.INCLUDE else _spanned(at, words, value, why)
         elif use in (table.HOSTS, table.HOSTFILE):
-            if use == table.HOSTS and value.startswith("-"):  # no host name does (RFC 1123, 2.1)
-                raise UnclearError(at + len(words) - 1, "stands where the hosts are expected")
+            if use == table.HOSTS:
+                _check_hosts(at + len(words) - 1, value)
             yield Part(at, words, use, value=value)
         else:
             self._is_module |= use == table.MODULE
@@ -337,7 +348,7 @@ class _Reader:
         if not equals and name not in self._variables:
             return Part(at, words, table.BARE, name, why="the ranks have their container's own")
         value = value if equals else self._variables[name]
-        same = parameter(name)
+        same = table.parameter(name)
         return Part(at, words, table.MCA if same else table.ENV, same or name, value)
 
     def _converted(self, at: int, words: tuple[str, ...], meaning: Meaning, value: str) -> Iterator[Part]:
@@ -349,6 +360,19 @@ class _Reader:
             yield Part(at, words, table.REFUSED, why=str(error))
             return
         yield from (Part(at, words, use, meaning.target, each, meaning.why) for each in converted)
+
+
+def _check_hosts(at: int, value: str) -> None:
+    """Check the hosts of a line.
+
+    Raises:
+        UnclearError: they cannot be hosts.
+    """
+    if value.startswith("-"):  # no host name does (RFC 1123, 2.1)
+        raise UnclearError(at, "stands where the hosts are expected")
+    if "" in value.split(","):
+        problem = "lists a host without a name: is there a blank behind a comma?"
+        raise UnclearError(at, problem, "write the list without blanks: gpu1,gpu2")
 
 
 def _included(at: int, words: tuple[str, ...], value: str) -> Part:
@@ -367,9 +391,3 @@ def _spanned(at: int, words: tuple[str, ...], value: str, why: str) -> Part:
     if span is None:
         return Part(at, words, table.OMITTED, why=why)
     return Part(at, words, table.EACH if span["each"] else table.NODES, value=span["each"] or span["nodes"])
-
-
-def parameter(name: str) -> str | None:
-    """Return the parameter of Open MPI that a variable of the ranks sets, where `--mca` is the same; else None."""
-    found = _OF_RANKS.fullmatch(name)
-    return found[1] if found else None

@@ -131,6 +131,7 @@ _OURS = "the hosts or the image have it"
 STDIN = _STDIN = "the ranks read nothing from standard input: give them a file, or arguments"
 ONE_GPU_EACH = _GPUS = "each slot of a host is one of its GPUs"
 _PLACES = "places ranks within hosts, which a job cannot specify"
+BY_DEFAULT = "PBS gives each chunk one rank where it does not say how many"  # pbs_resources(7), mpiprocs
 SEVERAL = "starts several programs, but a job has only one: submit one job for each"
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
@@ -470,9 +471,22 @@ OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
     "srun": _SLURM,
     **DIRECTIVES,
 }
+# The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
+# these `-x OMPI_MCA_btl=...` and `--mca btl ...` are the same. Others are mpirun's own, which -x does not reach.
+_OF_RANKS = re.compile(
+    "OMPI_MCA_((?:accelerator|bml|btl|coll|fbtl|fcoll|fs|io|mpi|mtl|op|opal_cuda|osc|part|pml|sharedfp|smsc|topo|vprotocol)(?:_.*)?)"
+)
 # Launchers whose program is a script of Python, without `python` before it.
 OF_PYTHON = frozenset(("torch", "deepspeed", "accelerate", "composer", "colossalai"))
+# These read the start of a long option as that option, where only one starts so (argparse, allow_abbrev).
+ABBREVIATES = frozenset(("torch", "deepspeed", "composer", "horovodrun"))
 # Launchers whose ranks find each other as those of MPI.
 OF_MPI = ("mpirun", "hydra", "horovodrun")
 # These read `-N2` as `-N 2`, and are of Slurm.
 GLUED = frozenset(("srun", "Slurm"))
+
+
+def parameter(name: str) -> str | None:
+    """Return the parameter of Open MPI that a variable of the ranks sets, where `--mca` is the same; else None."""
+    found = _OF_RANKS.fullmatch(name)
+    return found[1] if found else None

@@ -32,6 +32,7 @@ from taco_launch.jobs.command_lines.shell_script import (
 )
 from taco_launch.jobs.command_lines.shell_words import FIELD, NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
+from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
 
 _PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "pip", "ulimit"))
 _SILENT = frozenset(
@@ -75,7 +76,16 @@ class ScriptTranslation:
 
 
 def translate_script(text: str, home: str = "") -> ScriptTranslation:
-    """Return the jobs that a script starts; `home` is the folder that a shell puts in for ~ and $HOME, "" leaves them."""
+    """Return the jobs that a script starts; `home` is the folder that a shell puts in for ~ and $HOME, "" leaves them.
+
+    Raises:
+        UnclearError: it has marks of a merge conflict; its index is the line.
+    """
+    mark = next((at for at, line in enumerate(text.split("\n"), 1) if line.startswith("<<<<<<< ")), None)
+    if mark is not None:
+        raise UnclearError(
+            mark, "has marks of an unresolved merge conflict: which of its lines are meant?", "resolve it"
+        )
     return _Script(shell_script.read(text), {}, home=home).translated()
 
 
@@ -181,6 +191,13 @@ class _Script:
             self._arena(command, words)
         elif other is not None:
             self._left(command, f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}")
+        else:
+            self._other(command, words, name)
+
+    def _other(self, command: ScriptCommand, words: Sequence[str], name: str) -> None:
+        """Follow a command that starts no ranks by a launcher that is read."""
+        if why := not_read(words):
+            self._left(command, f"{why}: {HINT}" if why.endswith("here") else why)
         elif name == "cd" and len(words) == 2:
             self._cd(command, words[1])
         elif name in _PREPARES:

@@ -3,6 +3,7 @@
 import itertools
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,8 +13,8 @@ from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines import shell_script, sizes
-from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError, read
+from taco_launch.jobs.command_lines import several_parts, shell_script, sizes
+from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import shown
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
@@ -92,9 +93,12 @@ def translate(
     Raises:
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
-    line = read(command[nested.begin :], nested)
+    line = several_parts.read(command[nested.begin :], nested)
+    differs = _other_hosts(directives, line, nested.name)
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
         directives = without_sizes(directives, f"{nested.name} counts its ranks by its own options")
+    if line.last(table.RANKS) or line.last(table.EACH):
+        directives = [part for part in directives if part.why != table.BY_DEFAULT]
     line = replace(line, parts=tuple(_in_force((*directives, *_before(command, nested)), line)))
     program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
@@ -106,7 +110,7 @@ def translate(
     more, rows = _options(line, own, sized=sized, launcher=launcher)
     hostfile = line.last(table.HOSTFILE)
     _check_program(line, program)
-    rows += remarks(line, nested.name)
+    rows += [*differs, *remarks(line, nested.name)]
     inside = inner(program)
     outcome = Translation(tuple(map(shown, (*own, *more))), program, hostfile.value if hostfile else "", tuple(rows))
     if inside is not None:
@@ -156,6 +160,24 @@ def _with_gpus(line: LauncherLine, done: Translation) -> Iterator[Row]:
             yield replace(row, why=f"asks for {part.value} GPUs, and each of the {ranks} ranks has one")
         else:
             yield row
+
+
+def _other_hosts(directives: Sequence[Part], line: LauncherLine, name: str) -> Iterator[Row]:
+    """Yield a remark where a script requests another number of hosts than its launcher counts; sbatch(1): 1 by default."""
+    requested, counted = (
+        next((part.value for part in reversed(parts) if part.use == table.NODES), "")
+        for parts in (directives, line.parts)
+    )
+    of_script = [part for part in directives if part.words[0].startswith("-")]  # the others are its variables
+    if not requested and of_script and not any(part.use == table.RANKS for part in of_script):
+        requested = "1"
+    if requested and counted not in ("", requested) and line.kind in table.OF_PYTHON:
+        yield _differs("the script", requested, name, counted)
+
+
+def _differs(who: str, requested: str, name: str, counted: str) -> Row:
+    why = f"{name} counts {counted} hosts, but {who} requests {requested}: is --hosts right?"
+    return Row(f"{counted} hosts", "", why, is_remark=True)
 
 
 def _typed(part: Part) -> str:
@@ -216,6 +238,9 @@ def _inside(
         raise UnclearError(behind, "starts a launcher that starts a launcher, again and again") from None
     except UnclearError as error:  # of a script that a shell is given it is the last word
         raise UnclearError(max(0, behind + nested.begin + error.index), error.problem, error.hint) from None
+    (requested, counted) = (dict(itertools.pairwise(each.options)).get("--hosts", "") for each in (outer, inside))
+    if requested and counted and requested != counted:
+        rows.append(_differs(outside.name, requested, nested.name, counted))
     return Translation(inside.options, inside.program, inside.hostfile or outer.hostfile, (*rows, *inside.rows))
 
 
@@ -245,7 +270,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
 def _with_slots(line: LauncherLine, part: Part) -> str:
     """Return hosts with the slots that mpirun and Hydra give to a name alone: one for each time that it is named.
 
-    A line for more ranks than that has another count in mind, and keeps the names.
+    More ranks than names are given out in turn, as Hydra does (Open MPI refuses such a line).
     """
     listed = part.value.split(",")
     ranks = line.last(table.RANKS)
@@ -256,10 +281,13 @@ def _with_slots(line: LauncherLine, part: Part) -> str:
         or not alone
         or ranks is None
         or not ranks.value.isdecimal()
-        or int(ranks.value) > len(named)
+        or line.last(table.EACH) is not None
     ):
         return part.value
-    return ",".join(f"{name}:{listed.count(name)}" for name in dict.fromkeys(listed))
+    counted = Counter(listed)
+    if int(ranks.value) > len(named):
+        counted = Counter(named[rank % len(named)] for rank in range(int(ranks.value)))
+    return ",".join(f"{name}:{counted[name]}" for name in dict.fromkeys(listed))
 
 
 def _here(

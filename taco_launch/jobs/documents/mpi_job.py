@@ -184,7 +184,7 @@ class MpiJob(Manifest):
                 for index, each in enumerate(self.entries(container))
                 if each.get("name") == name
             )
-            parameter = launcher_line.parameter(name)
+            parameter = table.parameter(name)
             key, own = ("mca", parameter) if parameter else ("env", name)
             if own not in document.get(key, {}):  # mpirun's line goes before
                 self.set(key, own, value, at)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines import shell_script, shell_words
+from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from tests.support.command_line import VERBS
 
@@ -313,3 +314,56 @@ def test_a_shell_exports_no_array() -> None:
     job, *others = lines("export A=(a b)\nmpirun -np 2 ./a\n")
     assert job == "2: --np 2 -- ./a"
     assert [each for each in others if each.endswith(": a shell exports no arrays: A")]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (
+            "python -m paddle.distributed.launch --ips a,b t.py",
+            "paddle.distributed.launch starts ranks, and is not read",
+        ),
+        ("python3 tools/launch.py -n 2 --launcher ssh -H h python t.py", "launch.py starts the workers of a parameter"),
+        ("swift sft --model m", "taco-launch run --launcher torchrun --np N -- swift sft"),
+        ("ssh gpu2 'cd /x && torchrun --nnodes 2 t.py'", "translate that command alone"),
+    ],
+)
+def test_what_starts_ranks_and_is_not_read_is_no_job(line: str, why: str) -> None:
+    done = translate_script(line)
+    assert not done.jobs
+    assert why in done.rows[0].why
+
+
+def test_a_merge_conflict_is_named() -> None:
+    with pytest.raises(UnclearError, match="marks of an unresolved merge conflict"):
+        translate_script("<<<<<<< HEAD\nmpirun -np 2 a\n=======\nmpirun -np 3 a\n>>>>>>> b\n")
+
+
+@pytest.mark.parametrize(
+    ("directives", "line", "size"),
+    [
+        ("#PBS -l select=16:ncpus=1", "mpiexec a", "--hosts 16 --slots-per-host 1"),
+        ("#PBS -l select=2:ncpus=32", "mpirun -np 64 a", "--hosts 2 --slots-per-host 32"),
+        ("#PBS -l select=1:ncpus=4+2:ncpus=8", "mpirun -np 20 a", "--np 20"),
+    ],
+)
+def test_the_chunks_of_pbs(directives: str, line: str, size: str) -> None:
+    ((_line, job),) = translate_script(f"{directives}\n{line}\n").jobs
+    assert " ".join(job.options) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "remark"),
+    [
+        ("#SBATCH -J a\ntorchrun --nnodes=1:2 t.py", "torchrun counts 1:2 hosts, but the script requests 1"),
+        ("#SBATCH -N 2\nsrun -N 2 -n 4 torchrun --nnodes 4 t.py", "torchrun counts 4 hosts, but srun requests 2"),
+        ("#SBATCH -N 2\ntorchrun --nnodes 2 t.py", ""),
+        ("export A=1\ntorchrun --nnodes 2 t.py", ""),
+        ("#SBATCH -n 2\ntorchrun --nnodes 2 t.py", ""),
+    ],
+)
+def test_another_number_of_hosts_than_the_scripts_is_named(text: str, remark: str) -> None:
+    ((_line, job),) = translate_script(text).jobs
+    named = [row.why for row in job.rows if "is --hosts right?" in row.why]
+    assert len(named) == bool(remark)
+    assert all(why.startswith(remark) for why in named)

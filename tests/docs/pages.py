@@ -11,7 +11,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Made from the code: tests/house/test_generated_docs.py.
-GENERATED = re.compile(r"docs/reference/((cli|failures)/.*|inventory|job|knobs|matrix|messages|metrics)\.md")
+GENERATED = re.compile(
+    r"docs/(reference/((cli|failures)/.*|inventory|job|knobs|matrix|messages|metrics)|zh/(inventory|job))\.md"
+)
 _FENCE = re.compile(r"^ *```(\w*)([^\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'\btitle="([^"]+)"')
 _SPAN = re.compile(r"(`+)(.+?)\1", re.DOTALL)

@@ -5,8 +5,10 @@ import pkgutil
 import re
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
 
 import pytest
+import yaml
 
 from taco_launch.core import protocol
 from taco_launch.core.protocol.calls import Reply, Request
@@ -49,6 +51,21 @@ def test_a_page_that_is_made_no_more_is_removed(
     monkeypatch.setattr(generator, "pages", lambda: {Path("docs/reference/cli/run.md"): "new"})
     assert (generator.main(["--check"]), generator.main([])) == (1, 0)
     assert [(path.name, path.read_text()) for path in old.parent.iterdir()] == [("run.md", "new")]
+
+
+def test_a_text_without_chinese_is_named(generator: ModuleType) -> None:
+    assert generator.chinese.say("Name of the cluster.") == "集群的名称。"
+    assert generator.chinese.say("auto") == "auto"
+    with pytest.raises(SystemExit, match=r"chinese\.yaml has no Chinese for this text: (?s:.*)\nA new key\."):
+        generator.chinese.say("A new key.")
+
+
+def test_every_chinese_text_is_used(generator: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    say = Mock(side_effect=generator.chinese.say)
+    monkeypatch.setattr(generator.chinese, "say", say)
+    generator.pages()
+    used = {call.args[0] for call in say.call_args_list}
+    assert set(yaml.safe_load(generator.chinese.TABLE.read_text("utf-8"))) - used == set()
 
 
 def command_pages(generator: ModuleType) -> dict[str, str]:

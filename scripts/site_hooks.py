@@ -13,7 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.pages import Page
 
 # Where the English counterpart of a page below zh/ may be.
-_ENGLISH = ("{}", "guides/{}", "reference/{}")
+_ENGLISH = ("{}", "guides/{}", "reference/{}", "explanation/{}")
 # Terms that readers type as one word, which jieba would separate.
 _TERMS = (
     "基准测试",

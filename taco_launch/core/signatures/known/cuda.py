@@ -64,6 +64,7 @@ CUDA = (
         cause="The program's CUDA code was not built for the GPUs of {host}.",
         next="Use an image or build that supports them. Compare python3 -c 'import torch; print(torch.cuda.get_arch_list())' with the GPU's compute "
         "capability.",
+        unless=("hip-architecture",),
     ),
     Signature(
         "hip-architecture",

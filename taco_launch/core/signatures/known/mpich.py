@@ -12,7 +12,21 @@ MPICH = (
         cause="Hydra cannot start {program} on {host}: {why}.",
         next="Give its full path, or ./NAME for a program in the current folder. It must exist on every host: ls -l "
         "{program} on {host}.",
-        pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
+        pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?!\d+ |-)(?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
+    ),
+    Signature(
+        "hydra-no-program",
+        keys=("execvp error on file",),
+        cause="mpiexec (Hydra) read {word} as the program: an option before it lacks its value, or a variable in the line is empty.",
+        next="Print the line with its values (set -x before it), and correct what stands before {word}.",
+        pattern=r"execvp error on file (?P<word>\d+|-\S*) \(",
+    ),
+    Signature(
+        "hydra-hostfile-of-pbs",
+        keys=("nable to open host file",),
+        cause="mpiexec cannot open {file}, in which PBS lists the hosts: a container does not have that folder.",
+        next="Bind it (apptainer exec -B {folder}), or start mpiexec outside the container: mpiexec apptainer exec IMAGE PROGRAM.",
+        pattern=r"nable to open host file:? +(?P<file>(?P<folder>/\S{0,200}?/(?:PBS|pbs|torque)/aux)/\S+)",
     ),
     Signature(
         "hydra-hostfile-missing",
@@ -20,6 +34,7 @@ MPICH = (
         cause="mpiexec cannot open the hostfile {file}.",
         next="Check its name where mpiexec runs: ls -l {file}. A relative name starts from the current folder: give the full path after -f (Intel MPI: -hostfile).",
         pattern=r"nable to open host file:? +(?P<file>[^\r\n]*\S)",
+        unless=("hydra-hostfile-of-pbs",),
     ),
     Signature(
         "hydra-bootstrap",
@@ -45,11 +60,12 @@ MPICH = (
         keys=("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",),
         cause="[[rank?Rank {rank}||A process]] on {host} ended badly ([[why?{why}||exit code {code}]]).",
         next="Read that rank's own lines before this point. Signal 9 (exit code 137) is a KILL, most often because memory ran out: "
-        "dmesg -T on {host}; signal 11 (139) is a segmentation fault.",
+        "dmesg -T on {host}; 6 (134) is an abort by the program or a library, 11 (139) a segmentation fault.",
         pattern=r"BAD TERMINATION OF ONE OF YOUR[^\r\n]*\s+=\s+(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s+=\s+"
         r"(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>\d+)(?: \((?P<why>[^)\r\n]+)\))?",
         kind=FailureText.OUTCOME,
         lines=4,
+        unless=("cpp-exception",),
     ),
     Signature(
         "intelmpi-no-pmi",
@@ -176,9 +192,30 @@ MPICH = (
         next="Read the last line of its error stack, which gives the reason. If it names OFI, FI_PROVIDER=tcp (Intel MPI: I_MPI_FABRICS=shm:ofi) shows whether the "
         "network is at fault; if it names UCX, use UCX_TLS=tcp,sm,self.",
         pattern=r"(?:\(rank (?P<rank>\d+) in comm \w+\): )?Fatal error in (?P<call>\w+): (?P<why>[^\r\n]*?)(?:, error stack:?)?[ .:]*(?=\r?\n|$)"
-        r"(?:\r?\n\w{1,80}\(\d{1,6}\)\.*: *(?P<last>[^\s][^\r\n]*)?)*",
+        r"(?:(?:\r?\n){1,2}\w{1,80}\(\d{1,6}\)\.*: *(?P<last>[^\s][^\r\n]*)?)*",
         lines=20,
         kind=FailureText.FALLBACK,
-        unless=("ucx-queue-pairs",),
+        unless=("ucx-queue-pairs", "mpich-own-name", "mpich-shared-memory"),
+    ),
+    Signature(
+        "mpich-own-name",
+        keys=("gethostbyname failed, ",),
+        cause="A rank of MPICH or Intel MPI cannot resolve {name}, the name of its own host.",
+        next="Add the name to /etc/hosts of that host until getent hosts {name} prints its address, or choose the network: mpiexec -iface INTERFACE.",
+        pattern=r"gethostbyname failed, (?P<name>[\w.-]+)",
+    ),
+    Signature(
+        "mpich-shared-memory",
+        keys=("SHMW_Seg_", "MPL_shm_seg_", "MPIDU_shm_seg_"),
+        cause="A rank of MPICH or Intel MPI on {host} could not open shared memory: {why}.",
+        next="Look at /dev/shm and the temporary folder there (df -h, ls -l): free them, and remove what another user left. In a container: --shm-size.",
+        pattern=r"(?:SHMW_Seg_|shm_seg_)\w*\(\d{1,6}\)\.*: *(?P<why>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "mvapich-crashed",
+        keys=("[error_sighandler] Caught error: ",),
+        cause="Rank {rank} on {host} crashed: {why}.",
+        next="Start it with -x MV2_DEBUG_SHOW_BACKTRACE=1 (in Python -x PYTHONFAULTHANDLER=1), which shows where. If it is in MPI_Init, rebuild the program with the MVAPICH2 that starts it.",
+        pattern=r"\[(?P<host>[\w.-]+):mpi_rank_(?P<rank>\d+)\]\[error_sighandler\] Caught error: (?P<why>[^\r\n(]{1,80}[^\s(])",
     ),
 )

@@ -135,6 +135,14 @@ NCCL = (
         pattern=r"Error: network (?P<name>\S+) not found",
     ),
     Signature(
+        "cann-failed",
+        keys=(" Reason: ",),
+        cause="CANN, the library of Ascend NPUs, failed on {host} ({code}): {what}: {why}.",
+        next="Follow its own solution: {how}. The manual of CANN lists {code} with its other causes.",
+        pattern=r"\b(?P<code>E[A-Z]\d{4}): (?:[\d:.-]+ )?(?P<what>[^\r\n]{1,200}?)[.:]? Reason: (?P<why>[^\r\n]{1,200}?)\.?\s+Solution: (?P<how>[^\r\n]{1,200}[^\s.])",
+        lines=2,
+    ),
+    Signature(
         "hccl-timeout",
         keys=("EI0006",),
         cause="HCCL (Ascend NPUs): a rank on {host} waited too long for another one to connect (EI0006): that one has ended, is late, or is not reached.",

@@ -330,6 +330,14 @@ OPEN_MPI = (
         kind=FailureText.NOTE,
     ),
     Signature(
+        "mpi-truncated",
+        keys=("MPI_ERR_TRUNCATE: message truncated",),
+        cause="A rank received a message that is longer than its buffer: ranks call different collectives, or with different sizes, or two messages have the same tag.",
+        next="Compare what the ranks send and receive at that point: sizes, data types, tags and the order of the calls.",
+        kind=FailureText.OUTCOME,
+        unless=("mpi-call-failed",),
+    ),
+    Signature(
         "mpi-call-failed",
         keys=("*** An error occurred in MPI_",),
         cause="A rank's call of {call} failed: {why}.",

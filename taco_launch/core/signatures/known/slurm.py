@@ -4,6 +4,13 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 SLURM = (
     Signature(
+        "slurm-launch-late",
+        keys=("timeout waiting for task launch",),
+        cause="slurmd started {started} of {count} tasks in time, and srun gave up: a node is busy, or its prolog, its disk or its PMIx plugin hangs.",
+        next="Look at the nodes: sinfo -R, and slurmd's log on the one that is late. If it is only slow, raise MessageTimeout in slurm.conf.",
+        pattern=r"timeout waiting for task launch, started (?P<started>\d+) of (?P<count>\d+) tasks",
+    ),
+    Signature(
         "slurm-out-of-memory",
         keys=(
             "oom-kill event",

@@ -6,6 +6,15 @@ _CONNECT = r"connect to host (?P<host>\S+) port (?P<port>\d+): "
 
 SSH = (
     Signature(
+        "ssh-asks-for-a-password",
+        keys=("'s password:",),
+        cause="ssh asks for the password of {user} on {host}, which nothing types for a launcher.",
+        next="Install a key (ssh-copy-id {user}@{host}) until ssh {user}@{host} true succeeds without a question. Do that for every host.",
+        pattern=r"(?P<user>[\w.-]{1,64})@(?P<host>[\w.:-]{1,253})'s password:",
+        at_end=r"'s password:",
+        unless=("ssh-permission-denied",),
+    ),
+    Signature(
         "host-ipv6-literal",
         keys=("illegal character in the following node name", "Could not resolve hostname [:"),
         cause="Open MPI does not accept an IPv6 address as a host: it read the bracket as the whole name.",

@@ -86,9 +86,9 @@ TORCH = (
     Signature(
         "torch-store-gone",
         keys=("due to an error of type RendezvousConnectionError",),
-        cause="torchrun lost the store through which its hosts meet: the torchrun that served it has ended. That torchrun "
-        "is the one on the first host, or one of another job that uses the same port.",
-        next="Look for what ended first on the first host. Two jobs on one host need different ports: --standalone, or another "
+        cause="torchrun lost the store through which its hosts meet, or never reached it: the torchrun that serves it, on the first host, has ended, or a firewall is between. "
+        "With two jobs on one host it may be the other job's.",
+        next="Look for what ended first on the first host, and whether the endpoint answers: nc -vz HOST PORT. Two jobs on one host need different ports: --standalone, or another "
         "--rdzv_endpoint.",
         pattern=r"has failed to (?:shutdown|send a keep-alive heartbeat to) the rendezvous[^\r\n]*RendezvousConnectionError",
         kind=FailureText.ECHO,
@@ -737,12 +737,30 @@ TORCH_RANKS = (
         at_end=r"processes registered\. Starting|^-+\s*$",
     ),
     Signature(
+        "torch-store-foreign",
+        keys=(" response is expected",),
+        cause="The store of torch.distributed received an answer that it does not know: at MASTER_ADDR:MASTER_PORT another program listens, or another version of torch.",
+        next="Choose another port, and check that MASTER_ADDR and MASTER_PORT are set (--master_addr, --master_port) and all hosts have the same torch.",
+        pattern=r"(?:Stop_waiting|[Ww]ait|[Pp]ing|[Cc]heck|[Aa]ppend) response is expected",
+    ),
+    Signature(
+        "fsdp-not-sharded",
+        keys=("can only be used when parameters are flatten and sharded",),
+        cause="FSDP cannot save or load a sharded state: nothing is sharded, because the job has one rank or its strategy is NO_SHARD.",
+        next="Use the full state (StateDictType.FULL_STATE_DICT; accelerate: fsdp_state_dict_type), or start more ranks.",
+    ),
+    Signature(
+        "quantized-model-distributed",
+        keys=("bit precision on multiple devices in any distributed mode",),
+        cause="A quantized model that is spread over several GPUs cannot be trained by several ranks.",
+        next="Load it on one GPU in each rank (device_map={{'': int(os.environ['LOCAL_RANK'])}}), or start a single rank.",
+    ),
+    Signature(
         "lightning-ranks-waited-for",
         keys=("GLOBAL_RANK: ",),
         cause="Lightning's ranks wait for each other when the log ends: rank {rank} of {all} was one of those that arrived.",
-        next="Compare the number of lines with GLOBAL_RANK with the second number of MEMBER; if ranks are missing, start as many tasks as num_nodes times devices "
-        "(srun --ntasks-per-node, torchrun --nnodes). If all arrived, they cannot reach each other: check MASTER_ADDR, and set -x NCCL_SOCKET_IFNAME and -x "
-        "GLOO_SOCKET_IFNAME.",
+        next="Compare the lines with GLOBAL_RANK: a rank that comes twice means that tasks do not know their host, a missing one that too few were started (srun "
+        "--ntasks-per-node must equal devices). If each arrived once, check MASTER_ADDR, and set -x NCCL_SOCKET_IFNAME and -x GLOO_SOCKET_IFNAME.",
         pattern=r"(?i:initializing (?:ddp|distributed)): GLOBAL_RANK: (?P<rank>\d+), MEMBER: \d+/(?P<all>\d+)",
         kind=FailureText.FALLBACK,
         at_end=r"GLOBAL_RANK: \d+, MEMBER: \d+/\d+",

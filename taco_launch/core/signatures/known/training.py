@@ -330,6 +330,23 @@ TRAINING = (
         "to connect to all of them.",
         pattern=r"Collective ops is aborted by: (?P<why>[^\r\n\\]{0,200}[^\s.\\])|BaseCollectiveExecutor::StartAbort (?P<why2>[^\r\n]{0,200}[^\s.])",
         kind=FailureText.ECHO,
+        unless=("tensorflow-device-types",),
+    ),
+    Signature(
+        "tensorflow-device-types",
+        keys=("is joining a group with incompatible device type",),
+        cause="The workers of TensorFlow use different devices: task {task} has a {device}, another one a {other}.",
+        next="Run python3 -c 'import tensorflow as tf; print(tf.config.list_physical_devices())' on each host, and give the worker that sees no GPU one, or a build of TensorFlow for its CUDA.",
+        pattern=r"task:(?P<task>\d+)/device:(?P<device>\w+):\d+ is joining a group with incompatible device type *(?P<other>\w+)",
+    ),
+    Signature(
+        "xla-rendezvous",
+        keys=("threads to join the rendezvous",),
+        cause="A thread of XLA (JAX, TensorFlow) waits for the others to begin {what}: not all {count} threads have come.",
+        next="Check that every process runs the same program with the same versions. If a host cannot reach the others, -x NCCL_DEBUG=INFO shows it; a first compilation may only be slow.",
+        pattern=r"waiting for [`'](?P<what>[^;`'\r\n]{1,80})[^\r\n]*? Expected (?P<count>\d+) threads to join the rendezvous",
+        kind=FailureText.FALLBACK,
+        at_end=r"threads to join the rendezvous",
     ),
     Signature(
         "grpc-refused",

@@ -142,6 +142,25 @@ UNKNOWN = (
         lines=3,
     ),
     Signature(
+        "heap-damaged",
+        keys=(
+            "double free or corruption",
+            "free(): ",
+            "malloc(): ",
+            "malloc_consolidate(): ",
+            "realloc(): invalid",
+            "munmap_chunk(): invalid",
+            "corrupted size vs. prev_size",
+            "corrupted double-linked list",
+        ),
+        cause="The memory of a process of {host} was damaged ({what}): an error of a native library, or libraries of different builds in one process.",
+        next="Use versions that were built together (torch, NCCL, MPI, driver), and try a newer one. To see where the program was: -x PYTHONFAULTHANDLER=1.",
+        # malloc/malloc.c of glibc, malloc_printerr.
+        pattern=r"(?P<what>double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|munmap_chunk\(\): invalid [\w ]+"
+        r"|(?:free|malloc|realloc|malloc_consolidate)\(\): (?:corrupted|invalid|double free|unaligned|unsorted|smallbin|mismatching|largebin)[\w ]*)",
+        kind=FailureText.OUTCOME,
+    ),
+    Signature(
         "c-assertion",
         keys=(": Assertion `", ": Assertion '", "Assertion failed in file "),
         cause="An assertion in a C or C++ library failed on {host}, in {where}: {what}.",
@@ -165,7 +184,7 @@ UNKNOWN = (
             '  File "',
         ),
         cause="The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
-        next="Read the lines above it[[rank? that rank {rank} wrote]]. If they do not show the cause, run it again with -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL.",
+        next="Read the lines above it[[rank? that rank {rank} wrote]], and the rest of its message below. If ranks fail while they communicate, -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL show more.",
         pattern=r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
         # No metric, and not what Open MPI's parts mark.
         r"|(?=[^\r\n]*?(?:(?<![A-Z] )\b(?:ERROR|FATAL|CRITICAL)\b|\b(?:[Ee]rror|[Ff]atal): (?![-+.\d])))(?P<what>[^\r\n]*[^\s.]))",

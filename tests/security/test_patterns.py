@@ -12,7 +12,7 @@ import pytest
 
 import taco_launch
 from taco_launch.core.facts.captures.recognise import recognise
-from taco_launch.core.facts.system import system
+from taco_launch.core.facts.system import disks
 from taco_launch.core.signatures.lines import around
 from taco_launch.core.signatures.table import TABLE
 
@@ -130,7 +130,7 @@ def test_no_capture_keeps_its_readers_busy(unit: str) -> None:
 
 def test_no_row_of_df_keeps_its_reader_busy() -> None:
     begin = time.process_time()
-    system.disk("Filesystem Type 1024-blocks Used Available Capacity Mounted on\nx" + " " * 100_000 + "y\n")
+    disks.disk("Filesystem Type 1024-blocks Used Available Capacity Mounted on\nx" + " " * 100_000 + "y\n")
     assert time.process_time() - begin < HANGS
 
 

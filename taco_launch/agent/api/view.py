@@ -57,11 +57,11 @@ def _output_of(folder: JobFolder, view: JobView) -> "Tuple[OutputEnd, Optional[f
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
     pattern = view.spec.policy.progress
-    output = output_end.read(folder.merged, pattern)
+    attempt = folder.of_attempt(view.record.attempt)
+    output = output_end.read(folder.merged, pattern, attempt)
     if output.progress is None:
         return output, None
-    log = folder.of_attempt(view.record.attempt).rank(output.progress.rank)
-    return output, output_end.first_step(log, pattern)
+    return output, output_end.first_step(attempt.rank(output.progress.rank), pattern)
 
 
 def _board(folder: JobFolder) -> Optional[BoardView]:

@@ -2,6 +2,7 @@
 
 import re
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -9,6 +10,7 @@ from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optio
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.lines import LineReader
 from taco_launch.agent.processes.cpu_limit import bounded
+from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.codec import from_json, to_json
 from taco_launch.core.model.job_view import Progress
@@ -41,21 +43,22 @@ class OutputEnd(NamedTuple):
     progress: Optional[Progress] = None
 
 
-def read(merged: Path, pattern: str = "") -> OutputEnd:
+def read(merged: Path, pattern: str = "", attempt: Optional[JobFolder] = None) -> OutputEnd:
     """Read the end of a merged log; nothing of one that does not exist or cannot be read.
 
-    A user's `pattern` for the progress is tried in a process of its own, with a limit of time.
+    A user's `pattern` for the progress is tried in a process of its own, with a limit of time. The progress is that of
+    `attempt`, a job's folder for one; by default of all.
     """
     if not pattern:
-        return _read(merged, Tracker())
+        return _read(merged, Tracker(), attempt)
 
     def act() -> Any:
-        found = _read(merged, Tracker(compiled(pattern)))
+        found = _read(merged, Tracker(compiled(pattern)), attempt)
         return found._replace(progress=None if found.progress is None else to_json(found.progress))
 
     told = bounded(act, _PATTERN_SECONDS)
     if told is None:
-        return _read(merged, None)
+        return _read(merged, None, attempt)
     labelled, line, progress = told
     return OutputEnd(labelled, line, None if progress is None else from_json(Progress, progress))
 
@@ -84,6 +87,16 @@ def _first_step(log: Path, read_line: "Callable[[str], Optional[TrainingProgress
     except (OSError, HostError):
         return None
     return None
+
+
+def _started(log: Path) -> float:
+    """Return when the first line of a log came, by the clock of its host; 0 where there is none."""
+    reader = LineReader(log)
+    reader.finished = True
+    try:
+        return next((at / 1e6 for _data, at in reader.read()), 0.0)
+    except (OSError, HostError):
+        return 0.0
 
 
 def ranks_without_a_number(merged: Path) -> List[int]:
@@ -122,14 +135,23 @@ def _lines_of_ranks(merged: Path) -> "Iterator[Tuple[float, re.Match[str]]]":
                     yield at / 1e6, match
 
 
-def _read(merged: Path, tracker: Optional[Tracker]) -> OutputEnd:
-    labelled, last = "", ""
+def _read(merged: Path, tracker: Optional[Tracker], attempt: Optional[JobFolder]) -> OutputEnd:
+    starts: Dict[int, float] = {}
+    labelled, last, time, without_number = "", "", 0.0, False
     try:
         for at, line in _lines_of_ranks(merged):
             labelled, last = line[0], line[2]
-            if tracker is not None:
-                tracker.feed(at, int(line[1]), last)
+            rank = int(line[1])
+            if attempt is not None and rank not in starts:
+                starts[rank] = _started(attempt.rank(rank))
+            if at >= starts.get(rank, 0.0):
+                time, without_number = at, without_number or _NO_NUMBER.search(last) is not None
+                if tracker is not None:
+                    tracker.feed(at, rank, last)
     except (OSError, HostError):
         return OutputEnd()
     progress = None if tracker is None else tracker.best()
+    if without_number and (ranks := ranks_without_a_number(merged)):
+        progress = progress or Progress("", ranks[0], time)
+        progress = replace(progress, loss=None, diverged=True)
     return OutputEnd(labelled.strip()[:_MOST_OF_LINE], last.strip()[:_MOST_OF_LINE], progress)

@@ -49,7 +49,9 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
-            last, progress = _said(folder, spec.policy.progress) if record.started else ("", None)
+            last, progress = (
+                _said(folder.of_attempt(record.attempt), spec.policy.progress) if record.started else ("", None)
+            )
             with records.intact(folder, folder.spec):  # a job that cannot be shown must not hide the others
                 row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
                 line = encoded(row)
@@ -67,10 +69,10 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
 
 
 def _said(folder: JobFolder, pattern: str) -> Tuple[str, Optional[Progress]]:
-    """Return the last line of a job's ranks, and its progress."""
+    """Return the last line of a job's ranks, and the progress of the attempt that the folder is of."""
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
-    said = output_end.read(folder.merged, pattern)
+    said = output_end.read(folder.merged, pattern, folder)
     return said.line, said.progress
 
 

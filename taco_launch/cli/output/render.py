@@ -219,14 +219,22 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
+def _took(record: "JobRecord") -> str:
+    """Return how long a job took from its first start, and how much of that it did not wait."""
+    training = record.training(record.ended or 0.0)
+    if not record.ended or record.first_start is None or training is None:
+        return ""
+    took = record.ended - record.first_start
+    return f" after {age(took)}" + (f" ({age(training)} without waiting)" if took - training >= 1 else "")
+
+
 def ending(settings: Settings, found: "JobView") -> None:
     """Print on stderr how a job stands or ended."""
     from taco_launch.core.lifecycle.state import numbered
 
     record = found.record
     colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
-    training = record.training(record.ended or 0.0)
-    took = f" after {age(training)}" if record.ended and training is not None else ""
+    took = _took(record)
     failed = record.state.value in ("FAILED", "LOST")
     say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
     state = click.style(record.state.value, fg=colour) + took

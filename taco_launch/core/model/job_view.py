@@ -27,7 +27,7 @@ class BoardView:
 
 
 # After so long without a line, and so many steps at the job's speed, its time to the end is not known any more.
-_LATE_SECONDS, _LATE_STEPS = 60.0, 20.0
+_LATE_SECONDS, _LATE_STEPS = 20.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,11 @@ class Progress:
         """Return it as words, such as `step 120/500, loss 0.31, 34.2 img/s, 2m left`.
 
         `now` is in seconds since the epoch, None where no time to its end is to be told. Where the last line came too long ago
-        for the job's speed, that is told instead.
+        for the job's speed, that is told instead of the speed and the time to its end.
         """
+        speed = self.steps_per_second
+        silent = 0.0 if now is None else now - self.time
+        late = bool(speed) and silent > max(_LATE_SECONDS, _LATE_STEPS / (speed or 1.0))
         found = []
         if self.step is not None:
             found.append(f"step {self.step:.10g}" + ("" if self.total is None else f"/{self.total:.10g}"))
@@ -67,12 +70,12 @@ class Progress:
             found.append("loss is not a number" if self.loss is None else f"loss {self.loss:.4g}")
         if self.rate is not None:
             found.append(f"{self.rate:.4g} {self.unit}")
-        elif self.steps_per_second is not None:
-            found.append(f"{self.steps_per_second:.3g} steps/s")
-        if now is not None and self.eta is not None and self.total is not None:
-            silent = now - self.time
-            late = silent > max(_LATE_SECONDS, _LATE_STEPS / (self.steps_per_second or 1.0))
-            found.append(f"no line for {_span(silent)}" if late else f"{_span(self.eta)} left")
+        elif speed is not None and not late:
+            found.append(f"{speed:.3g} steps/s")
+        if late:
+            found.append(f"no line for {_span(silent)}")
+        elif now is not None and self.eta is not None and self.total is not None:
+            found.append(f"{_span(self.eta)} left")
         return ", ".join(found)
 
 

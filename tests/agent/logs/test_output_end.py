@@ -7,6 +7,7 @@ import pytest
 
 from taco_launch.agent.logs import output_end
 from taco_launch.agent.logs.segments import Writer
+from taco_launch.agent.store.folders import JobFolder
 from tests.support.patience import HANG
 
 AT = 1_795_700_000_000_000
@@ -46,6 +47,32 @@ def test_a_loss_that_is_no_number_is_told_as_that(tmp_path: Path) -> None:
     assert found is not None
     assert (found.loss, found.diverged) == (None, True)
     assert "loss is not a number" in found.text(None)
+
+
+@pytest.mark.parametrize(
+    "line", ["Epoch 1 step {} loss: nan", "{{'loss': nan, 'step': {}}}", "Step {}, train loss: nan"]
+)
+def test_a_loss_in_any_form_of_line(tmp_path: Path, line: str) -> None:
+    found = output_end.read(written(tmp_path, *(f"gpu1/3 | {line.format(step)}" for step in range(3)))).progress
+    assert found is not None
+    assert (found.rank, found.loss, found.diverged) == (3, None, True)
+    assert "loss is not a number" in found.text(None)
+
+
+def test_progress_is_of_the_present_attempt(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path).of_attempt(2)
+    lines = [f"step {step}/200 | loss 0.5 | norm 1 | 1,234 tok/s" for step in (100, 101, 102, 1, 2, 3)]
+    merged = written(tmp_path / "logs", *(f"gpu1/0 | {line}" for line in lines))
+    before = output_end.read(merged, "", folder).progress
+    folder.rank(0).parent.mkdir()
+    own = Writer(folder.rank(0), 1 << 20)
+    own.write(f"{lines[3]}\n".encode(), AT + 3_000_000)
+    own.close()
+    found = output_end.read(merged, "", folder).progress
+    assert before is not None  # its rank has written nothing: there is only what the last attempt told
+    assert found is not None
+    assert found.step == 3
+    assert found.steps_per_second == pytest.approx(1.0)
 
 
 def test_when_the_first_step_was_printed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """A command beside a rank: what it is given, what it gives back, and that it never outlives what it belongs to."""
 
 import itertools
+import contextlib
 import os
 import re
 import select
@@ -199,8 +200,9 @@ def test_its_input_is_what_the_caller_sends(visit: Visit) -> None:
 def test_input_that_nobody_wants_keeps_nobody_waiting(visit: Visit) -> None:
     visitor, _mail = visit.welcomed("sh", "-c", "exec <&-; echo closed; sleep 0.3; echo end")
     said(visitor, "closed")
-    for _piece in range(64):
-        send(visitor, InputData(data=b"x" * (1 << 16)))
+    with contextlib.suppress(BrokenPipeError):  # on a busy machine the command ends first
+        for _piece in range(64):
+            send(visitor, InputData(data=b"x" * (1 << 16)))
     assert said(visitor, "end")
     assert visitor.wait(HANG) == 0
 

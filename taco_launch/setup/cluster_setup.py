@@ -166,5 +166,7 @@ class ClusterSetup:
         if left:
             typed = shell(("taco-launch", "-i", self._inventory.source, "setup", "-H", fold(left)))
             what = ", ".join(dict.fromkeys(op.name for plan in plans for op in plan.ops))
-            errors += (HostError(f"{fold(left)}: hosts after them were changed, so this is left: {what}", typed),)
+            errors += (
+                HostError(f"{fold(left)}: later changes on other hosts require these steps here: {what}", typed),
+            )
         return errors + flaws

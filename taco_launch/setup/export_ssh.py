@@ -59,8 +59,8 @@ def ssh_config(
     container = inventory.container
     if container is None:
         raise UsageError(
-            "the inventory has no container: ssh reaches its hosts without a configuration",
-            hint="ssh to a host by its address; container: {image: ...} gives the hosts training containers",
+            "the inventory has no container section, so there is no ssh configuration to export",
+            hint="connect to the hosts directly: ssh HOST; to run jobs in containers, add container: {image: ...}",
         )
     key, members = _of_head(inventory, access)
     folder = state_folder(environ, os.geteuid()) / "ssh" / inventory.cluster

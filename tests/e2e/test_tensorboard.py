@@ -151,7 +151,7 @@ def test_where_there_is_none(taco: Taco, tmp_path: Path) -> None:
 def test_what_goes_with_it(taco: Taco, option: tuple[str, str]) -> None:
     done = taco("submit", *option, "--np", "1", "--", "true")
     assert done.returncode == 2
-    assert f"{option[0]} goes with --tensorboard" in done.stderr
+    assert f"{option[0]} requires --tensorboard" in done.stderr
 
 
 @pytest.mark.nightly

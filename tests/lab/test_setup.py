@@ -67,7 +67,7 @@ def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: Lab, tmp_p
     ops = "useradd -m ops && echo ops:right | chpasswd && cp -r ~/.ssh /home/ops/ && chown -R ops /home/ops/.ssh"
     assert bare.inside("gpu1", "sh", "-c", f"{ops} && usermod -aG sudo ops").returncode == 0
     said = refused(bare, tmp_path, {"TACO_LAUNCH_SUDO_PASSWORD": "wrong"}, user="ops")
-    assert "sudo refuses the password that was given\nhint: try it there: ssh -t " in said
+    assert "sudo rejected the password\nhint: try it there: ssh -t " in said
 
 
 @contextmanager

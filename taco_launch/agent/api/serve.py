@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import socket
 import time
 from typing import IO, Any, Callable, Iterator, Mapping, Optional, Tuple, Type
 
@@ -77,7 +78,8 @@ def _request(op: str, stdin: IO[bytes]) -> Request:
         return request_of(op, line)
     except ValueError as error:
         raise UsageError(
-            f"the agent does not understand this request: {error}", hint="upgrade taco-launch on this host"
+            f"the agent on {socket.gethostname()} cannot read this request: {error}: its version differs from the caller's",
+            hint="install the same version on both machines: taco-launch version",
         ) from None
 
 

@@ -105,8 +105,9 @@ def crowded(wanted: SlotRequest, usable: Sequence[FreeSlots]) -> PlacementError:
     reasons = tuple(
         (entry.host, ", ".join(filter(None, (f"{entry.slots} of {entry.all} free", entry.why)))) for entry in usable
     )
-    ranks = "the job does" if wanted.np is None else f"{wanted.np} rank{' does' if wanted.np == 1 else 's do'}"
-    return PlacementError(f"{ranks} not fit: other jobs took the slots at the same moment", reasons, _LIST)
+    ranks = "the job" if wanted.np is None else f"{wanted.np} rank{'' if wanted.np == 1 else 's'}"
+    why = f"could not reserve slots for {ranks}: other jobs took them first, several times in a row; run the command again"
+    return PlacementError(why, reasons, _LIST)
 
 
 def _unusable(reasons: Sequence[Tuple[str, str]], other_way: str) -> UnusableError:

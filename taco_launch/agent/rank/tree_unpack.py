@@ -161,7 +161,7 @@ class Unpacker:
         except Exception as error:  # noqa: BLE001 - tarfile raises what it likes for what is not an archive
             raise UsageError(f"the received data is not a taco-launch archive: {error!s:.100}") from None
         if counted.count < end + _END_BYTES or not self._entries:
-            raise UsageError("what came is not whole: it broke off")
+            raise UsageError("the copy is incomplete: the connection closed before its end", hint="run it again")
         self._finish()
         return Copied(self._files, self._size)
 
@@ -220,7 +220,7 @@ class Unpacker:
         with os.fdopen(descriptor, "wb") as file:
             shutil.copyfileobj(content, file, _CHUNK)
             if file.tell() != entry.size:
-                raise UsageError("what came is not whole: it broke off")
+                raise UsageError("the copy is incomplete: the connection closed before its end", hint="run it again")
             os.fchmod(descriptor, entry.mode & 0o777 & ~_umask() | 0o600)
         with contextlib.suppress(OSError, OverflowError, ValueError):  # a time that no file can have
             os.utime(path, (entry.mtime, entry.mtime))

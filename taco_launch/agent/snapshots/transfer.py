@@ -115,7 +115,7 @@ class _Answer:
                 return
             noise += len(read)
             if noise > _MOST_NOISE:
-                raise TransferError("not an answer of taco-launch")
+                raise TransferError("no answer of taco-launch: does a start-up file of the shell there print text?")
 
     def piece(self, most: int) -> bytes:
         """Return the bytes that stand behind their number.
@@ -134,7 +134,7 @@ class _Answer:
     def _line(self, most: int) -> bytes:
         while b"\n" not in self._rest:
             if len(self._rest) > most:
-                raise TransferError("not an answer of taco-launch")
+                raise TransferError("no answer of taco-launch: does a start-up file of the shell there print text?")
             self._rest += self._more()
         line, newline, self._rest = self._rest.partition(b"\n")
         return line + newline

@@ -163,7 +163,8 @@ class History:
                     self._add(ladder.id, position, run)
                 elif known[position] != run:
                     raise TacoLaunchError(
-                        f"{self.path}: run {position} of sweep {ladder.id} differs from the one in this history"
+                        f"run {position} of sweep {ladder.id} differs from the same run in {self.path}: it was not imported",
+                        hint="import it into another history: --db FILE",
                     )
         return len({position for position, _ in runs} - known.keys())
 

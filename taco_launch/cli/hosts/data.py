@@ -18,7 +18,7 @@ def data() -> None:
 
 @verb("list", group=data, inventory=True, output=True)
 def list_(ctx: click.Context, /) -> None:
-    """List the data sets of the inventory. No host is asked.
+    """List the data sets of the inventory. Contacts no host.
 
     \b
     Example:

@@ -26,7 +26,7 @@ def export() -> None:
     type=click.Path(dir_okay=False),
     metavar="FILE",
     shell_complete=complete_file,
-    help="Write it to FILE (mode 0600).",
+    help="Write the configuration to FILE (mode 0600).",
 )
 @add_option(
     "--job",
@@ -35,7 +35,7 @@ def export() -> None:
     help="Print entries NAME-HOST for the containers of this job, such as a job with its own --image or --data.",
 )
 def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more: Any) -> None:
-    """Print an ssh configuration of the training containers.
+    """Print an ssh configuration for the training containers.
 
     Each container has an entry CLUSTER-HOST that leads there through the head: for ssh -F FILE, scp, rsync and the remote
     mode of editors. ~/.ssh is not changed. The cluster's key, which opens all of its containers, and their host keys are

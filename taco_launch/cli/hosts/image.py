@@ -16,9 +16,11 @@ def image() -> None:
 
 
 @verb("build", group=image, inventory=True)
-@add_option("--from", "base", metavar="IMAGE", help="Image that packages are added to, such as the inventory's.")
+@add_option("--from", "base", metavar="IMAGE", help="Base image to add packages to, such as the inventory's.")
 @add_option("--requirements", metavar="FILE", help="Packages for pip, as `pip install -r` reads them.")
-@add_option("--apt", multiple=True, metavar="PACKAGE", help="Package of the distribution (apt-get). Repeatable.")
+@add_option(
+    "--apt", multiple=True, metavar="PACKAGE", help="Package of the distribution to install with apt-get. Repeatable."
+)
 @add_option("--wheels", metavar="DIR", help="Have pip install from the wheels in DIR alone, without a network.")
 @add_option(
     "-f", "--file", "dockerfile", metavar="DOCKERFILE", help="Build from a Dockerfile; DIR is the build context."

@@ -338,7 +338,7 @@ def _faults(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> li
 @click.argument("fault", metavar="FAULT", shell_complete=_faults)
 @click.argument("argument", required=False)
 def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str | None) -> None:
-    """Put a fault on a lab host, or undo one. A reboot undoes those of its network.
+    """Inject a fault into a lab host, or undo one. A reboot undoes faults of the network.
 
     \b
     Examples:

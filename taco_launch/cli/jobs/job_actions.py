@@ -60,7 +60,7 @@ def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: A
 @named_jobs.yes_option
 @named_jobs.names_argument
 def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, yes: bool, **access: Any) -> int:
-    """Stop jobs: TERM, then KILL after the grace time. Returns when nothing of them is left.
+    """Stop jobs: TERM, then KILL after the grace time. Returns when none of their processes is left.
 
     Asks before it stops another user's job; without a terminal, pass --yes.
 

@@ -47,7 +47,7 @@ _VERDICTS = {Life.HUNG: "HANGS", Life.WORKING: "WORKS", Life.UNKNOWN: "UNKNOWN"}
     type=Seconds(least=1),
     default=10.0,
     metavar="TIME",
-    help="For how long jobs of any launcher are watched. Default: 10s.",
+    help="Without NAME: how long to watch the ranks before saying whether they hang. Default: 10s.",
 )
 @click.argument("name", required=False, shell_complete=complete_job)
 def stacks(

@@ -75,7 +75,9 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
             raise UsageError(f"{file}: {error.strerror}") from error
         except ValueError as error:
             why = error if type(error) is ValueError else "is not valid JSON"
-            raise UsageError(f"{file} {why}", hint="create it with: taco-launch -i FILE facts --json") from error
+            raise UsageError(
+                f"{file} {why}", hint="create it with: taco-launch -i FILE facts --json > facts.json"
+            ) from error
         twice = sorted(set(told) & set(found))
         if twice:
             raise UsageError(f"{earlier}: {twice[0]} is in two of the files")

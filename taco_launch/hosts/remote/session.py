@@ -149,7 +149,7 @@ class _Begin:
             )
         if asked > 1:
             raise HostError(
-                f"{self._what.host}: sudo refuses the password that was given",
+                f"{self._what.host}: sudo rejected the password",
                 hint=f"try it there: {ssh_line(self._what.login, 'sudo -k true', '-t')}",
             )
         return password.encode("utf-8", "surrogateescape") + b"\n"

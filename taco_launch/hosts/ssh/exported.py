@@ -68,7 +68,10 @@ def _way(config: Config, route: Route, alias: str, *, files: KeyFiles, hops: int
         HostError: there are too many jump hosts in a row.
     """
     if hops > _MOST_HOPS:
-        raise HostError(f"{route.name}: more than {_MOST_HOPS} jump hosts in a row")
+        raise HostError(
+            f"{route.name}: more than {_MOST_HOPS} jump hosts in a row: does ProxyJump form a loop?",
+            hint=f"ssh -G {route.name} | grep -i proxyjump",
+        )
     lines = [
         f"HostName {route.address}",
         f"Port {route.port}",

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import make_private, state_folder
+from taco_launch.core.command import shell
 from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
 
@@ -177,7 +178,8 @@ class _File:
             self.text = ""
         except OSError as error:
             raise HostError(
-                f"{path}: cannot read host keys: {error.strerror}", hint="make it a file that you can read: ls -l"
+                f"{path}: cannot read host keys: {error.strerror}",
+                hint=f"look at its type and mode: {shell(('ls', '-l', path))}",
             ) from None
         self._by_name: dict[str, list[KnownHostsLine]] = {}
         self._patterns: list[tuple[str, KnownHostsLine]] = []

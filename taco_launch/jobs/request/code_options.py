@@ -36,8 +36,8 @@ def git_address(sync: str, called: str = "--sync") -> tuple[str, str]:
         password = parts.password
     except ValueError as error:
         raise UsageError(f"{called} {sync!r}: {error}") from None
+    git = GIT if sync.startswith(GIT) else ""  # Arena's source has no such prefix
     if scheme not in _SCHEMES or "://" not in url or not (parts.hostname or scheme == "file") or not parts.path:
-        git = GIT if sync.startswith(GIT) else ""  # Arena's source has no such prefix
         raise UsageError(
             f"{called} {sync!r}: write {git}https://HOST/REPOSITORY[@REF], {git}ssh://... or {git}file:///PATH"
         )
@@ -47,7 +47,10 @@ def git_address(sync: str, called: str = "--sync") -> tuple[str, str]:
             hint="put the password into GIT_SYNC_PASSWORD, and the user name into GIT_SYNC_USERNAME",
         )
     if not url.isprintable() or " " in url or (parts.hostname or "").startswith("-"):
-        raise UsageError(f"{called} {sync!r}: not the address of a repository")
+        raise UsageError(
+            f"{called} {sync!r}: the address has a blank or a control character, or its host starts with '-'",
+            hint=f"write {git}https://HOST/REPOSITORY[@REF]",
+        )
     if at and url != text and not (_REF.fullmatch(ref) and ".." not in ref):
         raise UsageError(f"{called} {sync!r}: {ref!r} is not a branch, tag or commit")
     return url, ref
@@ -62,7 +65,7 @@ def check(request: JobRequest) -> str:
     if request.sync is not None and request.sync.startswith(GIT):
         git_address(request.sync, request.called("sync"))
     if request.sync is None and request.sync_max is not None:
-        raise UsageError(f"{request.called('sync_max')}: goes with {request.called('sync')}")
+        raise UsageError(f"{request.called('sync_max')}: requires {request.called('sync')}")
     folder = request.workdir or ""
     called = request.called("workdir")
     if not folder.startswith("/") and folder:

@@ -333,7 +333,7 @@ FIELDS = (
         "choice",
         _P.LIMITS,
         "Fail the job (exit code 1) when the last two losses that a rank prints are NaN or infinite (loss: nan, train_loss=inf). "
-        "Checked every 20 s. Default: the job continues, and its last line warns.",
+        "Checked every 20 s. Default: the job continues, and the line at its end shows it.",
         section=POLICY,
         choices=("nan",),
     ),
@@ -437,8 +437,8 @@ FIELDS = (
         "strict",
         "flag",
         _P.RETRIES,
-        "Fail the job (exit code 125) if, a minute after its ranks started, it does not run as planned: ranks, hosts, "
-        "variables, interface, what NCCL reports. Default: only `get` warns.",
+        "A minute after the ranks start, compare ranks, hosts, variables, interface and what NCCL reports with the plan, "
+        "and fail the job (exit code 125) if they differ. Default: only `get` warns.",
     ),
     JobField(
         "notify",

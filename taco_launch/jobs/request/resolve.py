@@ -99,7 +99,7 @@ def _board(request: JobRequest) -> TensorBoard | None:
     called = request.called("tensorboard")
     for name in ("logdir", "tensorboard_grace"):
         if getattr(request, name) is not None and not request.tensorboard:
-            raise UsageError(f"{request.called(name)} goes with {called}", hint=f"add {called}")
+            raise UsageError(f"{request.called(name)} requires {called}", hint=f"add {called}")
     if not request.tensorboard:
         return None
     if request.logdir is not None and ("\0" in request.logdir or "://" in request.logdir):

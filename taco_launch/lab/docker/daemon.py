@@ -190,10 +190,15 @@ def _end(pid: int) -> None:
     name = Path(f"/proc/{pid}/comm")
     with suppress(FileNotFoundError, ProcessLookupError):
         if name.read_text("utf-8").strip() != "dockerd":
-            raise TacoLaunchError(f"{_PID_FILE} names process {pid}, which is not dockerd", hint="end dockerd by hand")
+            raise TacoLaunchError(
+                f"cannot stop the lab's Docker Engine: {_PID_FILE} names process {pid}, which is not dockerd",
+                hint="find it and end it: pgrep -a dockerd, then kill PID",
+            )
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + _START_SECONDS
         while name.exists() and "State:\tZ" not in Path(f"/proc/{pid}/status").read_text("utf-8"):
             if time.monotonic() > deadline:
-                raise TacoLaunchError(f"dockerd (process {pid}) does not end", hint=f"kill -9 {pid}")
+                raise TacoLaunchError(
+                    f"dockerd (process {pid}) did not exit within {_START_SECONDS:g} s", hint=f"kill -9 {pid}"
+                )
             time.sleep(0.1)

@@ -180,7 +180,10 @@ def _error(
             hint=f"see what hangs, on the host: fuser -v {batch.LOCK}; then run setup again; its output so far: {log}",
         )
     if outcome.begun is None:
-        return HostError(f"{host}: the operations did not start: {last_line(outcome.said) or 'no output'}")
+        return HostError(
+            f"{host}: set-up sent its commands, but the host did not start them: {last_line(outcome.said) or 'no output'}",
+            hint="check that the host answers and has free disk space (df -h /tmp there), then run setup again",
+        )
     return HostError(
         f"{host}: the output ended during: {ops[outcome.begun].name}",
         hint=f"check the host and the network. If both are up, the host finishes this step by itself. Its output so far: {log}",

@@ -202,5 +202,5 @@ def test_an_inventory_that_names_another_image_than_the_containers_have(
 def test_a_job_that_cannot_be_shown_is_refused(jobs: Jobs, change: dict[str, Any]) -> None:
     bad = request("bad")
     bad["spec"].update(change)
-    assert "the agent does not understand this request" in call("submit", **bad).error["message"]
+    assert "cannot read this request" in call("submit", **bad).error["message"]
     assert list(jobs.all()) == []

@@ -110,7 +110,7 @@ def test_that_the_code_was_removed_is_told_where_a_file_is_missing_there(
 @pytest.mark.parametrize("terminal", [{"kind": "x;y"}, {"kind": "xterm", "rows": -1}, {"kind": "xterm", "rows": 10**9}])
 def test_a_terminal_that_is_none(agent: Path, family: Family, terminal: object) -> None:
     process, _stdin = start(agent, family, name="running", rank=0, command=["true"], terminal=terminal)
-    assert "the agent does not understand this request" in ended(process).error["message"]
+    assert "cannot read this request" in ended(process).error["message"]
 
 
 def test_frames_go_to_the_ranks_host_and_its_output_and_code_come_back(

@@ -134,7 +134,7 @@ def test_others_that_were_faster() -> None:
     error = crowded(SlotRequest(1), list(free("n2").values()))
     assert isinstance(error, PlacementError)
     assert error.message.startswith(
-        "1 rank does not fit: other jobs took the slots at the same moment\n  n1: 2 of 2 free\n"
+        "could not reserve slots for 1 rank: other jobs took them first, several times in a row; run the command again\n  n1: 2 of 2 free\n"
     )
     assert not error.never
 

@@ -1,7 +1,7 @@
 """A command beside a rank: what it is given, what it gives back, and that it never outlives what it belongs to."""
 
-import itertools
 import contextlib
+import itertools
 import os
 import re
 import select

@@ -155,7 +155,7 @@ def test_a_merge_adds_what_is_new_and_refuses_what_is_another(history: History) 
     assert history.merge(ended, [(0, run(1.0)), (1, run(2.0))]) == 0
     # that it is accepted over there is decided there
     assert history.ladder(begun.id) == replace(ended, accepted=False, imported=True)
-    with pytest.raises(TacoLaunchError, match="run 1 of sweep taco-000001 differs from the one in this history"):
+    with pytest.raises(TacoLaunchError, match="run 1 of sweep taco-000001 differs from the same run in"):
         history.merge(ended, [(2, run(3.0)), (1, run(2.5))])
     with pytest.raises(TacoLaunchError, match="a sweep taco-000001 already exists with other content"):
         history.merge(replace(ended, seed=5), [(2, run(3.0))])

@@ -327,7 +327,7 @@ def test_a_file_that_is_no_document_is_refused_before_hosts_are_asked(
     assert words in str(done.exception)
     if text == "hello":
         typed = shell(("taco-launch", "-i", str(tmp_path / "cluster.yaml"), "facts", "--json"))
-        assert done.exception.hint == f"create it with: {typed}"
+        assert done.exception.hint == f"create it with: {typed} > facts.json"
 
 
 def test_a_job_goes_by_tcp_where_a_host_has_no_rdma(played: Callable[..., Result]) -> None:

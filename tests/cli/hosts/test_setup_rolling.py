@@ -198,7 +198,10 @@ def test_what_later_hosts_leave_to_do_on_earlier_ones_is_told(
     done = rolling(world, "--yes", "-o", "json")
     assert code(done) == 5
     assert json.loads(done.stdout)["hosts"] == [{"host": f"gpu{each}", "state": "done"} for each in (2, 3, 1)]
-    assert "error: gpu2: hosts after them were changed, so this is left: put docker\nhint: taco-launch" in done.stderr
+    assert (
+        "error: gpu2: later changes on other hosts require these steps here: put docker\nhint: taco-launch"
+        in done.stderr
+    )
 
 
 def _rereads(know: Callable[[setup_run.Setup], None]) -> Callable[[setup_run.Setup], None]:

@@ -90,7 +90,7 @@ def test_the_end_of_a_call_does_not_wait_for_zombies(monkeypatch: pytest.MonkeyP
 def test_sudo_that_refuses() -> None:
     with pytest.raises(HostError, match="gpu1: sudo asks for a password"):
         LocalTransport("gpu1").run(Command(("true",), sudo=True))
-    with pytest.raises(HostError, match="gpu1: sudo refuses the password"):
+    with pytest.raises(HostError, match="gpu1: sudo rejected the password"):
         LocalTransport("gpu1", Credentials("wrong")).run(Command(("true",), sudo=True))
 
 

@@ -102,7 +102,7 @@ def test_the_password_goes_to_sudos_own_question_only() -> None:
     ("said", "ending", "password", "message"),
     [
         ([("", "{m}:password")], "", None, "sudo asks for a password"),
-        ([("", "{m}:password"), ("", "Sorry, try again.\n{m}:password")], "", "x", "sudo refuses the password"),
+        ([("", "{m}:password"), ("", "Sorry, try again.\n{m}:password")], "", "x", "sudo rejected the password"),
         ([("", "env: 'sudo': No such file or directory\n")], "exit code 127", None, "there is no sudo: env: "),
         (
             [("", "joe is not in the sudoers file.\n")],

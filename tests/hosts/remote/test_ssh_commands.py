@@ -242,8 +242,8 @@ def test_sudo(sshd: Sshd, name: str) -> None:
     ("name", "password", "message", "hint"),
     [
         ("asked", None, "asked: sudo asks for a password", "--ask-sudo-password"),
-        ("asked", "wrong", "asked: sudo refuses the password", "{ssh} asked@127.0.0.1 sudo -k true"),
-        ("terminal", "wrong", "terminal: sudo refuses the password", "{ssh} terminal@127.0.0.1 sudo -k true"),
+        ("asked", "wrong", "asked: sudo rejected the password", "{ssh} asked@127.0.0.1 sudo -k true"),
+        ("terminal", "wrong", "terminal: sudo rejected the password", "{ssh} terminal@127.0.0.1 sudo -k true"),
         ("stranger", "pässword", "stranger: sudo refuses: stranger is not in the sudoers file", "@127.0.0.1 sudo -l"),
     ],
 )

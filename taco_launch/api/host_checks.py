@@ -7,7 +7,7 @@ from dataclasses import field, replace
 
 from taco_launch.api.cluster import Cluster
 from taco_launch.bench.host_checks import judge, plan, results
-from taco_launch.bench.host_checks.judge import METRICS, slow_hosts
+from taco_launch.bench.host_checks.judge import METRICS, faulty_hosts
 from taco_launch.bench.host_checks.results import NETWORK
 from taco_launch.core.errors import HostError, NoJobError, UsageError
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
@@ -18,7 +18,7 @@ from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.slots import describe_holders
 from taco_launch.jobs.backend import FollowListener, HostOccupancy, LogQuery
 
-__all__ = ("LEVELS", "METRICS", "NETWORK", "HostCheckOptions", "measure_hosts", "slow_hosts")
+__all__ = ("LEVELS", "METRICS", "NETWORK", "HostCheckOptions", "faulty_hosts", "measure_hosts")
 LEVELS = (plan.FULL, plan.PAIRS)
 
 
@@ -88,9 +88,9 @@ def measure_hosts(
             hint=f"{cluster.typed} logs {job.name}",
         )
     ranks = [share.host for share in job.record.shares]
-    found = results.read(b"".join(pieces).decode("utf-8", "replace"), ranks)
+    measured = results.read(b"".join(pieces).decode("utf-8", "replace"), ranks)
     job.delete()
-    return (*judge.verdicts(found, ranks, options.floors), *shut)
+    return (*judge.verdicts(measured, ranks, options.floors), *shut)
 
 
 def _obstacle(node: HostOccupancy, patience: float) -> str:

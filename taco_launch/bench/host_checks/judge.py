@@ -33,18 +33,22 @@ Judged = Iterator[tuple[str, HealthVerdict]]
 
 
 def verdicts(
-    found: HostMeasurements, hosts: Sequence[str], floors: Mapping[str, float]
+    measured: HostMeasurements, hosts: Sequence[str], floors: Mapping[str, float]
 ) -> tuple[tuple[str, tuple[HealthVerdict, ...]], ...]:
     """Return the verdicts of each host; `floors` are the least values in bytes/s by their names."""
     by_host: dict[str, list[HealthVerdict]] = {host: [] for host in hosts}
-    network = [each for each in found.values if each.name == NETWORK]
-    for host, verdict in (*_values(found.values, floors), *_programs(found), *_network(network, found.round_trips)):
+    network = [each for each in measured.values if each.name == NETWORK]
+    for host, verdict in (
+        *_values(measured.values, floors),
+        *_programs(measured),
+        *_network(network, measured.round_trips),
+    ):
         if verdict not in by_host[host]:
             by_host[host].append(verdict)
     return tuple((host, tuple(each)) for host, each in by_host.items())
 
 
-def slow_hosts(judged: Iterable[tuple[str, Sequence[HealthVerdict]]]) -> tuple[str, ...]:
+def faulty_hosts(judged: Iterable[tuple[str, Sequence[HealthVerdict]]]) -> tuple[str, ...]:
     """Return the hosts with a fault, but for those of a slow link between two hosts: it may be either."""
     return tuple(
         host for host, each in judged if any(one.level == FAULT and one.name != "network link" for one in each)
@@ -70,7 +74,7 @@ def _value(each: MeasuredValue, usual: float, count: int, floor: float | None) -
     if floor is not None and max(each.values) < floor:
         text = f"{lead}{rate(each.values)}; expected at least {_amount(floor)}"
         return HealthVerdict(name, FAULT, text, _OF_FLOOR, hint)
-    if count >= _FEW and max(each.values) < SLOW * usual:
+    if count >= _FEW and _is_slow(each, usual):
         text = f"{lead}{rate(each.values)}; the median of the hosts is {_amount(usual)}"
         return HealthVerdict(name, FAULT, text, _OF_HOSTS, hint)
     if count < _FEW and floor is None:
@@ -79,8 +83,15 @@ def _value(each: MeasuredValue, usual: float, count: int, floor: float | None) -
     return HealthVerdict(name, OK, lead + rate(each.values), _OF_HOSTS)
 
 
-def _programs(found: HostMeasurements) -> Judged:
-    for host, programs in found.programs.items():
+def _is_slow(each: MeasuredValue, usual: float) -> bool:
+    """Return whether all repetitions are below what is usual, and again beside a usual one: a busy moment is no fault."""
+    if not each.values or max(each.values) >= SLOW * usual:
+        return not each.values
+    return not (each.again and each.control) or max(each.again) < SLOW * min(each.control)
+
+
+def _programs(measured: HostMeasurements) -> Judged:
+    for host, programs in measured.programs.items():
         for program, done in programs.items():
             name, source = ("DCGM diag" if program == "dcgmi" else program), f"{program}, in the job's image"
             if done is None:
@@ -99,18 +110,13 @@ def _network(values: Sequence[MeasuredValue], trips: Mapping[tuple[str, str], fl
     rates = sorted(median(each.values) for each in values if each.values)
     # Not the median of all: of four hosts, half of the directions are slow where one host is.
     usual = rates[3 * len(rates) // 4] if rates else 0.0
-    slow = {each.hosts for each in values if max(each.values, default=0.0) < SLOW * usual or not each.values}
-    lossy = {each.hosts for each in values if each.resent and median(each.resent) > _LOSSY}
-    hosts = dict.fromkeys(host for each in values for host in each.hosts)
+    slow = {each.hosts for each in values if _is_slow(each, usual)}
+    hosts = tuple(dict.fromkeys(host for each in values for host in each.hosts))
     named, links = blame([each.hosts for each in values], slow)
-    count = len({host for host, _side in named})
-    many = 2 * count > len(hosts) or 2 * count == len(hosts) > 4  # racks, rather than half of all hosts being broken
-    level, hint = (
-        (WARNING, "are hosts in several racks, or of several kinds? check them apart") if many else (FAULT, _CABLE)
-    )
+    level, hint = _level(named, len(hosts))
     for host in hosts:
         sides = [side for each, side in named if each == host]
-        own = {side: [each for each in values if each.hosts[side] == host] for side in (0, 1)}
+        own = [[each for each in values if each.hosts[side] == host] for side in (0, 1)]
         for side in sides:
             text = f"{('sends', 'receives')[side]} {_all(own[side])}; usual is {_amount(usual, bits=True)}"
             yield host, HealthVerdict(NETWORK, level, text, _OF_NETWORK, hint)
@@ -123,10 +129,30 @@ def _network(values: Sequence[MeasuredValue], trips: Mapping[tuple[str, str], fl
         text = f"{ends[0]} to {ends[1]}: {_all([by_ends[ends]])}; usual is {_amount(usual, bits=True)}"
         for host in ends:
             yield host, HealthVerdict("network link", level, text, _OF_NETWORK, _link_hint(len(hosts)))
-    for host in dict.fromkeys(host for host, _side in blame([each.hosts for each in values], lossy)[0]):
-        shares = [median(each.resent) for each in values if host in each.hosts and each.hosts in lossy]
-        text = f"{median(shares):.1%} of packets are sent again"
-        yield host, HealthVerdict("packet loss", WARNING, text, _OF_PACKETS, _CABLE)
+    yield from _losses(values, len(hosts))
+
+
+def _losses(values: Sequence[MeasuredValue], count: int) -> Judged:
+    """Name the hosts that lose packets, and the single links that do."""
+    lossy = {each.hosts: median(each.resent) for each in values if each.resent and median(each.resent) > _LOSSY}
+    named, links = blame([each.hosts for each in values], lossy)
+    level, hint = _level(named, count)
+    for host in dict.fromkeys(host for host, _side in named):
+        share = median(share for ends, share in lossy.items() if host in ends)
+        text = f"{share:.1%} of packets are sent again"
+        yield host, HealthVerdict("packet loss", level, text, _OF_PACKETS, hint)
+    for ends in sorted(links):
+        text = f"{ends[0]} to {ends[1]}: {lossy[ends]:.1%} of packets are sent again"
+        for host in ends:
+            yield host, HealthVerdict("packet loss", WARNING, text, _OF_PACKETS, _link_hint(count))
+
+
+def _level(named: Sequence[tuple[str, int]], count: int) -> tuple[str, str]:
+    """Return the level and the hint of named hosts; so many of them are more likely racks than broken hosts."""
+    several = len({host for host, _side in named})
+    if 2 * several > count or 2 * several == count > 4:
+        return WARNING, "are the hosts in several racks, or of several kinds? check them apart"
+    return FAULT, _CABLE
 
 
 def _link_hint(count: int) -> str:

@@ -26,16 +26,16 @@ def rounds(count: int, *, bisect: bool = False) -> tuple[Round, ...]:
     With `bisect` about log2(count) of these, spread over all: enough partners of each host for a majority.
     """
     places = [*range(count), *([-1] if count % 2 else [])]
-    found = []
+    every = []
     for _ in range(len(places) - 1):
         half = len(places) // 2
         pairs = zip(places[:half], reversed(places[half:]), strict=True)
-        found.append(tuple((min(pair), max(pair)) for pair in pairs if -1 not in pair))
+        every.append(tuple((min(pair), max(pair)) for pair in pairs if -1 not in pair))
         places = [places[0], places[-1], *places[1:-1]]  # the circle method: one stays, the others turn
     few = max(3, (count - 1).bit_length() + 1)
-    if not bisect or few >= len(found):
-        return tuple(found)
-    return tuple(found[number * len(found) // few] for number in range(few))
+    if not bisect or few >= len(every):
+        return tuple(every)
+    return tuple(every[number * len(every) // few] for number in range(few))
 
 
 def plan(level: str, count: int, *, bisect: bool = False) -> dict[str, Any]:

@@ -15,7 +15,8 @@ NETWORK = "network rate"
 class MeasuredValue:
     """One thing that was measured in repetitions, in bytes/s: of one host, or of a direction (sender, receiver).
 
-    `resent` are shares of packets that were sent again, in each repetition. `problem` says why there are no values.
+    `resent` are shares of packets that were sent again, in each repetition. What looked slow was measured `again`, in turns
+    with a usual one, `control`. `problem` says why there are no values.
     """
 
     name: str
@@ -23,6 +24,8 @@ class MeasuredValue:
     values: tuple[float, ...] = ()
     resent: tuple[float, ...] = ()
     problem: str = ""
+    again: tuple[float, ...] = ()
+    control: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,10 @@ def read(log: str, hosts: Sequence[str]) -> HostMeasurements:
                     if each != "problem"
                 }
             else:
-                resent = tuple(map(float, line.get("resent", ())))
-                found = tuple(map(float, line["values"]))
-                values.append(MeasuredValue(str(name), of, found, resent, str(line.get("problem", ""))))
+                rates, resent, again, control = (
+                    tuple(map(float, line.get(key, ()))) for key in ("values", "resent", "again", "control")
+                )
+                values.append(MeasuredValue(str(name), of, rates, resent, str(line.get("problem", "")), again, control))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise HostError(
             f"the output of the measurement cannot be read: {error!r}", hint="run the check again"

@@ -12,11 +12,12 @@ from typing import Any
 import click
 
 from taco_launch.agent.store.folders import make_private, state_folder
-from taco_launch.api.host_checks import LEVELS, METRICS, NETWORK, HostCheckOptions, measure_hosts, slow_hosts
+from taco_launch.api.host_checks import LEVELS, METRICS, NETWORK, HostCheckOptions, faulty_hosts, measure_hosts
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import host_errors, render, waiting
+from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError
 from taco_launch.core.facts.reports.health import judge, report
 from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, folded
@@ -102,7 +103,7 @@ def check(
     elif verdicts:
         render.table(*report.table(verdicts, fold))
         show(verdicts, before="\n", wide=settings.output == "wide")
-        _show_measured(verdicts)
+        _show_measured(settings, verdicts, level)
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if junit is not None:
         silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
@@ -139,22 +140,22 @@ def _floors(words: Sequence[str]) -> dict[str, float]:
     Raises:
         UsageError: a word is not that, or nothing of this name is measured.
     """
-    found = {}
+    limits = {}
     for word in words:
         name, _sign, text = word.rpartition("=")
         if name not in METRICS and name != "all_reduce_perf" and not name.startswith("nvbandwidth "):
-            known = ", ".join(METRICS)
+            names = ", ".join(METRICS)
             raise UsageError(
                 f"--expect {word!r}: nothing is measured under the name {name!r}",
-                hint=f"names: {known}, all_reduce_perf, nvbandwidth TEST",
+                hint=f"names: {names}, all_reduce_perf, nvbandwidth TEST",
             )
         try:
-            found[name] = float(text) * 1e9
+            limits[name] = float(text) * 1e9
         except ValueError:
-            found[name] = math.nan
-        if not 0 < found[name] < math.inf:
+            limits[name] = math.nan
+        if not 0 < limits[name] < math.inf:
             raise UsageError(f"--expect {word!r}: {text!r} is not a rate in GB/s", hint=f"--expect '{name}=20'")
-    return found
+    return limits
 
 
 def _refuse_unused(options: HostCheckOptions) -> None:
@@ -174,26 +175,31 @@ def _merged(
     return tuple((host, (*each, *added.get(host, ()))) for host, each in verdicts)
 
 
-def _show_measured(verdicts: Sequence[judge.HostVerdicts]) -> None:
-    """Print what was measured of each host, and how to leave out those that are slow."""
-    names = [name for name in (*METRICS, NETWORK) if any(each.name == name for _, found in verdicts for each in found)]
+def _show_measured(settings: Settings, verdicts: Sequence[judge.HostVerdicts], level: str) -> None:
+    """Print what was measured of each host, and how to leave out hosts with a fault."""
+    names = [
+        name for name in (*METRICS, NETWORK) if any(each.name == name for _, results in verdicts for each in results)
+    ]
     if not names:
         return
     rows = [
         [
             host,
-            *(", ".join(each.text.partition("; ")[0] for each in found if each.name == name) or "-" for name in names),
+            *(
+                ", ".join(each.text.partition("; ")[0] for each in results if each.name == name) or "-"
+                for name in names
+            ),
         ]
-        for host, found in verdicts
+        for host, results in verdicts
     ]
     click.echo()
     render.table(["HOST", *(name.upper() for name in names)], rows)
-    measured_names = {*names, "packet loss"}
-    slow = slow_hosts((host, [each for each in found if each.name in measured_names]) for host, found in verdicts)
-    if slow:
-        folded_names = fold(slow)
-        click.echo(f"\njobs without {'it' if len(slow) == 1 else 'them'}: --exclude {folded_names}")
-        click.echo(f"next: taco-launch host drain {folded_names} --reason 'check: slow'")
+    faulty = faulty_hosts(verdicts)
+    if faulty:
+        name, reason = fold(faulty), f"check --level {level}"
+        without = shell(("--exclude", name))
+        click.echo(f"\njobs without {'it' if len(faulty) == 1 else 'them'}: {without}")
+        click.echo(f"next: {settings.typed} {shell(('host', 'drain', name, '--reason', reason))}")
 
 
 def look(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from taco_launch.bench.host_checks.judge import slow_hosts, verdicts
+from taco_launch.bench.host_checks.judge import faulty_hosts, verdicts
 from taco_launch.bench.host_checks.plan import REPEATS, rounds
 from taco_launch.bench.host_checks.results import NETWORK, HostMeasurements, MeasuredValue
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, WARNING, HealthVerdict
@@ -54,7 +54,7 @@ def test_a_slow_host_is_named_with_its_side(
     bad = f"gpu{random.Random(seed).randint(1, count)}"
     found = network(seed, count, lambda ends: 0.4 if any(ends[side] == bad for side in sides) else 1.0, bisect=bisect)
     assert wrong(found) == {bad: [(NETWORK, word) for word in words]}
-    assert slow_hosts(found.items()) == (bad,)
+    assert faulty_hosts(found.items()) == (bad,)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -63,7 +63,7 @@ def test_a_slow_link_names_its_two_ends_and_its_direction(seed: int) -> None:
     found = network(seed, 6, lambda ends: 0.4 if ends == (first, second) else 1.0)
     assert wrong(found) == {host: [("network link", first)] for host in sorted((first, second))}
     assert f"{first} to {second}: " in next(each.text for each in found[first] if each.level == FAULT)
-    assert slow_hosts(found.items()) == (), "nobody can tell which of them it is"
+    assert faulty_hosts(found.items()) == (), "nobody can tell which of them it is"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -94,7 +94,23 @@ def test_packets_that_are_lost_name_their_host(seed: int) -> None:
         for other in hosts
         if one != other
     ]  # fmt: skip
-    assert list(wrong(dict(verdicts(HostMeasurements(tuple(values), {}, {}), hosts, {})))) == [bad]
+    found = dict(verdicts(HostMeasurements(tuple(values), {}, {}), hosts, {}))
+    assert [(host, [name for name, _ in each]) for host, each in wrong(found).items()] == [(bad, ["packet loss"])]
+    assert faulty_hosts(found.items()) == (bad,)
+    two = tuple(each for each in values if set(each.hosts) == {bad, next(host for host in hosts if host != bad)})
+    judged = dict(verdicts(HostMeasurements(two, {}, {}), two[0].hosts, {}))
+    assert [each.level for every in judged.values() for each in every if each.name == "packet loss"] == [WARNING] * 4
+
+
+@pytest.mark.parametrize(("again", "level"), [((0.4, 0.5, 0.4), FAULT), ((0.4, 0.9, 0.4), OK)])
+def test_what_looked_slow_is_judged_by_its_second_measurement(again: tuple[float, ...], level: str) -> None:
+    """The machine was busier the second time: the usual one beside it is slower, too."""
+    values = [
+        MeasuredValue("CPU rate", ("gpu1",), (1.0, 0.9), again=again, control=(1.1, 1.0, 0.9)),
+        *(MeasuredValue("CPU rate", (host,), (2.0, 2.1)) for host in ("gpu2", "gpu3")),
+    ]
+    found = dict(verdicts(HostMeasurements(tuple(values), {}, {}), names(3), {}))
+    assert [each.level for each in found["gpu1"]] == [level]
 
 
 def test_a_host_that_nobody_reaches_is_named_with_the_reason() -> None:
@@ -106,7 +122,7 @@ def test_a_host_that_nobody_reaches_is_named_with_the_reason() -> None:
         if one != other
     ]
     found = dict(verdicts(HostMeasurements(tuple(values), {}, {}), hosts, {}))
-    assert slow_hosts(found.items()) == ("gpu3",)
+    assert faulty_hosts(found.items()) == ("gpu3",)
     assert "sends nothing (timed out); usual is 9.6 Gbit/s" in [each.text for each in found["gpu3"]]
 
 
@@ -136,7 +152,10 @@ def test_two_hosts_are_shown_and_judged_by_floors_alone() -> None:
 
 
 def test_gpu_programs_fail_pass_or_are_missing() -> None:
-    programs = {"gpu1": {"dcgmi": (1, "Memory: Fail"), "nvbandwidth": None}, "gpu2": {"dcgmi": (0, "")}}
+    programs: dict[str, dict[str, tuple[int, str] | None]] = {
+        "gpu1": {"dcgmi": (1, "Memory: Fail"), "nvbandwidth": None},
+        "gpu2": {"dcgmi": (0, "")},
+    }
     found = dict(verdicts(HostMeasurements((), {}, programs), ("gpu1", "gpu2"), {}))
     assert [(each.name, each.level) for each in found["gpu1"]] == [("DCGM diag", FAULT), ("nvbandwidth", NOT_POSSIBLE)]
     assert "Memory: Fail" in found["gpu1"][0].text

@@ -20,7 +20,7 @@ from .host import PROGRAM_SECONDS, local, programs
 from .network import ANSWER_SECONDS, DataPort, own_address, ping, rdma_device, send, write_bw
 
 PATIENCE = 60.0
-_RECHECK_SECONDS = 60.0
+_RECHECK_SECONDS, _AGAIN = 60.0, 5
 # As judge.py has it.
 _SLOW = 0.7
 
@@ -139,12 +139,17 @@ class Results:
 
     def slow(self) -> List[Tuple[Any, ...]]:
         """Return what looks slow, and is measured again alone: less than _SLOW of the fast quarter of its kind."""
-        found = []
+        slow = []
         for kind in dict.fromkeys(key[0] for key in self.rates):
             of_kind = {key: values for key, values in self.rates.items() if key[0] == kind}
             usual = sorted(median(values) for values in of_kind.values())[(3 * len(of_kind)) // 4]
-            found += [key for key, values in of_kind.items() if max(values) < _SLOW * usual]
-        return found
+            slow += [key for key, values in of_kind.items() if max(values) < _SLOW * usual]
+        return slow
+
+    def control(self, key: Tuple[Any, ...], slow: List[Tuple[Any, ...]]) -> Tuple[Any, ...]:
+        """Return one that is not slow to compare with, of other hosts if there is one."""
+        usual = [each for each in self.rates if each[0] == key[0] and each not in slow]
+        return min(usual, key=lambda each: len(set(each[1:]) & set(key[1:])))
 
     def show(self) -> None:
         """Print all of it."""
@@ -164,25 +169,31 @@ def pairs(ranks: Ranks, plan: Dict[str, Any], results: Results) -> None:
                 if "problem" not in results.more.get(key, {}):
                     results.add(key, ranks.direction(sender, receiver, plan))
 
-    for number, found in enumerate(plan["rounds"], 1):
+    for number, pairs_of_round in enumerate(plan["rounds"], 1):
         say(step=f"round {number} of {len(plan['rounds'])} of pairs")
-        with ThreadPoolExecutor(len(found)) as pool:
-            list(pool.map(pair, found))
+        with ThreadPoolExecutor(len(pairs_of_round)) as pool:
+            list(pool.map(pair, pairs_of_round))
 
 
 def alone(ranks: Ranks, plan: Dict[str, Any], results: Results) -> None:
-    """Measure what looks slow again with nothing beside it, so that only what stays slow counts."""
-    again = results.slow()
+    """Measure what looks slow again, in turns with a usual one of its kind and with nothing beside it."""
+    slow = [key for key in results.slow() if len(key) == 3 or key[0] in _KIND_OF]
     end = time.monotonic() + _RECHECK_SECONDS
-    for number, key in enumerate(again, 1):
-        if time.monotonic() > end:
-            return
-        say(step=f"{number} of {len(again)} slow values once more, alone")
-        for _ in range(plan["repeats"]):
-            if len(key) == 3:
-                results.add(key, ranks.direction(key[1], key[2], plan))
-            elif key[0] in _KIND_OF:
-                _add_local(results, key[1], ranks.ask(key[1], "local", kind=_KIND_OF[key[0]], seconds=plan["seconds"]))
+    for number, key in enumerate(slow, 1):
+        say(step=f"{number} of {len(slow)} slow values once more, alone")
+        control = results.control(key, slow)
+        for _ in range(_AGAIN):
+            for name, each in (("again", key), ("control", control)):
+                if time.monotonic() > end:
+                    return
+                answer = (
+                    ranks.direction(each[1], each[2], plan)
+                    if len(each) == 3
+                    else ranks.ask(each[1], "local", kind=_KIND_OF[each[0]], seconds=plan["seconds"])
+                )
+                rate = answer.get("rate", answer.get(each[0]))
+                if rate is not None:
+                    results.more[key].setdefault(name, []).append(rate)
 
 
 _KIND_OF = {

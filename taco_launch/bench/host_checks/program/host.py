@@ -54,7 +54,11 @@ def on_cores(kind: str, cores: int, seconds: float) -> float:
 
 
 def disk() -> Dict[str, float]:
-    """Write a file in the job's folder to the disk and read it again; return both rates."""
+    """Write a file in the job's folder to the disk and read it again; return both rates.
+
+    Raises:
+        OSError: it cannot be written, or the disk is full.
+    """
     free = os.statvfs(".")
     size = min(_DISK_BYTES, free.f_bavail * free.f_frsize // 10) // _CHUNK * _CHUNK
     if not size:
@@ -90,12 +94,12 @@ def local(kind: str, seconds: float) -> Dict[str, Any]:
 
 def readings(text: str) -> Dict[str, float]:
     """Return the bytes/s that nvbandwidth or all_reduce_perf printed, by what they are of."""
-    found = {
+    rates = {
         f"nvbandwidth {name}": float(rate) * 1e9
         for name, rate in re.findall(r"^SUM (\w+) ([\d.]+)", text, re.MULTILINE)
     }
     bus = re.findall(r"Avg bus bandwidth\s*:\s*([\d.]+)", text)
-    return {**found, **({"all_reduce_perf": float(bus[-1]) * 1e9} if bus else {})}
+    return {**rates, **({"all_reduce_perf": float(bus[-1]) * 1e9} if bus else {})}
 
 
 def programs() -> Dict[str, Any]:
@@ -106,17 +110,17 @@ def programs() -> Dict[str, Any]:
     if not count:
         return {}
     size = ["-b", "256M", "-e", "256M", "-g", str(count)]
-    found: Dict[str, Any] = {}
+    results: Dict[str, Any] = {}
     for argv in (["dcgmi", "diag", "-r", "1"], ["nvbandwidth"], ["all_reduce_perf", *size]):
-        found[argv[0]] = None
+        results[argv[0]] = None
         if shutil.which(argv[0]) is not None:
             try:
                 done = subprocess.run(argv, capture_output=True, timeout=PROGRAM_SECONDS, check=False)
                 text = (done.stdout + done.stderr).decode("utf-8", "replace")
-                found[argv[0]] = [done.returncode, text[-_OUTPUT:], readings(text)]
+                results[argv[0]] = [done.returncode, text[-_OUTPUT:], readings(text)]
             except subprocess.TimeoutExpired:
-                found[argv[0]] = [124, f"it had not ended after {PROGRAM_SECONDS:g} s", {}]
-    return found
+                results[argv[0]] = [124, f"it had not ended after {PROGRAM_SECONDS:g} s", {}]
+    return results
 
 
 if __name__ == "__main__":  # a process of on_cores: it is ready, and starts when its input ends

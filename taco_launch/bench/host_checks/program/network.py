@@ -68,12 +68,12 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count and (piece := connection.recv(count - len(found))):
-        found += piece
-    if len(found) < count:
+    data = b""
+    while len(data) < count and (piece := connection.recv(count - len(data))):
+        data += piece
+    if len(data) < count:
         raise OSError("the connection ended early")
-    return found
+    return data
 
 
 def send(to: List[Any], token: str, seconds: float, streams: int) -> Dict[str, Any]:
@@ -129,7 +129,11 @@ def rdma_device() -> str:
 
 
 def write_bw(port: int, address: str = "") -> Dict[str, Any]:
-    """Run one side of ib_write_bw, the server without an address; return the client's rate."""
+    """Run one side of ib_write_bw, the server without an address; return the client's rate.
+
+    Raises:
+        OSError: it failed; with the end of its output.
+    """
     gid = os.environ.get("NCCL_IB_GID_INDEX")
     argv = ["ib_write_bw", "-d", rdma_device(), "-p", str(port), "-F", "-D", "1", "-q", "4", "--report_gbits"]
     argv += [*(["-x", gid] if gid else []), *([address] if address else [])]

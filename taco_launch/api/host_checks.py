@@ -62,7 +62,7 @@ def measure_hosts(
         why = "; ".join(f"{name}: {words}" for name, words in reasons.items() if words)
         raise UsageError(
             f"--level {options.level} requires {many} on which a job can run{f' ({why})' if why else ''}",
-            hint="wait for jobs with --wait-for-jobs; taco-launch host list shows drained hosts",
+            hint=f"wait for jobs with --wait-for-jobs; {cluster.typed} host list shows drained hosts",
         )
     what = plan.plan(options.level, len(chosen), bisect=options.bisect)
     request = plan.request(options.level, chosen, what, options.patience)
@@ -80,7 +80,8 @@ def measure_hosts(
     except KeyboardInterrupt:
         with contextlib.suppress(NoJobError):  # there is none yet
             cluster.backend.stop([str(request.name)], "Ctrl-C", signal.SIGINT).job(str(request.name))
-            cluster.backend.follow(LogQuery(str(request.name), tail=0), lambda _data: None)
+            cluster.backend.follow(LogQuery(str(request.name), tail=0), lambda _data: None)  # until nothing of it runs
+            cluster.backend.delete([str(request.name)])
         raise
     if job.state is not JobState.SUCCEEDED:
         raise HostError(

@@ -126,4 +126,4 @@ def test_ctrl_c_stops_the_job(inventory: Inventory, environ: dict[str, str]) -> 
     jobs = Jobs(interrupted=True)
     with pytest.raises(KeyboardInterrupt):
         measure_hosts(Cluster(inventory, environ=environ, backend=jobs), inventory.hosts, OPTIONS)
-    assert jobs.calls == ["stop", "follow"]
+    assert jobs.calls == ["stop", "follow", "delete"]

@@ -21,7 +21,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 def faults(lab: Lab, level: str) -> dict[str, set[str]]:
     """Return the names of the faults of each host that has one."""
-    done = lab.cluster("check", "--level", level, "--json", seconds=200)
+    done = lab.cluster("check", "--level", level, "--json", seconds=300)
     assert done.returncode in (0, 3), done.stderr
     found = {
         host["host"]: {each["name"] for each in host["checks"] if each["level"] == "fault"}
@@ -55,7 +55,7 @@ def test_the_host_with_a_fault_is_named_and_no_other(
 def test_a_drained_host_is_left_out_and_the_others_are_measured(four: Lab) -> None:
     four.cluster.ok("host", "drain", "gpu4", "--reason", "dust")
     try:
-        done = four.cluster("check", "--level", "pairs", "gpu[2-4]", seconds=200)
+        done = four.cluster("check", "--level", "pairs", "gpu[2-4]", seconds=300)
     finally:
         four.cluster.ok("host", "resume", "gpu4", "--force")
     assert "gpu4: not possible: measurement: drained: dust" in done.stdout

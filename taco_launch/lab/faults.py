@@ -39,7 +39,9 @@ table inet taco_lab_loss {
 }
 RULES
 """
-_LOST = "nft list table inet taco_lab_loss 2>/dev/null | sed -n 's/.*< \\([0-9]*\\) drop.*/\\1 %/p' | head -n 1 | grep ."
+_LOST = (
+    "nft list table inet taco_lab_loss 2>/dev/null | sed -n 's/.*< \\([0-9]*\\) drop.*/\\1 %/p' | head -n 1 | grep ."
+)
 # The limit of the host's own control group: version 2, else version 1.
 _SLOW_CPU = """if [ -e /sys/fs/cgroup/cpu.max ]; then cut -d' ' -f1 /sys/fs/cgroup/cpu.max
 else cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us; fi | sed -n 's/^\\([1-9][0-9]*\\)000$/\\1 %/p' | grep ."""

@@ -14,8 +14,8 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 11_200,
-    "api": 1_100,
-    "bench": 8_500,
+    "api": 1_150,
+    "bench": 8_550,
     "jobs": 11_700,
     "setup": 8_700,
     "hosts": 7_600,

@@ -10,6 +10,7 @@ from taco_launch.lab.docker.labels import option_of
 
 _SECONDS = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h)?")
 _OFFSET = re.compile(r"([+-]?)(\d{1,9})(s|m|h|d)?")
+_PERCENT = re.compile(r"[1-9]\d?")
 _RATE = re.compile(r"(\d{1,6})(kbit|mbit|gbit)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "kbit": 1000, "mbit": 1000**2, "gbit": 1000**3}
 _LONGEST_CUT = 3600
@@ -29,6 +30,21 @@ table inet taco_lab_{name} {{
 }}
 RULES
 """
+_LOSS = """nft -f - <<RULES
+table inet taco_lab_loss
+delete table inet taco_lab_loss
+table inet taco_lab_loss {
+  chain incoming { type filter hook prerouting priority -400; iifname != "lo" numgen random mod 100 < $2 drop; }
+  chain outgoing { type filter hook output priority -400; oifname != "lo" numgen random mod 100 < $2 drop; }
+}
+RULES
+"""
+_LOST = (
+    "nft list table inet taco_lab_loss 2>/dev/null | sed -n 's/.*< \\([0-9]*\\) drop.*/\\1 %/p' | head -n 1 | grep ."
+)
+# The limit of the host's own control group: version 2, else version 1.
+_SLOW_CPU = """if [ -e /sys/fs/cgroup/cpu.max ]; then cut -d' ' -f1 /sys/fs/cgroup/cpu.max
+else cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us; fi | sed -n 's/^\\([1-9][0-9]*\\)000$/\\1 %/p' | grep ."""
 # What distributions' firewalls let in when they are switched on: ssh, pings, and answers to what went out.
 _FIREWALL = """nft -f - <<RULES
 table inet taco_lab_firewall
@@ -70,7 +86,7 @@ class InjectedFault:
     """One fault, or what undoes one.
 
     `argument` is what it takes in words for people ("" for nothing), `default` what it takes where none is given (None:
-    it must be). `act` is a docker command (`kill`) or, with `script`, a shell script that runs in the host. `seen` is a
+    it must be). `act` is a docker command (`kill`), with {} for the argument, or, with `script`, a shell script that runs in the host. `seen` is a
     shell script that prints details and succeeds while the fault is in force. `says` is told when it is done, `undo` is
     the name of what undoes it. `states` are those of a host that can take it; `registry` says whether the registry can.
     """
@@ -122,9 +138,12 @@ FAULTS = (
     ),
     InjectedFault(
         "heal",
-        "undo partition, cut and slow-link",
+        "undo partition, cut, slow-link and loss",
         "is back on the network, with its link at full speed",
-        script=_NO_TABLE.format(name="partition") + _NO_TABLE.format(name="cut") + _FAST_LINK,
+        script=_NO_TABLE.format(name="partition")
+        + _NO_TABLE.format(name="cut")
+        + _NO_TABLE.format(name="loss")
+        + _FAST_LINK,
     ),
     InjectedFault(
         "cut",
@@ -145,6 +164,25 @@ FAULTS = (
         undo="heal",
         seen="tc qdisc show dev \"$device\" | sed -n 's/^qdisc tbf .* rate \\([^ ]*\\) .*/\\1/p' | grep .",
     ),
+    InjectedFault(
+        "loss",
+        "lose PERCENT of the packets that it sends and receives",
+        "loses {} % of its packets",
+        script=_LOSS,
+        argument="PERCENT",
+        undo="heal",
+        seen=_LOST,
+    ),
+    InjectedFault(
+        "slow-cpu",
+        "give it PERCENT of one CPU for all of its processes",
+        "has {} % of one CPU",
+        act="update --cpu-period 100000 --cpu-quota {}000",
+        argument="PERCENT",
+        undo="fast-cpu",
+        seen=_SLOW_CPU,
+    ),
+    InjectedFault("fast-cpu", "undo slow-cpu", "has all CPUs again", act="update --cpu-quota -1"),
     InjectedFault(
         "disk-full",
         f"fill the disk of {STATE_PATH}, where taco-launch keeps its files on the host",
@@ -202,7 +240,8 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 def arguments(fault: InjectedFault, text: str | None) -> tuple[str, ...]:
     """Read what a user wrote after a fault's name into the words that its script takes.
 
-    SECONDS is `5`, `5s`, `300ms`, `2m`; RATE is `100mbit`, `64kbit`, `1gbit`; OFFSET is `+90s`, `-2h`, `3d`.
+    SECONDS is `5`, `5s`, `300ms`, `2m`; RATE is `100mbit`, `64kbit`, `1gbit`; OFFSET is `+90s`, `-2h`, `3d`; PERCENT is a
+    whole number from 1 to 99.
 
     Raises:
         UsageError: it takes none, or needs one, or this is none.
@@ -212,7 +251,7 @@ def arguments(fault: InjectedFault, text: str | None) -> tuple[str, ...]:
             raise UsageError(f"{fault.name} accepts no argument: {text!r}")
         return ()
     given = fault.default if text is None else text
-    example = {"SECONDS": "5s", "RATE": "100mbit", "OFFSET": "+90s"}[fault.argument]
+    example = {"SECONDS": "5s", "RATE": "100mbit", "OFFSET": "+90s", "PERCENT": "5"}[fault.argument]
     if given is None:
         raise UsageError(f"{fault.name} needs an argument, {fault.argument}", hint=f"such as: {fault.name} {example}")
     if fault.argument == "SECONDS" and (match := _SECONDS.fullmatch(given)):
@@ -228,6 +267,8 @@ def arguments(fault: InjectedFault, text: str | None) -> tuple[str, ...]:
         return f"{bits}bit", str(max(_LEAST_BURST, bits // 8 // _TICKS))
     if fault.argument == "OFFSET" and (match := _OFFSET.fullmatch(given)) and int(match[2]):
         return (f"{match[1] or '+'}{int(match[2]) * int(_UNITS[match[3] or 's'])}",)
+    if fault.argument == "PERCENT" and _PERCENT.fullmatch(given):
+        return (given,)
     raise UsageError(f"{fault.name} {given}: {given!r} is no {fault.argument}", hint=f"such as: {fault.name} {example}")
 
 
@@ -242,7 +283,7 @@ def apply(found: FoundHost, fault: InjectedFault, text: str | None) -> str:
     host = found.host
     _require(found, fault)
     if fault.act:
-        docker(fault.act, found.container)
+        docker(*fault.act.format(*words).split(), found.container)
     else:
         answer = execute(
             found.container, "/bin/sh", "-c", fault.script, fault.name, host.address, *words, timeout=_LONGEST_CUT + 60

@@ -13,9 +13,9 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_100,
-    "api": 1_000,
-    "bench": 7_650,
+    "cli": 11_200,
+    "api": 1_150,
+    "bench": 8_550,
     "jobs": 11_700,
     "setup": 8_700,
     "hosts": 7_600,

@@ -155,7 +155,7 @@ def test_clock_skew(healthy: Lab) -> None:
 @pytest.mark.parametrize("fault", [fault.name for fault in FAULTS if fault.seen and fault.name != "cut"])
 def test_every_fault_shows_and_is_undone(healthy: Lab, fault: str) -> None:
     chosen = next(each for each in FAULTS if each.name == fault)
-    healthy.fault("gpu2", fault, *(["100mbit"] if fault == "slow-link" else []))
+    healthy.fault("gpu2", fault, *{"RATE": ["100mbit"], "PERCENT": ["20"]}.get(chosen.argument, []))
     assert [words.split()[0] for words in healthy.host("gpu2")["faults"]] == [fault]
     healthy.fault("gpu2", chosen.undo)
     healthy.fault("gpu2", chosen.undo)  # twice does no harm

@@ -1,7 +1,9 @@
 """check: whether hosts are healthy."""
 
 import json
+import math
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,9 +12,12 @@ from typing import Any
 import click
 
 from taco_launch.agent.store.folders import make_private, state_folder
+from taco_launch.api.host_checks import LEVELS, METRICS, NETWORK, HostCheckOptions, faulty_hosts, measure_hosts
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
-from taco_launch.cli.output import host_errors, render
+from taco_launch.cli.options.wait_option import wait_option
+from taco_launch.cli.output import host_errors, render, waiting
+from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError
 from taco_launch.core.facts.reports.health import judge, report
 from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, folded
@@ -24,25 +29,59 @@ from taco_launch.hosts.fanout import Answer, connect
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.backend import FollowListener
 
 
 @verb(access=True, output=True)
 @click.argument("hosts", nargs=-1, metavar="[HOST]...", shell_complete=complete_hosts)
 @add_option(
+    "--level",
+    type=click.Choice(("quick", *LEVELS)),
+    default="quick",
+    help="quick reads only. full and pairs also run a job on the hosts: full measures CPUs, memory, disks and GPUs of each host, pairs the network "
+    "of each pair. Default: quick.",
+)
+@add_option(
+    "--bisect", is_flag=True, help="With --level pairs: measure about log2 N rounds of pairs instead of all N-1."
+)
+@add_option(
+    "--expect",
+    "floors",
+    multiple=True,
+    metavar="NAME=GB/S",
+    help="With --level full: the least value that is no fault, such as 'memory copy=20'.",
+)
+@wait_option
+@add_option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE as well."
 )
-def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, **access: Any) -> None:
+def check(
+    ctx: click.Context,
+    /,
+    *,
+    hosts: tuple[str, ...],
+    junit: Path | None,
+    level: str,
+    bisect: bool,
+    floors: tuple[str, ...],
+    patience: float,
+    **access: Any,
+) -> None:
     """Check whether hosts are healthy: GPUs, links, memory, disks.
 
-    It only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
+    The level quick only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
     errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,
-    its verdict is shown under its name. HOST is a name, a range or a group of the inventory; all hosts without one.
+    its verdict is shown under its name. The levels full and pairs check the same first; then one job takes all slots of the hosts and measures them, so
+    hosts with jobs are left out, or waited for with --wait-for-jobs, and drained hosts are left out. HOST is a name, a range or a group of the inventory; all hosts without one.
 
     \b
     Examples:
       taco-launch -i hosts.yaml check
       taco-launch -i hosts.yaml check 'gpu[1-2]' -o wide
       taco-launch -i hosts.yaml check --junit health.xml --json > health.json
+      taco-launch -i hosts.yaml check --level full --expect 'memory copy=20' --wait-for-jobs 2h
+      taco-launch -i hosts.yaml check --level pairs 'gpu[1-8]'
+      taco-launch -i hosts.yaml check --level pairs --bisect
 
     \b
     Exit codes: 0 no fault (a warning does not change it), 3 a host has a fault, 5 a host did not answer, or not in full, 130 after Ctrl-C.
@@ -51,12 +90,20 @@ def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, 
     chosen = named(settings.load(), hosts)
     if junit is not None and not junit.absolute().parent.is_dir():
         raise UsageError(f"--junit {junit}: there is no folder {junit.absolute().parent}")
-    verdicts, answers = look(settings, chosen, access_of(access))
+    options = HostCheckOptions(level, bisect, _floors(floors), patience)
+    _refuse_unused(options)
+    credentials = access_of(access)
+    verdicts, answers = look(settings, chosen, credentials)
+    if level != "quick":
+        silent_hosts = {answer.host for answer in answers if answer.error}
+        able = [host for host in chosen if host.name not in silent_hosts]
+        verdicts = _merged(verdicts, _measure(settings, able, credentials, options))
     if settings.output in ("json", "yaml"):
         render.data(_document(verdicts, answers), settings.output)
     elif verdicts:
         render.table(*report.table(verdicts, fold))
         show(verdicts, before="\n", wide=settings.output == "wide")
+        _show_measured(settings, verdicts, level)
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if junit is not None:
         silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
@@ -65,6 +112,94 @@ def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, 
     if any(answer.error for answer in answers):
         ctx.exit(HOST_FAILED)
     ctx.exit(DRIFT if any(judge.worst(each) == FAULT for _, each in verdicts) else OK)
+
+
+def _measure(
+    settings: Settings, hosts: Sequence[Host], access: Credentials, options: HostCheckOptions
+) -> Sequence[judge.HostVerdicts]:
+    """Measure hosts by a job, and show on stderr how far that is."""
+    cluster = settings.cluster(access)
+    with waiting.waiting(settings.quiet, f"of --level {options.level}") as line:
+        watch = FollowListener(
+            state=line.state, waits=lambda words: render.waits(settings, "check", words), say=settings.talk
+        )
+        shown: set[str] = set()
+
+        def step(words: str) -> None:
+            line.state(words)
+            if words not in shown and not sys.stderr.isatty():
+                settings.talk(f"measuring: {words}")
+            shown.add(words)
+
+        return measure_hosts(cluster, hosts, options, step, watch)
+
+
+def _floors(words: Sequence[str]) -> dict[str, float]:
+    """Read NAME=GB/S into bytes/s.
+
+    Raises:
+        UsageError: a word is not that, or nothing of this name is measured.
+    """
+    limits = {}
+    for word in words:
+        name, _sign, text = word.rpartition("=")
+        if name not in METRICS and name != "all_reduce_perf" and not name.startswith("nvbandwidth "):
+            names = ", ".join(METRICS)
+            raise UsageError(
+                f"--expect {word!r}: nothing is measured under the name {name!r}",
+                hint=f"names: {names}, all_reduce_perf, nvbandwidth TEST",
+            )
+        try:
+            limits[name] = float(text) * 1e9
+        except ValueError:
+            limits[name] = math.nan
+        if not 0 < limits[name] < math.inf:
+            raise UsageError(f"--expect {word!r}: {text!r} is not a rate in GB/s", hint=f"--expect '{name}=20'")
+    return limits
+
+
+def _refuse_unused(options: HostCheckOptions) -> None:
+    for option, given, levels in (
+        ("--bisect", options.bisect, ("pairs",)),
+        ("--expect", options.floors, ("full",)),
+        ("--wait-for-jobs", options.patience, LEVELS),
+    ):
+        if given and options.level not in levels:
+            raise UsageError(f"{option} has no effect with --level {options.level}", hint=f"add --level {levels[-1]}")
+
+
+def _merged(
+    verdicts: Sequence[judge.HostVerdicts], more: Sequence[judge.HostVerdicts]
+) -> tuple[judge.HostVerdicts, ...]:
+    added = dict(more)
+    return tuple((host, (*each, *added.get(host, ()))) for host, each in verdicts)
+
+
+def _show_measured(settings: Settings, verdicts: Sequence[judge.HostVerdicts], level: str) -> None:
+    """Print what was measured of each host, and how to leave out hosts with a fault."""
+    names = [
+        name for name in (*METRICS, NETWORK) if any(each.name == name for _, results in verdicts for each in results)
+    ]
+    if not names:
+        return
+    rows = [
+        [
+            host,
+            *(
+                ", ".join(each.text.partition("; ")[0] for each in results if each.name == name) or "-"
+                for name in names
+            ),
+        ]
+        for host, results in verdicts
+    ]
+    click.echo()
+    render.table(["HOST", *(name.upper() for name in names)], rows)
+    faulty = faulty_hosts(verdicts)
+    if faulty:
+        name, reason = fold(faulty), f"check --level {level}"
+        without = shell(("--exclude", name))
+        click.echo(f"\njobs without {'it' if len(faulty) == 1 else 'them'}: {without}")
+        click.echo(f"next: {settings.typed} {shell(('host', 'drain', name, '--reason', reason))}")
 
 
 def look(

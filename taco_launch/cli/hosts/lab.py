@@ -345,6 +345,8 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
       taco-launch lab fault gpu2 power-off
       taco-launch lab fault gpu1 cut 5s
       taco-launch lab fault gpu1 slow-link 100mbit
+      taco-launch lab fault gpu2 loss 5
+      taco-launch lab fault gpu3 slow-cpu 20
       taco-launch lab fault registry stop-sshd
     """
     from taco_launch.lab import faults

@@ -14,13 +14,20 @@ GROUPS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
         "GPU",
         (
             *("driver", "lost GPUs", "GPUs", "GPUs present", "ECC", "row remapping", "retired pages", "Xid", "clocks"),
-            *("temperature", "persistence", "MIG"),
+            *("temperature", "persistence", "MIG", "DCGM diag", "nvbandwidth", "all_reduce_perf"),
         ),
     ),
     ("NVLINK", ("fabric manager", "NVLink", "NVLink links", "NVLink errors")),
     ("PCIE", ("PCIe width", "PCIe speed", "IOMMU", "ACS")),
     ("RDMA", ("RDMA ports", "ports in use", "port errors", "lost packets", "congestion", "OFED", "memlock")),
-    ("NETWORK", ("link flaps", "interface errors", "dropped packets", "sshd")),
+    (
+        "NETWORK",
+        (
+            *("link flaps", "interface errors", "dropped packets", "sshd", "network rate", "network link"),
+            "packet loss",
+        ),
+    ),
+    ("SPEED", ("CPU rate", "CPU rate, one core", "memory copy", "disk write", "disk read", "measurement")),
     ("SYSTEM", ("memory errors", "disk space", "file systems", "shared memory", "clock", "versions", "container")),
     ("SITE", ("DCGM", "NHC")),
 )

@@ -1,0 +1,202 @@
+"""Judges measured hosts beside one another: what is far below the others in all of its repetitions is slow."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
+
+from taco_launch.bench.host_checks.results import NETWORK, HostMeasurements, MeasuredValue
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, WARNING, HealthVerdict
+
+# A value is slow if its best repetition is below this share of what is usual.
+SLOW = 0.7
+# Packets that are sent again: a network without faults has far fewer.
+_LOSSY = 0.01
+# With fewer hosts, nobody can tell which one is slow.
+_FEW = 3
+_RULE = f"taco-launch: all repetitions are above {SLOW:.0%} of"
+_OF_HOSTS = f"{_RULE} the median of the hosts"
+_OF_FLOOR = "--expect"
+_OF_NETWORK = f"{_RULE} the fast quarter of all directions"
+_OF_PACKETS = f"taco-launch: at most {_LOSSY:.0%} of packets are sent again"
+_NOTHING_ELSE = "is another program using the host? dmesg -T and the BIOS's power settings show more; then drain it"
+_CABLE = "check its cable, transceiver and switch port: ethtool NIC, ethtool -S NIC; then drain it"
+_HINTS = {
+    "CPU rate": f"lscpu and turbostat show the clocks; {_NOTHING_ELSE}",
+    "CPU rate, one core": f"lscpu and turbostat show the clocks; {_NOTHING_ELSE}",
+    "memory copy": "dmidecode -t memory: are all modules there, at full speed? then drain the host",
+    "disk write": "dmesg -T and smartctl -a show errors of the disk; df shows how full it is",
+    "disk read": "dmesg -T and smartctl -a show errors of the disk",
+}
+_GPU_HINT = "nvidia-smi -q shows clocks, links and errors; drain the host"
+METRICS = tuple(_HINTS)
+
+Judged = Iterator[tuple[str, HealthVerdict]]
+
+
+def verdicts(
+    measured: HostMeasurements, hosts: Sequence[str], floors: Mapping[str, float]
+) -> tuple[tuple[str, tuple[HealthVerdict, ...]], ...]:
+    """Return the verdicts of each host; `floors` are the least values in bytes/s by their names."""
+    by_host: dict[str, list[HealthVerdict]] = {host: [] for host in hosts}
+    network = [each for each in measured.values if each.name == NETWORK]
+    for host, verdict in (
+        *_values(measured.values, floors),
+        *_programs(measured),
+        *_network(network, measured.round_trips),
+    ):
+        if verdict not in by_host[host]:
+            by_host[host].append(verdict)
+    return tuple((host, tuple(each)) for host, each in by_host.items())
+
+
+def faulty_hosts(judged: Iterable[tuple[str, Sequence[HealthVerdict]]]) -> tuple[str, ...]:
+    """Return the hosts with a fault, but for those of a slow link between two hosts: it may be either."""
+    return tuple(
+        host for host, each in judged if any(one.level == FAULT and one.name != "network link" for one in each)
+    )
+
+
+def _values(values: Sequence[MeasuredValue], floors: Mapping[str, float]) -> Judged:
+    """Judge values of single hosts."""
+    for name in dict.fromkeys(each.name for each in values if len(each.hosts) == 1):
+        of_name = [each for each in values if each.name == name]
+        good = [each for each in of_name if each.values]
+        usual = median(median(each.values) for each in good) if good else 0.0
+        for each in of_name:
+            yield each.hosts[0], _value(each, usual, len(good), floors.get(name))
+
+
+def _value(each: MeasuredValue, usual: float, count: int, floor: float | None) -> HealthVerdict:
+    name = "nvbandwidth" if each.name.startswith("nvbandwidth ") else each.name
+    hint = _HINTS.get(name, _GPU_HINT)
+    lead = "" if name == each.name else f"{each.name.partition(' ')[2]} "
+    if not each.values:
+        return HealthVerdict("measurement", NOT_POSSIBLE, each.problem, _OF_HOSTS)
+    if floor is not None and max(each.values) < floor:
+        text = f"{lead}{rate(each.values)}; expected at least {_amount(floor)}"
+        return HealthVerdict(name, FAULT, text, _OF_FLOOR, hint)
+    if count >= _FEW and _is_slow(each, usual):
+        text = f"{lead}{rate(each.values)}; the median of the hosts is {_amount(usual)}"
+        return HealthVerdict(name, FAULT, text, _OF_HOSTS, hint)
+    if count < _FEW and floor is None:
+        text = f"{lead}{rate(each.values)}; not judged: that requires {_FEW} hosts, or --expect"
+        return HealthVerdict(name, NOT_POSSIBLE, text, _OF_HOSTS)
+    return HealthVerdict(name, OK, lead + rate(each.values), _OF_HOSTS)
+
+
+def _is_slow(each: MeasuredValue, usual: float) -> bool:
+    """Return whether all repetitions are below what is usual, and again beside a usual one: a busy moment is no fault."""
+    if not each.values or max(each.values) >= SLOW * usual:
+        return not each.values
+    return not (each.again and each.control) or max(each.again) < SLOW * min(each.control)
+
+
+def _programs(measured: HostMeasurements) -> Judged:
+    for host, programs in measured.programs.items():
+        for program, done in programs.items():
+            name, source = ("DCGM diag" if program == "dcgmi" else program), f"{program}, in the job's image"
+            if done is None:
+                yield host, HealthVerdict(name, NOT_POSSIBLE, f"{program} is not installed in the job's image", source)
+            elif done[0]:
+                text = f"exit code {done[0]}: {' '.join(done[1].split())[-200:]}"
+                yield host, HealthVerdict(name, FAULT, text, source, _GPU_HINT)
+            elif program == "dcgmi":
+                yield host, HealthVerdict(name, OK, "passed", source)
+
+
+def _network(values: Sequence[MeasuredValue], trips: Mapping[tuple[str, str], float]) -> Judged:
+    """Name the hosts and the single links that are slow, and those that lose packets."""
+    if not values:
+        return
+    rates = sorted(median(each.values) for each in values if each.values)
+    # Not the median of all: of four hosts, half of the directions are slow where one host is.
+    usual = rates[3 * len(rates) // 4] if rates else 0.0
+    slow = {each.hosts for each in values if _is_slow(each, usual)}
+    hosts = tuple(dict.fromkeys(host for each in values for host in each.hosts))
+    named, links = blame([each.hosts for each in values], slow)
+    level, hint = _level(named, len(hosts))
+    for host in hosts:
+        sides = [side for each, side in named if each == host]
+        own = [[each for each in values if each.hosts[side] == host] for side in (0, 1)]
+        for side in sides:
+            text = f"{('sends', 'receives')[side]} {_all(own[side])}; usual is {_amount(usual, bits=True)}"
+            yield host, HealthVerdict(NETWORK, level, text, _OF_NETWORK, hint)
+        if not sides:
+            shortest = min((time for pair, time in trips.items() if host in pair), default=0.0)
+            text = f"sends {_all(own[0])}, receives {_all(own[1])}, round trip {1e6 * shortest:.0f} us"
+            yield host, HealthVerdict(NETWORK, OK, text, _OF_NETWORK)
+    by_ends = {each.hosts: each for each in values}
+    for ends in sorted(links):
+        text = f"{ends[0]} to {ends[1]}: {_all([by_ends[ends]])}; usual is {_amount(usual, bits=True)}"
+        for host in ends:
+            yield host, HealthVerdict("network link", level, text, _OF_NETWORK, _link_hint(len(hosts)))
+    yield from _losses(values, len(hosts))
+
+
+def _losses(values: Sequence[MeasuredValue], count: int) -> Judged:
+    """Name the hosts that lose packets, and the single links that do."""
+    lossy = {each.hosts: median(each.resent) for each in values if each.resent and median(each.resent) > _LOSSY}
+    named, links = blame([each.hosts for each in values], lossy)
+    level, hint = _level(named, count)
+    for host in dict.fromkeys(host for host, _side in named):
+        share = median(share for ends, share in lossy.items() if host in ends)
+        text = f"{share:.1%} of packets are sent again"
+        yield host, HealthVerdict("packet loss", level, text, _OF_PACKETS, hint)
+    for ends in sorted(links):
+        text = f"{ends[0]} to {ends[1]}: {lossy[ends]:.1%} of packets are sent again"
+        for host in ends:
+            yield host, HealthVerdict("packet loss", WARNING, text, _OF_PACKETS, _link_hint(count))
+
+
+def _level(named: Sequence[tuple[str, int]], count: int) -> tuple[str, str]:
+    """Return the level and the hint of named hosts; so many of them are more likely racks than broken hosts."""
+    several = len({host for host, _side in named})
+    if 2 * several > count or 2 * several == count > 4:
+        return WARNING, "are the hosts in several racks, or of several kinds? check them apart"
+    return FAULT, _CABLE
+
+
+def _link_hint(count: int) -> str:
+    if count == 2:
+        return "to tell which of the two it is, check them with a third host"
+    return "only these two are slow together: check the switches between them and their routes"
+
+
+def blame(
+    directions: Sequence[tuple[str, ...]], bad: Iterable[tuple[str, ...]]
+) -> tuple[tuple[tuple[str, int], ...], frozenset[tuple[str, ...]]]:
+    """Return the sides of hosts, 0 for sending, that explain bad directions, and the bad ones that no host explains.
+
+    A side is named if most of its directions are bad, at least two; the one with the most first, and what it explains
+    counts no more for others.
+    """
+    remaining, bad = set(directions), set(bad)
+    named: list[tuple[str, int]] = []
+    while True:
+        counts = {}
+        for side in (0, 1):
+            for host in sorted({each[side] for each in bad}):
+                own = {each for each in remaining if each[side] == host}
+                counts[host, side] = (len(own & bad) / len(own), len(own & bad))
+        worst = max((key for key in counts if counts[key][1] >= 2), key=lambda key: counts[key], default=None)
+        if worst is None or counts[worst][0] <= 0.5:
+            return tuple(named), frozenset(bad)
+        named.append(worst)
+        explained = {each for each in remaining if each[worst[1]] == worst[0]}
+        remaining, bad = remaining - explained, bad - explained
+
+
+def _all(values: Sequence[MeasuredValue]) -> str:
+    """Return the rate of directions together, or what is wrong with all of them."""
+    every = [value for each in values for value in each.values]
+    problems = [each.problem for each in values if not each.values]
+    return rate(every, bits=True) if every else f"nothing ({problems[0] if problems else 'not measured'})"
+
+
+def rate(values: Sequence[float], *, bits: bool = False) -> str:
+    """Return the median of rates with the lowest and the highest, in GB/s, or with `bits` in Gbit/s."""
+    low, high = (f"{(8 if bits else 1) * each / 1e9:.3g}" for each in (min(values), max(values)))
+    return f"{_amount(median(values), bits=bits)} [{low}, {high}]"
+
+
+def _amount(value: float, *, bits: bool = False) -> str:
+    return f"{8 * value / 1e9:.3g} Gbit/s" if bits else f"{value / 1e9:.3g} GB/s"

@@ -1,0 +1,62 @@
+"""check --level on four real hosts: a slow sender, lost packets and a slow CPU are named, and then nothing is."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab.rig import Image, Lab, made
+
+pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    words = ("--hosts", "4", "--slots", "2")
+    with made("levels", tmp_path_factory.mktemp("state"), *words, image=Image.SMALL) as lab:
+        done = lab.cluster.setup("--yes")
+        assert done.returncode == 0, done.stderr
+        yield lab
+
+
+def faults(lab: Lab, level: str) -> dict[str, set[str]]:
+    """Return the names of the faults of each host that has one."""
+    done = lab.cluster("check", "--level", level, "--json", seconds=300)
+    assert done.returncode in (0, 3), done.stderr
+    found = {
+        host["host"]: {each["name"] for each in host["checks"] if each["level"] == "fault"}
+        for host in json.loads(done.stdout)["hosts"]
+    }
+    assert lab.cluster.jobs() == [], "a measurement leaves no job behind"
+    return {host: every for host, every in found.items() if every}
+
+
+@pytest.mark.parametrize(
+    ("fault", "argument", "undo", "level", "names"),
+    [
+        ("slow-link", "200mbit", "heal", "pairs", {"network rate"}),
+        ("loss", "3", "heal", "pairs", {"packet loss"}),
+        ("slow-cpu", "6", "fast-cpu", "full", {"CPU rate"}),
+    ],
+)
+def test_the_host_with_a_fault_is_named_and_no_other(
+    four: Lab, fault: str, argument: str, undo: str, level: str, names: set[str]
+) -> None:
+    four.fault("gpu3", fault, argument)
+    try:
+        found = faults(four, level)
+    finally:
+        four.fault("gpu3", undo)
+    assert set(found) == {"gpu3"}
+    assert names <= found["gpu3"]
+    assert faults(four, level) == {}
+
+
+def test_a_drained_host_is_left_out_and_the_others_are_measured(four: Lab) -> None:
+    four.cluster.ok("host", "drain", "gpu4", "--reason", "dust")
+    try:
+        done = four.cluster("check", "--level", "pairs", "gpu[2-4]", seconds=300)
+    finally:
+        four.cluster.ok("host", "resume", "gpu4", "--force")
+    assert "gpu4: not possible: measurement: drained: dust" in done.stdout
+    assert "gpu2  sends " in done.stdout

@@ -30,7 +30,7 @@ from taco_launch.agent.store.folders import (
 )
 from taco_launch.core.errors import OK, HostError, TacoLaunchError
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.slots import Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
+from taco_launch.core.model.slots import USER, Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
 from taco_launch.core.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
@@ -141,8 +141,12 @@ class Slots:
 
 
 def drained(drain: Drain) -> str:
-    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`."""
-    return f"drained by {drain.by} since {clock(drain.since)} ({drain.reason})"
+    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`.
+
+    Of a drain by the policy also what ends it.
+    """
+    end = "" if not drain.policy else "; until its cause is gone" if drain.kind == USER else "; until `host resume`"
+    return f"drained by {drain.author} since {clock(drain.since)} ({drain.reason}{end})"
 
 
 def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:

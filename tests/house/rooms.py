@@ -18,10 +18,10 @@ ROOMS = {
     "bench": 7_650,
     "jobs": 11_700,
     "setup": 8_700,
-    "hosts": 7_600,
+    "hosts": 7_820,
     "lab": 3_600,
     "agent": 17_500,
-    "core": 30_950,
+    "core": 31_080,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -1,29 +1,27 @@
 """check: whether hosts are healthy."""
 
-import json
-import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from taco_launch.agent.store.folders import make_private, state_folder
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.output import host_errors, render
 from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError
 from taco_launch.core.facts.reports.health import judge, report
-from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, folded
+from taco_launch.core.facts.reports.health.verdict import FAULT, folded
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.hosts import check as hosts_check
+from taco_launch.hosts import check_history, drain_policy
 from taco_launch.hosts.fanout import Answer, connect
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.hosts.remote.credentials import Credentials
+from taco_launch.jobs.request.caller import person
 
 
 @verb(access=True, output=True)
@@ -31,18 +29,23 @@ from taco_launch.hosts.remote.credentials import Credentials
 @add_option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE as well."
 )
-def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, **access: Any) -> None:
+@add_option("--drain", is_flag=True, help="Drain hosts, and open them again, as `health` in the inventory says.")
+def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, drain: bool, **access: Any) -> None:
     """Check whether hosts are healthy: GPUs, links, memory, disks.
 
     It only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
     errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,
     its verdict is shown under its name. HOST is a name, a range or a group of the inventory; all hosts without one.
 
+    With `--drain`, for cron: hosts get no new jobs when a check that `health` names has found a fault several times in a row,
+    and those whose full disk has space again are opened. Every run of `check` counts.
+
     \b
     Examples:
       taco-launch -i hosts.yaml check
       taco-launch -i hosts.yaml check 'gpu[1-2]' -o wide
       taco-launch -i hosts.yaml check --junit health.xml --json > health.json
+      taco-launch -i hosts.yaml check --drain
 
     \b
     Exit codes: 0 no fault (a warning does not change it), 3 a host has a fault, 5 a host did not answer, or not in full, 130 after Ctrl-C.
@@ -51,18 +54,24 @@ def check(ctx: click.Context, /, *, hosts: tuple[str, ...], junit: Path | None, 
     chosen = named(settings.load(), hosts)
     if junit is not None and not junit.absolute().parent.is_dir():
         raise UsageError(f"--junit {junit}: there is no folder {junit.absolute().parent}")
+    if drain:
+        _check_drain(settings, hosts)
     verdicts, answers = look(settings, chosen, access_of(access))
+    acted = _drain(settings, verdicts, access_of(access)) if drain else None
     if settings.output in ("json", "yaml"):
-        render.data(_document(verdicts, answers), settings.output)
+        more = {} if acted is None else {"drains": to_json(acted.actions)}
+        render.data(_document(verdicts, answers) | more, settings.output)
     elif verdicts:
         render.table(*report.table(verdicts, fold))
         show(verdicts, before="\n", wide=settings.output == "wide")
+    if acted is not None:
+        _show_drains(settings, acted)
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if junit is not None:
         silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
         junit.write_text(report.junit(verdicts, silent), "utf-8")
     _remember(settings, verdicts)
-    if any(answer.error for answer in answers):
+    if any(answer.error for answer in answers) or (acted is not None and acted.errors):
         ctx.exit(HOST_FAILED)
     ctx.exit(DRIFT if any(judge.worst(each) == FAULT for _, each in verdicts) else OK)
 
@@ -87,17 +96,40 @@ def show(verdicts: Sequence[judge.HostVerdicts], *, before: str = "", wide: bool
         before = ""
 
 
-def _remember(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> None:
-    """Add the warnings and faults to the history: a line of JSON for each run, in checks.jsonl of the state folder."""
-    wrong = {
-        host: [[each.level, each.name, each.text] for each in verdicts if each.level in (FAULT, WARNING)]
-        for host, verdicts in hosts
-    }
+def _check_drain(settings: Settings, hosts: Sequence[str]) -> None:
+    """Refuse `--drain` for some of the hosts, and without a policy."""
+    drain_policy.policy_of(settings.load())
+    if hosts:
+        raise UsageError("--drain: checks all hosts of the inventory", hint="leave out the hosts")
+
+
+def _drain(settings: Settings, verdicts: Sequence[judge.HostVerdicts], access: Credentials) -> drain_policy.PolicyRun:
+    inventory = settings.load()
     try:
-        folder = state_folder(os.environ, os.geteuid())
-        make_private(folder)
-        with (folder / "checks.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": round(time.time()), "hosts": wrong}, ensure_ascii=False) + "\n")
+        earlier = check_history.earlier(inventory.cluster)
+    except OSError as error:
+        raise TacoLaunchError(f"--drain: the history of checks cannot be read: {error}") from None
+    answered = {name for name, _ in verdicts}
+    with connect(inventory, tuple(each for each in inventory.hosts if each.name in answered), access) as fanout:
+        return drain_policy.apply(fanout, inventory, verdicts, earlier, person())
+
+
+def _show_drains(settings: Settings, acted: drain_policy.PolicyRun) -> None:
+    """Print what the policy did, where it failed, and why its message was not delivered."""
+    if settings.output not in ("json", "yaml"):
+        for number, action in enumerate(acted.actions):
+            lines = map(render.printable, drain_policy.describe(action).split("\n"))
+            click.echo(("" if number else "\n") + "\n".join(lines))
+    for error in acted.errors.values():
+        render.error(error.message, error.hint)
+    if acted.undelivered:
+        render.warning(settings, f"health.notify: the message was not delivered: {acted.undelivered}")
+
+
+def _remember(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> None:
+    """Add the check to the history."""
+    try:
+        check_history.add(settings.load().cluster, hosts)
     except (OSError, TacoLaunchError) as error:
         render.warning(settings, f"this check is not in the history: {error}")
 

@@ -11,6 +11,7 @@ from taco_launch.core.model.host.hosts import (
     DataSet,
     DockerEngine,
     GpuConstraints,
+    HealthPolicy,
     Host,
     Inventory,
     Network,
@@ -76,6 +77,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         peermem=_copied(Peermem, file.peermem),
         data=tuple(_copied(DataSet, entry, name=name) for name, entry in file.data.items()),
         data_roots=data_roots,
+        health=None if file.health is None else _copied(HealthPolicy, file.health),
     )
 
 

@@ -121,7 +121,7 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
     yield _ready(hosts)
     drained = (({"host": name}, float(found.drain is not None)) for name, found in hosts.items() if found is not None)
     yield _gauge("host_drained", "1 for a host that is drained and takes no new jobs, else 0.", drained)
-    records = {name: found.drain for name, found in hosts.items() if found is not None and found.drain is not None}
+    records = {name: each.drain for name, each in hosts.items() if each is not None and each.drain is not None}
     kinds = (
         ({"host": name, "kind": drain.kind, "by": "policy" if drain.policy else "person"}, 1)
         for name, drain in records.items()

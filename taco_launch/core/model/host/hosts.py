@@ -207,6 +207,20 @@ class Peermem:
 
 
 @dataclass(frozen=True)
+class HealthPolicy:
+    """What `check --drain` does about faults of hosts."""
+
+    # the checks whose faults drain a host; `faults` for all of them
+    drain: Tuple[str, ...] = ("faults",)
+    # so many times in a row a check finds a fault before the host is drained
+    after: int = 2
+    # the most hosts that it may keep drained, in percent of all
+    share: int = 20
+    # URL for messages about what it did; None for none
+    notify: Optional[str] = None
+
+
+@dataclass(frozen=True)
 class Inventory:
     """A cluster, all defaults resolved into each host."""
 
@@ -250,3 +264,5 @@ class Inventory:
     data: Tuple[DataSet, ...] = ()
     # folders of the hosts that jobs may mount by path, with all below them: (path, `ro` or `rw`)
     data_roots: Tuple[Tuple[str, str], ...] = ()
+    # what `check --drain` does; None where it may do nothing
+    health: Optional[HealthPolicy] = None

@@ -198,6 +198,7 @@ def _hosts(
                 slots=None if slots == "auto" else slots,
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
                 constraints=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
+                gate=file.health is not None and file.health.gate,
             )
         )
         other = machines.setdefault((hosts[-1].address, hosts[-1].port), name)

@@ -5,6 +5,9 @@ from typing import Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 
+# After Host.gpus in `slot_words`; agents of before ignore it.
+GATE = "+gate"
+
 
 @dataclass(frozen=True)
 class GpuConstraints:
@@ -55,6 +58,13 @@ class Host:
     has: Optional[int] = None
     # which of its GPUs a job may have
     constraints: GpuConstraints = field(default_factory=GpuConstraints)
+    # True: it gives no slots to jobs while its quick checks find a fault
+    gate: bool = False
+
+    @property
+    def slot_words(self) -> str:
+        """How agents look at its slots: `gpus`, and whether they look at the host as well, in a word."""
+        return self.gpus + GATE if self.gate else self.gpus
 
     @property
     def leaf(self) -> Optional[str]:
@@ -208,7 +218,7 @@ class Peermem:
 
 @dataclass(frozen=True)
 class HealthPolicy:
-    """What `check --drain` does about faults of hosts."""
+    """What is done about faults of hosts: by `check --drain`, and by the hosts before each job."""
 
     # the checks whose faults drain a host; `faults` for all of them
     drain: Tuple[str, ...] = ("faults",)
@@ -218,6 +228,8 @@ class HealthPolicy:
     share: int = 20
     # URL for messages about what it did; None for none
     notify: Optional[str] = None
+    # whether hosts themselves give no slots while their quick checks find a fault
+    gate: bool = True
 
 
 @dataclass(frozen=True)
@@ -264,5 +276,5 @@ class Inventory:
     data: Tuple[DataSet, ...] = ()
     # folders of the hosts that jobs may mount by path, with all below them: (path, `ro` or `rw`)
     data_roots: Tuple[Tuple[str, str], ...] = ()
-    # what `check --drain` does; None where it may do nothing
+    # what is done about faults of hosts; None for nothing
     health: Optional[HealthPolicy] = None

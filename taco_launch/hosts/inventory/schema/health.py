@@ -23,7 +23,7 @@ def _check_name(text: str) -> str:
 
 
 class HealthPolicy(SchemaSection):
-    """What `check --drain` does about faults of hosts."""
+    """What is done about faults of hosts: by `check --drain`, and by the hosts before each job."""
 
     drain: tuple[Annotated[str, AfterValidator(_check_name)], ...] = Field(
         default=(ALL_FAULTS,),
@@ -41,4 +41,9 @@ class HealthPolicy(SchemaSection):
     notify: HookUrl | None = Field(
         default=None,
         description="URL to which each run that drains or opens hosts, or would have to, is posted as JSON.",
+    )
+    gate: bool = Field(
+        default=True,
+        description="true: before each job a host looks at its disks and GPUs, and gives no slots on a full or read-only disk, and no GPU with "
+        "uncorrectable memory errors. false: it does not look.",
     )

@@ -369,7 +369,8 @@ class InventoryFile(SchemaSection):
         default=None, description="Seconds without an answer from a host of a job before the job ends. Default: 60."
     )
     health: HealthPolicy | None = Field(
-        default=None, description="What `check --drain` does about faults of hosts. Default: it refuses."
+        default=None,
+        description="What is done about faults of hosts, by `check --drain` and before each job. Default: nothing.",
     )
     data: dict[DataName, DataEntry] = Field(
         default={}, description="Data sets by name: folders on the hosts that jobs can mount (--data NAME:PATH)."

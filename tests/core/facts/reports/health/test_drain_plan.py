@@ -42,6 +42,8 @@ def done(
         pytest.param(ALL, [XID], [[]], None, None, id="no fault before"),
         pytest.param(ALL, [XID], [["Xid"]], None, ("drained", NODE), id="second fault"),
         pytest.param(ALL, [XID], [["Xid"], []], None, None, id="not in a row"),
+        pytest.param(ALL, [XID], [[], ["Xid"]], None, ("drained", NODE), id="older checks do not matter"),
+        pytest.param(ALL, WELL, [["disk space"], []], FULL, ("resumed", USER), id="nor for what ends"),
         pytest.param(ALL, [XID], [["Xid"], None], None, ("drained", NODE), id="silent in between"),
         pytest.param(ALL, [XID], [["ECC"]], None, None, id="another fault before"),
         pytest.param(HealthPolicy(after=1), [XID], [], None, ("drained", NODE), id="after 1"),

@@ -6,7 +6,7 @@ The agents on the host read it before they give slots (agent/host/drain.py): run
 import json
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError, UsageError, last_line
@@ -49,9 +49,14 @@ def check(inventory: Inventory) -> None:
 
 def drain(fanout: Fanout, new: Drain, report: Callable[[], None]) -> tuple[Answer[None], ...]:
     """Write the record on each host; it replaces one that is there."""
-    data = json.dumps(codec.to_json(new)).encode()
+    return write(fanout, dict.fromkeys((each.name for each in fanout.transports), new), report)
+
+
+def write(fanout: Fanout, records: Mapping[str, Drain], report: Callable[[], None]) -> tuple[Answer[None], ...]:
+    """Write on each host the record that is its own."""
 
     def work(transport: Transport) -> None:
+        data = json.dumps(codec.to_json(records[transport.name])).encode()
         transport.put(data, DRAIN, 0o644, sudo=True)
 
     return fanout.each(work, lambda _answer: report())

@@ -21,7 +21,7 @@ LIMITS = {
     "setup": 3,
     "hosts": 15,
     "lab": 1,
-    "agent": 57,
+    "agent": 60,
     "core": 9,
 }
 

@@ -51,6 +51,7 @@ echo "$1" >>calls
 case $1 in
   -L) cat list ;;
   --query-gpu=uuid,memory.used) cat memory ;;
+  --query-gpu=uuid,ecc.errors.uncorrected.volatile.total) cat errors ;;
   --query-compute-apps=gpu_uuid,pid,process_name,used_memory) cat processes ;;
   topo) cat topology ;;
   *) exit 2 ;;

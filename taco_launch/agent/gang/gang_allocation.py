@@ -188,7 +188,7 @@ class GangAllocation(GuardPool):
                 host_loss_timeout=self._spec.policy.host_loss_timeout,
                 look=self._looks,
                 size=link.host.size if takes_part else "0",
-                gpus=link.host.gpus if takes_part else occupancy.NO_GPUS,
+                gpus=link.host.slot_words if takes_part else occupancy.NO_GPUS,
                 ports=self._spec.network.port_range,
                 agent_log=self._spec.policy.agent_log,
                 name=link.name,

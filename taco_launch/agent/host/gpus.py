@@ -18,6 +18,7 @@ _TOPOLOGY = ("topo", "-m")
 _FORMAT = "--format=csv,noheader,nounits"
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT)
 _MEMORY = ("--query-gpu=uuid,memory.used", _FORMAT)
+_ERRORS = ("--query-gpu=uuid,ecc.errors.uncorrected.volatile.total", _FORMAT)
 # See `GpuUse.describe`.
 _IDLE_MIB = 1024
 
@@ -30,10 +31,14 @@ class GpuClient(NamedTuple):
 
 
 class GpuUse(NamedTuple):
-    """Who uses a GPU: its processes, and how much of its memory is in use (MiB, None where nobody says)."""
+    """Who uses a GPU: its processes, and how much of its memory is in use (MiB, None where nobody says).
+
+    `errors` are its uncorrectable memory errors since the driver was loaded, 0 where they were not asked for.
+    """
 
     processes: Tuple[GpuClient, ...] = ()
     mib: Optional[int] = None
+    errors: int = 0
 
     def describe(self) -> str:
         """Return who uses it, nothing where it is idle.
@@ -49,6 +54,8 @@ class GpuUse(NamedTuple):
             return f"used by process{plural} {', '.join(map(_describe_client, self.processes))}"
         if self.mib is not None and self.mib >= _IDLE_MIB:
             return f"with {self.mib} MiB of its memory in use by a process that is not visible here"
+        if self.errors:
+            return f"kept back by a check: ECC: {self.errors} uncorrectable errors (taco-launch check shows what to do)"
         return ""
 
 
@@ -94,14 +101,19 @@ def matrix() -> str:
     return _asked(_TOPOLOGY)[0]
 
 
-def used() -> Dict[str, GpuUse]:
-    """Return who uses each GPU, by its UUID.
+def used(*, errors: bool = False) -> Dict[str, GpuUse]:
+    """Return who uses each GPU, by its UUID; with `errors` also how many memory errors it has had.
 
     Raises:
         HostError: nvidia-smi does not answer.
     """
-    processes, memory = _asked(_PROCESSES, _MEMORY)
-    return parse_use(processes, memory)
+    processes, memory, *more = _asked(_PROCESSES, _MEMORY, *((_ERRORS,) if errors else ()))
+    use = parse_use(processes, memory)
+    for line in "".join(more).splitlines():
+        uuid, _, count = (each.strip() for each in line.partition(","))
+        if uuid in use and count.isdecimal():  # else it has no ECC
+            use[uuid] = use[uuid]._replace(errors=int(count))
+    return use
 
 
 def parse_use(processes: str, memory: str) -> Dict[str, GpuUse]:

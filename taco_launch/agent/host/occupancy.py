@@ -11,9 +11,9 @@ import stat
 import sys
 import time
 from collections import Counter
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from taco_launch.agent.host import drain, facts, file_locks, gpus, processes, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
@@ -30,7 +30,8 @@ from taco_launch.agent.store.folders import (
 )
 from taco_launch.core.errors import OK, HostError, TacoLaunchError
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.slots import Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
+from taco_launch.core.model.host.hosts import GATE
+from taco_launch.core.model.slots import USER, Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
 from taco_launch.core.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
@@ -45,7 +46,7 @@ class Slots:
     """The slots of this host, and what was last found out of them at some cost."""
 
     def __init__(self, folder: Path, jobs: Path, size: str, gpus_: str = AUTO) -> None:
-        """Name them: `size` is how many there are (Host.size), `gpus_` is `none` or `auto`; `jobs` are this user's.
+        """Name them: `size` is how many there are (Host.size), `gpus_` is Host.slot_words; `jobs` are this user's.
 
         Raises:
             HostError: nobody knows how many there are.
@@ -53,6 +54,9 @@ class Slots:
         self._folder = folder
         self._own = slot_cleanup.OwnSlots(jobs, folder)
         word, _, least = size.partition("+")
+        self._gate: Optional[Callable[[], str]] = None
+        if gpus_.endswith(GATE):
+            self._gate, gpus_ = partial(drain.kept_back, jobs.parent), gpus_[: -len(GATE)]
         listed = () if gpus_ == NO_GPUS else gpus.found(needed=size == AUTO)
         self.uuids = None if listed is None else tuple(gpu.uuid for gpu in listed)
         self.models = tuple(gpu.model for gpu in listed or ())
@@ -80,7 +84,7 @@ class Slots:
         self.use, self._unknown = {}, ""
         if any(is_gpu(name) for name in self.names):
             try:
-                self.use = gpus.used()
+                self.use = gpus.used(errors=self._gate is not None)
             except HostError as error:
                 self._unknown = f"with unknown users ({error.message})"
         self.used_at = time.monotonic()
@@ -93,11 +97,12 @@ class Slots:
         return self.read()
 
     def read(self) -> Occupancy:
-        """Look at the locks and at a drain, and tell of the rest what was found last."""
+        """Look at the locks, at a drain and at disks, and tell of the rest what was found last."""
         slots = tuple(self._with_foreign(slot) for slot, _past in self._states())
         record = drain.read()
         now = Occupancy(socket.gethostname(), slots, self.gpus, self.models, record)
-        return now if record is None else now.without(dict.fromkeys(self.names, drained(record)))
+        why = drained(record) if record is not None else "" if self._gate is None else self._gate()
+        return now.without(dict.fromkeys(self.names, why)) if why else now
 
     def is_stale(self) -> bool:
         """Return whether it is time for a thorough look, or a process that was on a GPU has ended since."""
@@ -141,8 +146,12 @@ class Slots:
 
 
 def drained(drain: Drain) -> str:
-    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`."""
-    return f"drained by {drain.by} since {clock(drain.since)} ({drain.reason})"
+    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`.
+
+    Of a drain by the policy also what ends it.
+    """
+    end = "" if not drain.policy else "; until its cause is gone" if drain.kind == USER else "; until `host resume`"
+    return f"drained by {drain.author} since {clock(drain.since)} ({drain.reason}{end})"
 
 
 def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:

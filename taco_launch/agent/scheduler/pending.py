@@ -250,7 +250,7 @@ class PendingJobs:
         hosts = tuple(
             (
                 host.name,
-                self._one(SlotQuery(HERE if spec.is_here(host) else host.name, host.size, host.gpus)),
+                self._one(SlotQuery(HERE if spec.is_here(host) else host.name, host.size, host.slot_words)),
                 host.slots,
             )
             for host in spec.hosts

@@ -54,14 +54,14 @@ def main(folder: JobFolder, event_time: str) -> int:
     assert url is not None
     problem = ""
     for _attempt in range(_ATTEMPTS):
-        problem = _post(url, json.dumps(body).encode())
+        problem = post(url, json.dumps(body).encode())
         if not problem:
             return OK
     records.Events(folder).add(NOT_NOTIFIED, f"--notify: {events[place].kind}: not delivered: {problem}")
     return OK
 
 
-def _post(url: str, body: bytes) -> str:
+def post(url: str, body: bytes) -> str:
     """Return why a delivery failed, "" where it did not."""
     reader, writer = os.pipe()
     child = os.fork()  # a process can be ended in the middle of a lookup, in which no handler of a signal runs

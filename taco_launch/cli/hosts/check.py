@@ -1,17 +1,13 @@
 """check: whether hosts are healthy."""
 
-import json
 import math
-import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from taco_launch.agent.store.folders import make_private, state_folder
 from taco_launch.api.host_checks import LEVELS, METRICS, NETWORK, HostCheckOptions, faulty_hosts, measure_hosts
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
@@ -20,16 +16,18 @@ from taco_launch.cli.output import host_errors, render, waiting
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError
 from taco_launch.core.facts.reports.health import judge, report
-from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, folded
+from taco_launch.core.facts.reports.health.verdict import FAULT, folded
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.hosts import check as hosts_check
+from taco_launch.hosts import check_history, drain_policy
 from taco_launch.hosts.fanout import Answer, connect
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import FollowListener
+from taco_launch.jobs.request.caller import person
 
 
 @verb(access=True, output=True)
@@ -55,6 +53,7 @@ from taco_launch.jobs.backend import FollowListener
 @add_option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE as well."
 )
+@add_option("--drain", is_flag=True, help="Drain hosts, and open them again, as `health` in the inventory says.")
 def check(
     ctx: click.Context,
     /,
@@ -65,6 +64,7 @@ def check(
     bisect: bool,
     floors: tuple[str, ...],
     patience: float,
+    drain: bool,
     **access: Any,
 ) -> None:
     """Check whether hosts are healthy: GPUs, links, memory, disks.
@@ -74,11 +74,15 @@ def check(
     its verdict is shown under its name. The levels full and pairs check the same first; then one job takes all slots of the hosts and measures them, so
     hosts with jobs are left out, or waited for with --wait-for-jobs, and drained hosts are left out. HOST is a name, a range or a group of the inventory; all hosts without one.
 
+    With `--drain`, for cron: hosts get no new jobs when a check that `health` names has found a fault several times in a row,
+    and those whose full disk has space again are opened. Every run of `check` counts.
+
     \b
     Examples:
       taco-launch -i hosts.yaml check
       taco-launch -i hosts.yaml check 'gpu[1-2]' -o wide
       taco-launch -i hosts.yaml check --junit health.xml --json > health.json
+      taco-launch -i hosts.yaml check --drain
       taco-launch -i hosts.yaml check --level full --expect 'memory copy=20' --wait-for-jobs 2h
       taco-launch -i hosts.yaml check --level pairs 'gpu[1-8]'
       taco-launch -i hosts.yaml check --level pairs --bisect
@@ -92,26 +96,43 @@ def check(
         raise UsageError(f"--junit {junit}: there is no folder {junit.absolute().parent}")
     options = HostCheckOptions(level, bisect, _floors(floors), patience)
     _refuse_unused(options)
+    if drain:
+        _check_drain(settings, hosts)
     credentials = access_of(access)
     verdicts, answers = look(settings, chosen, credentials)
     if level != "quick":
         silent_hosts = {answer.host for answer in answers if answer.error}
         able = [host for host in chosen if host.name not in silent_hosts]
         verdicts = _merged(verdicts, _measure(settings, able, credentials, options))
-    if settings.output in ("json", "yaml"):
-        render.data(_document(verdicts, answers), settings.output)
-    elif verdicts:
-        render.table(*report.table(verdicts, fold))
-        show(verdicts, before="\n", wide=settings.output == "wide")
-        _show_measured(settings, verdicts, level)
+    acted = _drain(settings, verdicts, credentials) if drain else None
+    _print(settings, verdicts, answers, acted, level)
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if junit is not None:
         silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
         junit.write_text(report.junit(verdicts, silent), "utf-8")
     _remember(settings, verdicts)
-    if any(answer.error for answer in answers):
+    if any(answer.error for answer in answers) or (acted is not None and acted.errors):
         ctx.exit(HOST_FAILED)
     ctx.exit(DRIFT if any(judge.worst(each) == FAULT for _, each in verdicts) else OK)
+
+
+def _print(
+    settings: Settings,
+    verdicts: Sequence[judge.HostVerdicts],
+    answers: Sequence[Answer[HostFacts]],
+    acted: drain_policy.PolicyRun | None,
+    level: str,
+) -> None:
+    """Print what was checked, what was measured, and what the policy did."""
+    if settings.output in ("json", "yaml"):
+        more = {} if acted is None else {"drains": to_json(acted.actions)}
+        render.data(_document(verdicts, answers) | more, settings.output)
+    elif verdicts:
+        render.table(*report.table(verdicts, fold))
+        show(verdicts, before="\n", wide=settings.output == "wide")
+        _show_measured(settings, verdicts, level)
+    if acted is not None:
+        _show_drains(settings, acted)
 
 
 def _measure(
@@ -222,17 +243,40 @@ def show(verdicts: Sequence[judge.HostVerdicts], *, before: str = "", wide: bool
         before = ""
 
 
-def _remember(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> None:
-    """Add the warnings and faults to the history: a line of JSON for each run, in checks.jsonl of the state folder."""
-    wrong = {
-        host: [[each.level, each.name, each.text] for each in verdicts if each.level in (FAULT, WARNING)]
-        for host, verdicts in hosts
-    }
+def _check_drain(settings: Settings, hosts: Sequence[str]) -> None:
+    """Refuse `--drain` for some of the hosts, and without a policy."""
+    drain_policy.policy_of(settings.load())
+    if hosts:
+        raise UsageError("--drain: checks all hosts of the inventory", hint="leave out the hosts")
+
+
+def _drain(settings: Settings, verdicts: Sequence[judge.HostVerdicts], access: Credentials) -> drain_policy.PolicyRun:
+    inventory = settings.load()
     try:
-        folder = state_folder(os.environ, os.geteuid())
-        make_private(folder)
-        with (folder / "checks.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"time": round(time.time()), "hosts": wrong}, ensure_ascii=False) + "\n")
+        earlier = check_history.earlier(inventory.cluster)
+    except OSError as error:
+        raise TacoLaunchError(f"--drain: the history of checks cannot be read: {error}") from None
+    answered = {name for name, _ in verdicts}
+    with connect(inventory, tuple(each for each in inventory.hosts if each.name in answered), access) as fanout:
+        return drain_policy.apply(fanout, inventory, verdicts, earlier, person())
+
+
+def _show_drains(settings: Settings, acted: drain_policy.PolicyRun) -> None:
+    """Print what the policy did, where it failed, and why its message was not delivered."""
+    if settings.output not in ("json", "yaml"):
+        for number, action in enumerate(acted.actions):
+            lines = map(render.printable, drain_policy.describe(action).split("\n"))
+            click.echo(("" if number else "\n") + "\n".join(lines))
+    for error in acted.errors.values():
+        render.error(error.message, error.hint)
+    if acted.undelivered:
+        render.warning(settings, f"health.notify: the message was not delivered: {acted.undelivered}")
+
+
+def _remember(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> None:
+    """Add the check to the history."""
+    try:
+        check_history.add(settings.load().cluster, hosts)
     except (OSError, TacoLaunchError) as error:
         render.warning(settings, f"this check is not in the history: {error}")
 

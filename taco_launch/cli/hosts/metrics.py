@@ -80,7 +80,8 @@ def metrics(
       taco_launch_job_rate{launcher,namespace} and taco_launch_job_loss{launcher,namespace}, if a program prints them,
       taco_launch_queue_length{queue}, taco_launch_queue_wait_seconds{queue} (a histogram),
       taco_launch_slots{host,state} with the states total, allocated, foreign and unknown,
-      taco_launch_host_ready{host}, taco_launch_host_drained{host}, taco_launch_build_info{version}
+      taco_launch_host_ready{host}, taco_launch_host_drained{host}, taco_launch_build_info{version},
+      taco_launch_host_drain_info{host,kind,by} with the kinds node and user, by person or policy
 
     \b
     Examples:

@@ -58,10 +58,12 @@ def drains(nodes: Sequence[HostOccupancy], now: float) -> str:
     rows = []
     for node in nodes:
         record = None if node.occupancy is None else node.occupancy.drain
-        words = ("-", "-", "-") if record is None else (age(now - record.since), record.by, record.reason)
+        words = ("-",) * 4
+        if record is not None:
+            words = (record.kind, age(now - record.since), record.author, record.reason)
         jobs = "" if node.occupancy is None else describe_holders(node.occupancy.only_held())
         rows.append([node.host.name, node.host.address, status(node), *words, jobs or "-"])
-    return columns(("NAME", "ADDRESS", "STATUS", "SINCE", "BY", "REASON", "JOBS"), rows)
+    return columns(("NAME", "ADDRESS", "STATUS", "KIND", "SINCE", "BY", "REASON", "JOBS"), rows)
 
 
 def node_data(node: HostOccupancy) -> dict[str, Any]:

@@ -49,13 +49,29 @@ class SlotState:
         return self.foreign.startswith(UNKNOWN_USERS)
 
 
+# Kinds of drains: a fault of the node ends by `host resume` alone, after a check; what a user causes, such as a full disk,
+# may end by itself.
+NODE, USER = "node", "user"
+
+
 @dataclass(frozen=True)
 class Drain:
-    """That a host takes no new jobs: who asked for that and why, and since when (seconds since the epoch)."""
+    """That a host takes no new jobs: who asked for that and why, and since when (seconds since the epoch).
+
+    `kind` is NODE or USER. `policy` says that no person decided it: `check --drain` wrote it, for faults of `checks`.
+    """
 
     by: str
     since: float
     reason: str
+    kind: str = NODE
+    policy: bool = False
+    checks: Tuple[str, ...] = ()
+
+    @property
+    def author(self) -> str:
+        """Who drained the host: a user, or the policy as that user runs it."""
+        return f"policy of {self.by}" if self.policy else self.by
 
 
 @dataclass(frozen=True)

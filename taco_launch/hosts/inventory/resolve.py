@@ -11,6 +11,7 @@ from taco_launch.core.model.host.hosts import (
     DataSet,
     DockerEngine,
     GpuConstraints,
+    HealthPolicy,
     Host,
     Inventory,
     Network,
@@ -76,6 +77,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         peermem=_copied(Peermem, file.peermem),
         data=tuple(_copied(DataSet, entry, name=name) for name, entry in file.data.items()),
         data_roots=data_roots,
+        health=None if file.health is None else _copied(HealthPolicy, file.health),
     )
 
 
@@ -196,6 +198,7 @@ def _hosts(
                 slots=None if slots == "auto" else slots,
                 labels=tuple(sorted((loc[1], value) for loc, value in values.items() if loc[0] == "labels")),
                 constraints=GpuConstraints(topology=values.get(("topology",), "on") == "on"),
+                gate=file.health is not None and file.health.gate,
             )
         )
         other = machines.setdefault((hosts[-1].address, hosts[-1].port), name)

@@ -8,6 +8,7 @@ from typing import Any
 from taco_launch.core.model.host import hosts
 from taco_launch.hosts.inventory.schema import schema
 from taco_launch.hosts.inventory.schema.data_folders import DataEntry
+from taco_launch.hosts.inventory.schema.health import HealthPolicy
 from taco_launch.hosts.inventory.schema.section import SchemaSection, section_in
 
 
@@ -78,6 +79,8 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = {
     "data_roots": lambda roots: [path if mode == "ro" else {"path": path, "mode": mode} for path, mode in roots],
     "env": dict,
     "groups": lambda groups: {name: list(members) for name, members in groups},
+    # A section with defaults alone says something, too.
+    "health": lambda policy: {"drain": list(policy.drain), **_changed(policy, HealthPolicy)},
     "labels": dict,
     "mounts": lambda mounts: [":".join(mount[:2] if mount[2] == "rw" else mount) for mount in mounts],
     "port_range": _ports,

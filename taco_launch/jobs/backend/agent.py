@@ -228,7 +228,7 @@ class AgentBackend:
         from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top  # noqa: PLC0415 - see above
 
         used = [host for host in inventory.hosts if self._head.location.container or host.name == inventory.head]
-        hosts = [HostSize(name=host.name, slots=host.slots, gpus=host.gpus) for host in used]
+        hosts = [HostSize(name=host.name, slots=host.slots, gpus=host.slot_words) for host in used]
         replies = self._head.call(Top(hosts=hosts, here=inventory.head))
         answers = {reply.host: reply for reply in replies if isinstance(reply, SlotsReply)}
         found = []

@@ -16,7 +16,7 @@ from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of
 from taco_launch.hosts.inventory.schema.values import named, whole, whole_schema
 from taco_launch.jobs.request import selection, sizes
-from taco_launch.jobs.request.policy import URL, parse_early_signal
+from taco_launch.jobs.request.policy import parse_early_signal
 
 # A shell would make something else of these; here they would be words like any other.
 _OPERATORS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"))
@@ -36,7 +36,7 @@ def _signal(text: str) -> str:
 
 
 def _url(text: str) -> str:
-    if re.fullmatch(URL, text) is None:
+    if re.fullmatch(names.HOOK_URL, text) is None:
         raise ValueError("is not an http or https URL", "write it as https://HOST/PATH")
     return text
 
@@ -166,7 +166,7 @@ Command = Annotated[
 Arguments = tuple[_Argument, ...]
 JobName = Annotated[str, named("a job name")]
 SignalTime = Annotated[str, AfterValidator(_signal)]
-Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": f"^{URL}$"})]
+Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": f"^{names.HOOK_URL}$"})]
 QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]
 Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices), _TEXT_OR_NUMBER]

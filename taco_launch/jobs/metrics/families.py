@@ -121,6 +121,12 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
     yield _ready(hosts)
     drained = (({"host": name}, float(found.drain is not None)) for name, found in hosts.items() if found is not None)
     yield _gauge("host_drained", "1 for a host that is drained and takes no new jobs, else 0.", drained)
+    records = {name: each.drain for name, each in hosts.items() if each is not None and each.drain is not None}
+    kinds = (
+        ({"host": name, "kind": drain.kind, "by": "policy" if drain.policy else "person"}, 1)
+        for name, drain in records.items()
+    )
+    yield _gauge("host_drain_info", "1 for every drained host: the kind of its drain, and who decided it.", kinds)
     samples: list[tuple[Mapping[str, str], float]] = []
     for name, found in hosts.items():
         if found is None:

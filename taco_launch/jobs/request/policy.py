@@ -12,8 +12,6 @@ from taco_launch.hosts.inventory.schema import names
 
 # Kubernetes' Job, spec.backoffLimit.
 RETRIES = 6
-# Without a user and a password, which urllib does not send.
-URL = r"https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
 # Fields of a Policy that need more than to be copied.
 _OTHERS = ("signal", "suspend", "restart", "backoff_limit")
 
@@ -47,7 +45,7 @@ def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
 
 
 def _check_url(request: JobRequest, url: str) -> None:
-    if re.fullmatch(URL, url) is None:
+    if re.fullmatch(names.HOOK_URL, url) is None:
         called = request.called("notify")
         raise UsageError(
             f"{called}: {url!r} is not an http or https URL",

@@ -42,6 +42,13 @@ def test_nothing_is_free_and_who_looks_is_told_why(record: Path) -> None:
     assert slots_here(2).free == 2
 
 
+@pytest.mark.parametrize(("kind", "end"), [("node", "until `host resume`"), ("user", "until its cause is gone")])
+def test_a_drain_by_the_policy_names_what_ends_it(record: Path, kind: str, end: str) -> None:
+    record.write_text(json.dumps({**RECORD, "kind": kind, "policy": True, "checks": ["disk space"]}))
+    told = occupancy.describe(slots_here(2), Path("/nowhere"), "bob")
+    assert told == f"2 drained by policy of ann@desk since 2026-03-04 14:02 (new cable; {end})"
+
+
 def test_a_job_that_runs_keeps_its_slots_and_no_other_gets_any(record: Path, tmp_path: Path) -> None:
     running = Leases(tmp_path / "leases", tmp_path / "jobs")
     holder = Holder("vgg", "vgg", SINCE, "hcc", "ann", pid=os.getpid())

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -11,12 +12,14 @@ from click.testing import CliRunner, Result
 
 from taco_launch.cli.main import cli
 from taco_launch.core.errors import HostError
-from taco_launch.core.model.host.fact_value import Absent
-from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent
+from taco_launch.core.model.host.facts import Disk, HostFacts
 from taco_launch.core.model.host.health import MemoryErrors, Xid
+from taco_launch.core.model.slots import Drain
+from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
-from tests.support.host_facts import checked
+from tests.support.host_facts import GIB, checked, known
 
 INVENTORY = 'cluster: played\nhosts:\n  gpu[1-3]: {address: "10.0.0.[1-3]"}\n'
 REFUSED = Answer[HostFacts](
@@ -106,3 +109,98 @@ def test_documents_and_history(checks: Callable[..., Result], tmp_path: Path) ->
 def test_a_folder_that_is_not_there_is_refused_before_a_host_is_asked() -> None:
     done = call("check", "--junit", "/no/such/folder/health.xml")
     assert (done.exit_code, "/no/such/folder" in done.stderr) == (2, True)
+
+
+HEALTH = 'container: {image: "nvcr.io/nvidia/pytorch:25.01-py3"}\nhealth: {drain: [Xid, disk space]}\n'
+FULL_DISK = (Disk("/", "ext4", 100 * GIB, 0),)
+
+
+@pytest.fixture
+def records(tmp_path: Path, checks: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Drain]:
+    """Drains that `check --drain` reads and writes instead of those on hosts."""
+    assert checks is not None  # which wrote another inventory
+    (tmp_path / "cluster.yaml").write_text(INVENTORY + HEALTH)
+    kept: dict[str, Drain] = {}
+    monkeypatch.setattr(
+        drains, "read", lambda fanout: tuple(Answer(each.name, kept.get(each.name)) for each in fanout.transports)
+    )
+    monkeypatch.setattr(drains, "write", lambda _fanout, new, _report: kept.update(new) or ())
+    monkeypatch.setattr(
+        drains, "resume", lambda fanout, _report: [kept.pop(each.name) for each in fanout.transports] and ()
+    )
+    return kept
+
+
+def sick(number: int, *, full: bool = False) -> Answer[HostFacts]:
+    """Answer with a container that runs, and a full disk or none."""
+    found = replace(facts(number), docker=NOT_ASKED)
+    disks = FULL_DISK if full else known(found.system).disks
+    return Answer(found.host, replace(found, system=replace(known(found.system), disks=disks)))
+
+
+def test_the_policy_drains_after_the_second_fault_and_opens_after_the_second_check_without_it(
+    checks: Callable[..., Result], records: dict[str, Drain]
+) -> None:
+    bad, well = [sick(1), sick(2, full=True), sick(3, full=True)], [sick(1), sick(2), sick(3)]
+    assert "drained" not in checks(bad, "--drain").stdout
+    assert not records
+    done = checks(bad, "--drain")
+    assert done.exit_code == 3
+    drained, refused, more = done.stdout.splitlines()[-3:]
+    assert drained == "gpu2: drained until its cause is gone: policy: disk space: / has 0 B free of 100.0 GiB"
+    assert refused.startswith("gpu3: not drained, the policy may keep 1 of 3 hosts drained (share: 20 %), and 1 are: ")
+    assert more.startswith("  next: taco-launch host list")
+    assert (list(records), records["gpu2"].policy, records["gpu2"].kind) == (["gpu2"], True, "user")
+    assert checks(well, "--drain").exit_code == 0
+    assert list(records) == ["gpu2"]
+    done = checks(well, "--drain", "--json")
+    assert [(each["event"], each["host"]) for each in json.loads(done.stdout)["drains"]] == [("resumed", "gpu2")]
+    assert not records
+
+
+def test_what_the_policy_did_is_posted(
+    checks: Callable[..., Result], records: dict[str, Drain], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posted: list[tuple[str, bytes]] = []
+
+    def post(url: str, body: bytes) -> str:
+        posted.append((url, body))
+        return "no route"
+
+    monkeypatch.setattr("taco_launch.hosts.drain_policy.post", post)
+    where = "https://chat.example.com/hook"
+    (tmp_path / "cluster.yaml").write_text(INVENTORY + HEALTH.replace("]}", f"], after: 1, notify: '{where}'}}"))
+    done = checks([sick(1), sick(2), sick(3)], "--drain")
+    assert (done.exit_code, posted, records) == (0, [], {})
+    done = checks([sick(1), sick(2, full=True), sick(3)], "--drain")
+    assert "warning: health.notify: the message was not delivered: no route" in done.stderr
+    ((url, body),) = posted
+    told = json.loads(body)
+    assert (url, told["name"], told["event"], told["hosts"]) == (where, "played", "health", ["gpu2"])
+    assert told["reason"].startswith("gpu2: drained until its cause is gone: policy: disk space")
+    assert told["events"][0]["event"] == "drained"
+
+
+def test_a_host_whose_record_cannot_be_read_is_an_error(
+    checks: Callable[..., Result], records: dict[str, Drain], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not records
+    failed = (Answer[Drain | None]("gpu1"), Answer[Drain | None]("gpu2", error=HostError("gpu2: no sudo")))
+    monkeypatch.setattr(drains, "read", lambda _fanout: failed)
+    done = checks([sick(1), sick(2), REFUSED], "--drain")
+    assert done.exit_code == 5
+    assert done.stderr.count("error: ") == 2, "one for each host"
+    assert "error: gpu2: no sudo" in done.stderr
+
+
+def test_drain_requires_a_policy_and_all_hosts(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(INVENTORY)
+    done = call("-i", str(file), "check", "--drain")
+    assert done.exit_code == 2
+    assert "does not say which faults drain a host" in done.stderr
+    assert "health: {drain: [Xid, ECC, lost GPUs, disk space], after: 2, share: 20}" in done.stderr
+    file.write_text(INVENTORY + "health: {drain: [faults]}\n")
+    assert "the inventory has no container" in call("-i", str(file), "check", "--drain").stderr
+    file.write_text(INVENTORY + HEALTH)
+    assert "--drain: checks all hosts" in call("-i", str(file), "check", "gpu1", "--drain").stderr

@@ -124,10 +124,13 @@ def test_hosts_that_are_drained() -> None:
     drained = [replace(node, occupancy=replace(node.occupancy, drain=drain)) for node in NODES if node.occupancy]
     shown = text(node_tables.drains((NODES[0], drained[1], drained[2]), NOW)).splitlines()
     assert [line.split() for line in shown[2:]] == [
-        ["gpu2", "192.168.0.32", "draining", "2h", "ann@desk", "new", "cable", "1", "job", "vgg16", "(alice)"],
-        ["gpu3", "192.168.0.33", "drained", "2h", "ann@desk", "new", "cable", "-"],
+        ["gpu2", "192.168.0.32", "draining", "node", "2h", "ann@desk", "new", "cable", "1", "job", "vgg16", "(alice)"],
+        ["gpu3", "192.168.0.33", "drained", "node", "2h", "ann@desk", "new", "cable", "-"],
     ]
     assert shown[1].split()[:4] == ["gpu1", "192.168.0.31", "ready", "-"]
+    by_policy = replace(NODES[2], occupancy=replace(gpus("c"), drain=replace(drain, kind="user", policy=True)))
+    (line,) = text(node_tables.drains((by_policy,), NOW)).splitlines()[1:]
+    assert line.split()[2:8] == ["drained", "user", "2h", "policy", "of", "ann@desk"]
     assert "drained" in text(node_tables.top_nodes(drained, wide=False))
 
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from taco_launch.core.model.job_counts import BOUNDS, JobCounts, WaitTimes
 from taco_launch.core.model.job_rows import FIELDS, JobRow
 from taco_launch.core.model.jobs import JobState
-from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.core.model.slots import USER, Drain, Occupancy, SlotHolder, SlotState
 from taco_launch.jobs.metrics.families import text
 
 
@@ -168,3 +168,16 @@ def test_slots() -> None:
         (("host", "n1"), ("state", "unknown")): 1,
     }
     assert found["taco_launch_host_ready"] == {(("host", "n1"),): 1, (("host", "n2"),): 0}
+
+
+def test_the_kind_of_a_drain_and_who_decided_it() -> None:
+    drains = {
+        "n1": None,
+        "n2": Drain("ann@desk", 1.0, "new cable"),
+        "n3": Drain("root@ctl", 1.0, "policy: disk space: full", USER, policy=True),
+    }
+    hosts = {name: Occupancy(name, (), drain=drain) for name, drain in drains.items()}
+    assert parsed(text((), JobCounts(), hosts, "1"))["taco_launch_host_drain_info"] == {
+        (("by", "person"), ("host", "n2"), ("kind", "node")): 1,
+        (("by", "policy"), ("host", "n3"), ("kind", "user")): 1,
+    }

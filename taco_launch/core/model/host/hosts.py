@@ -5,6 +5,9 @@ from typing import Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 
+# After Host.gpus in `slot_words`; agents of before ignore it.
+GATE = "+gate"
+
 
 @dataclass(frozen=True)
 class GpuConstraints:
@@ -55,6 +58,13 @@ class Host:
     has: Optional[int] = None
     # which of its GPUs a job may have
     constraints: GpuConstraints = field(default_factory=GpuConstraints)
+    # True: it gives no slots to jobs while its quick checks find a fault
+    gate: bool = False
+
+    @property
+    def slot_words(self) -> str:
+        """How agents look at its slots: `gpus`, and whether they look at the host as well, in a word."""
+        return self.gpus + GATE if self.gate else self.gpus
 
     @property
     def leaf(self) -> Optional[str]:
@@ -207,6 +217,22 @@ class Peermem:
 
 
 @dataclass(frozen=True)
+class HealthPolicy:
+    """What is done about faults of hosts: by `check --drain`, and by the hosts before each job."""
+
+    # the checks whose faults drain a host; `faults` for all of them
+    drain: Tuple[str, ...] = ("faults",)
+    # so many times in a row a check finds a fault before the host is drained
+    after: int = 2
+    # the most hosts that it may keep drained, in percent of all
+    share: int = 20
+    # URL for messages about what it did; None for none
+    notify: Optional[str] = None
+    # whether hosts themselves give no slots while their quick checks find a fault
+    gate: bool = True
+
+
+@dataclass(frozen=True)
 class Inventory:
     """A cluster, all defaults resolved into each host."""
 
@@ -250,3 +276,5 @@ class Inventory:
     data: Tuple[DataSet, ...] = ()
     # folders of the hosts that jobs may mount by path, with all below them: (path, `ro` or `rw`)
     data_roots: Tuple[Tuple[str, str], ...] = ()
+    # what is done about faults of hosts; None for nothing
+    health: Optional[HealthPolicy] = None

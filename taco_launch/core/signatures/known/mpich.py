@@ -18,7 +18,7 @@ MPICH = (
         "hydra-no-program",
         keys=("execvp error on file",),
         cause="mpiexec (Hydra) read {word} as the program: an option before it lacks its value, or a variable in the line is empty.",
-        next="Print the line with its values (set -x before it), and correct what stands before {word}.",
+        next="Print the line with its values (set -x before it), and correct the options before {word}.",
         pattern=r"execvp error on file (?P<word>\d+|-\S*) \(",
     ),
     Signature(

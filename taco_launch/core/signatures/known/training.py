@@ -342,7 +342,7 @@ TRAINING = (
     Signature(
         "xla-rendezvous",
         keys=("threads to join the rendezvous",),
-        cause="A thread of XLA (JAX, TensorFlow) waits for the others to begin {what}: not all {count} threads have come.",
+        cause="A thread of XLA (JAX, TensorFlow) waits for the others to start: {what}: not all {count} threads have come.",
         next="Check that every process runs the same program with the same versions. If a host cannot reach the others, -x NCCL_DEBUG=INFO shows it; a first compilation may only be slow.",
         pattern=r"waiting for [`'](?P<what>[^;`'\r\n]{1,80})[^\r\n]*? Expected (?P<count>\d+) threads to join the rendezvous",
         kind=FailureText.FALLBACK,

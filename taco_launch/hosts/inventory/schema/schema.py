@@ -9,6 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from taco_launch.core.model.engines import ENGINES
 from taco_launch.hosts.inventory.schema.data_folders import DataEntry, DataRootEntry
+from taco_launch.hosts.inventory.schema.health import HealthPolicy
 from taco_launch.hosts.inventory.schema.section import SchemaSection, text_or_mapping
 from taco_launch.hosts.inventory.schema.values import (
     AutoOrOff,
@@ -366,6 +367,10 @@ class InventoryFile(SchemaSection):
     )
     host_loss_timeout: HostLossTimeout | None = Field(
         default=None, description="Seconds without an answer from a host of a job before the job ends. Default: 60."
+    )
+    health: HealthPolicy | None = Field(
+        default=None,
+        description="What is done about faults of hosts, by `check --drain` and before each job. Default: nothing.",
     )
     data: dict[DataName, DataEntry] = Field(
         default={}, description="Data sets by name: folders on the hosts that jobs can mount (--data NAME:PATH)."

@@ -257,6 +257,9 @@ HostPath = Annotated[
 ]
 DataRoot = Annotated[HostPath, AfterValidator(_data_root)]
 Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
+HookUrl = Annotated[
+    str, _matching(re.compile(names.HOOK_URL), "is not an http or https URL without a login, such as https://HOST/PATH")
+]
 # Plans, logs and package sources show such a URL.
 PublicUrl = Annotated[
     str,

@@ -39,7 +39,7 @@ _ROWS: Tuple[Callable[[HostFacts, Expected], Iterator[HealthVerdict]], ...] = (
     lambda facts, _: system.pcie_speed(facts),
     lambda facts, _: links.counters(facts),
     lambda facts, _: system.memory(facts),
-    lambda facts, _: system.disks(facts),
+    lambda facts, _: system.disk_space(facts),
     lambda facts, _: system.mounts(facts),
     system.limits,
     system.container,

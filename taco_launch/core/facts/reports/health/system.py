@@ -1,6 +1,6 @@
 """Judges what hosts need besides GPUs and links: disks, limits, memory, the clock, the container, programs of the site."""
 
-from typing import Iterator, List, Optional
+from typing import Iterator, List, Optional, Sequence
 
 from taco_launch.core.facts.reports.health.verdict import (
     FAULT,
@@ -14,7 +14,7 @@ from taco_launch.core.facts.reports.health.verdict import (
 from taco_launch.core.facts.reports.summary import size
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value, was_requested
-from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.facts import Disk, HostFacts
 from taco_launch.core.model.host.hardware import Rdma
 from taco_launch.core.model.host.health import HealthFacts
 
@@ -44,20 +44,25 @@ class Expected:
     gdr: str = "auto"
 
 
-def disks(facts: HostFacts) -> Iterator[HealthVerdict]:
+def disk_space(facts: HostFacts) -> Iterator[HealthVerdict]:
     """Judge the space of the folders that jobs and set-up write to."""
     system = known_value(facts.system)
     if system is None or not isinstance(system.disks, tuple):
         yield from plain("disk space", [system.disks] if system else [], "", _NHC)
         return
-    low = [disk for disk in system.disks if disk.free < disk.size * _NEARLY_FULL]
+    yield from space(system.disks)
+
+
+def space(disks: Sequence[Disk]) -> Iterator[HealthVerdict]:
+    """Judge how much is free on disks."""
+    low = [disk for disk in disks if disk.free < disk.size * _NEARLY_FULL]
     words = ", ".join(f"{disk.path} has {size(disk.free)} free of {size(disk.size)}" for disk in low)
     hint = "du -xh --max-depth=2 PATH | sort -h shows what fills it; taco-launch prune --older-than 30d deletes old jobs, docker system prune images"
     if any(disk.free < disk.size * _FULL for disk in low):
         yield HealthVerdict("disk space", FAULT, words, _DISK, hint)
     elif low:
         yield HealthVerdict("disk space", WARNING, words, _NHC, hint)
-    elif system.disks:
+    elif disks:
         yield HealthVerdict("disk space", OK, "5 % or more free", _NHC)
 
 

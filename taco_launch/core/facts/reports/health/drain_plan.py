@@ -1,0 +1,128 @@
+"""Decides which hosts `check --drain` drains and opens again: verdicts, earlier checks, drains and a policy become actions."""
+
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+
+from taco_launch.core.facts.reports.health.judge import HostVerdicts
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, HealthVerdict
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import HealthPolicy
+from taco_launch.core.model.slots import NODE, USER, Drain
+
+# In the policy: every check.
+ALL_FAULTS = "faults"
+# Events of a plan.
+DRAINED, RESUMED, REFUSED = "drained", "resumed", "refused"
+# What users cause and remove; every other fault is one of the node.
+_OF_USERS = frozenset(("disk space",))
+_MOST_REASON = 200
+
+# A check of earlier: the names of the checks that found a fault, by host.
+EarlierCheck = Mapping[str, FrozenSet[str]]
+
+
+@dataclass(frozen=True)
+class DrainAction:
+    """What is to be done about a host, and why; `kind` is that of its drain, `checks` are those that found a fault.
+
+    `limit` is why a host is not drained that has to be; it is empty for other events.
+    """
+
+    event: str
+    host: str
+    reason: str
+    kind: str
+    checks: Tuple[str, ...]
+    limit: str = ""
+
+
+def plan(
+    policy: HealthPolicy,
+    hosts: Sequence[HostVerdicts],
+    earlier: Sequence[EarlierCheck],
+    drains: Mapping[str, Optional[Drain]],
+    size: int,
+) -> Tuple[DrainAction, ...]:
+    """Return what to do about hosts that were checked now, in their order.
+
+    `earlier` are the checks before, the oldest first; `drains` the records of hosts, without those that do not answer;
+    `size` is the number of all hosts of the cluster.
+    """
+    actions: List[DrainAction] = []
+    records = dict(drains)
+    for host, verdicts in hosts:
+        if host not in records:  # it answered the check, and no more since
+            continue
+        record = records[host]
+        faults = _faults(policy, verdicts)
+        before = [each[host] for each in earlier if host in each]
+        action = _action(policy, host, verdicts, faults, before, record)
+        if action is not None and action.event == DRAINED and record is None:
+            limit = _limit(policy, records, size)
+            action = DrainAction(REFUSED, host, action.reason, action.kind, action.checks, limit) if limit else action
+        if action is None:
+            continue
+        actions.append(action)
+        if action.event != REFUSED:
+            records[host] = None if action.event == RESUMED else record_of(action, "", 0.0)
+    return tuple(actions)
+
+
+def record_of(action: DrainAction, by: str, since: float) -> Drain:
+    """Return the record of a drain that is to be made; `since` is in seconds since the epoch."""
+    return Drain(by, since, action.reason, action.kind, policy=True, checks=action.checks)
+
+
+def _faults(policy: HealthPolicy, verdicts: Sequence[HealthVerdict]) -> Dict[str, List[str]]:
+    """Return the texts of the faults that drain a host, by the names of their checks."""
+    faults: Dict[str, List[str]] = {}
+    for each in verdicts:
+        if each.level == FAULT and (each.name in policy.drain or ALL_FAULTS in policy.drain):
+            faults.setdefault(each.name, []).append(each.text)
+    return faults
+
+
+def _action(
+    policy: HealthPolicy,
+    host: str,
+    verdicts: Sequence[HealthVerdict],
+    faults: Mapping[str, Sequence[str]],
+    before: Sequence[FrozenSet[str]],
+    record: Optional[Drain],
+) -> Optional[DrainAction]:
+    """Return what a host requires, whatever the limit; `before` are its own earlier checks."""
+    recent = before[max(len(before) - policy.after + 1, 0) :]
+    if record is not None and (not record.policy or record.kind != USER):  # a person ends it
+        return None
+    if len(before) >= policy.after - 1:
+        lasting = {name: texts for name, texts in faults.items() if all(name in each for each in recent)}
+        kind = USER if lasting.keys() <= _OF_USERS else NODE
+        if lasting and (record is None or kind != record.kind):
+            return DrainAction(DRAINED, host, _reason(lasting), kind, tuple(lasting))
+    if record is None or faults or any(each & set(record.checks) for each in recent):
+        return None
+    wanted = set(record.checks)
+    seen = {each.name for each in verdicts if each.name in wanted}
+    unread = {each.name for each in verdicts if each.name in wanted and each.level in (FAULT, NOT_POSSIBLE)}
+    if seen < wanted or unread:  # what cannot be read may still be there
+        return None
+    return DrainAction(RESUMED, host, f"no fault any more: {', '.join(record.checks)}", USER, record.checks)
+
+
+def _limit(policy: HealthPolicy, records: Mapping[str, Optional[Drain]], size: int) -> str:
+    """Return why no further host may be drained, "" where one may."""
+    most = max(1, size * policy.share // 100) if size > 1 else 0
+    silent = size - len(records)
+    held = silent + sum(each is not None and each.policy for each in records.values())
+    if held >= most:
+        more = f", {silent} of them without an answer" if silent else ""
+        return f"the policy may keep {most} of {size} hosts drained (share: {policy.share} %), and {held} are{more}"
+    if sum(each is None for each in records.values()) < 2:
+        return "it is the last host that is open to jobs"
+    return ""
+
+
+def _reason(faults: Mapping[str, Sequence[str]]) -> str:
+    """Return the faults as one line that a record can hold."""
+    text = "policy: " + "; ".join(f"{name}: {', '.join(texts)}" for name, texts in faults.items())
+    text = "".join(each if each.isprintable() else "?" for each in text)
+    return text if len(text) <= _MOST_REASON else f"{text[: _MOST_REASON - 3]}..."

@@ -1,0 +1,49 @@
+"""What an inventory says of faults of hosts: which of them drain a host without a person, and how many hosts at most."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from taco_launch.core.facts.reports.health.drain_plan import ALL_FAULTS
+from taco_launch.core.facts.reports.health.judge import GROUPS
+from taco_launch.hosts.inventory.schema import names
+from taco_launch.hosts.inventory.schema.section import SchemaSection
+from taco_launch.hosts.inventory.schema.values import HookUrl, whole, whole_schema
+
+# The history keeps at least as many checks.
+MOST_CHECKS = 10
+_CHECKS = (ALL_FAULTS, *(name for _group, checks in GROUPS for name in checks))
+
+
+def _check_name(text: str) -> str:
+    if text in _CHECKS:
+        return text
+    near = names.did_you_mean(text, _CHECKS)
+    raise ValueError("is not the name of a check", near or f"the names are: {', '.join(_CHECKS)}")
+
+
+class HealthPolicy(SchemaSection):
+    """What is done about faults of hosts: by `check --drain`, and by the hosts before each job."""
+
+    drain: tuple[Annotated[str, AfterValidator(_check_name)], ...] = Field(
+        default=(ALL_FAULTS,),
+        description="The checks whose faults drain a host, by the names that `check` shows, such as [Xid, ECC]; faults: all of them. "
+        "Default: [faults].",
+    )
+    after: Annotated[int, whole(1, MOST_CHECKS), whole_schema(1, MOST_CHECKS)] = Field(
+        default=2, description="A host is drained when the same check has found a fault so many times in a row."
+    )
+    share: Annotated[int, whole(1, 100), whole_schema(1, 100)] = Field(
+        default=20,
+        description="The most hosts that the policy may keep drained, in percent of all hosts: rounded down, but 1 of two or more hosts. "
+        "Hosts that do not answer count, and the last host that is open to jobs is never drained.",
+    )
+    notify: HookUrl | None = Field(
+        default=None,
+        description="URL to which each run that drains or opens hosts, or would have to, is posted as JSON.",
+    )
+    gate: bool = Field(
+        default=True,
+        description="true: before each job a host looks at its disks and GPUs, and gives no slots on a full or read-only disk, and no GPU with "
+        "uncorrectable memory errors. false: it does not look.",
+    )

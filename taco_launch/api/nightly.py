@@ -136,8 +136,7 @@ class _NightlyWork:
         logs = ladders_folder(cluster.environ)
         plan = ladders.LadderPlan(ladder, steps, specs, reader(matrix), logs / ladder.id, matrix.time_budget)
         rules = JudgeRules(min_effect=matrix.min_effect)
-        remark = "; ".join(filter(None, (hosts.remark, jobs.lacking)))
-        request = flow.RunRequest(name, matrix, options.deadline, rules, remark, options.strict)
+        request = flow.RunRequest(name, matrix, options.deadline, rules, jobs.lacking, options.strict)
         listener.cells(tuple(specs))
         with open_history(options.history or default_path(cluster.environ)) as history:
             before = time.time() - options.keep_logs
@@ -152,12 +151,11 @@ class _NightlyWork:
                 return flow.failure_summary(plan, request, error.message)
             except KeyboardInterrupt:
                 return flow.failure_summary(plan, request, "")
+        found: tuple[str, ...] = ()
         if options.bisect and summary.outcome is NightlyOutcome.REGRESSION:
-            measured = {host.name: None for spec in specs.values() for host in spec.hosts}
-            summary = replace(
-                summary, slow_hosts=find_slow_hosts(cluster, [*measured], listener.say), ended=time.time()
-            )
-        return summary
+            measured = dict.fromkeys(host.name for spec in specs.values() for host in spec.hosts)
+            found = find_slow_hosts(cluster, [*measured], listener.say)
+        return replace(summary, host_notes=(*filter(None, (hosts.remark,)), *found))
 
     def _open_hosts(self, matrix: Matrix) -> OpenHosts:
         """Look which hosts are drained. A head that does not answer is waited for later, with all hosts."""

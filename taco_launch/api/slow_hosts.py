@@ -45,7 +45,9 @@ def _found(cluster: Cluster, hosts: Sequence[Host], say: Callable[[str], None]) 
     for _again in range(policy.after - 1):
         earlier.append(_names(verdicts))
         verdicts = _measure(cluster, hosts, level, say)
-    return (*(_faults(verdicts) or faults), *_drained(cluster, hosts, verdicts, earlier))
+    done = _drained(cluster, hosts, verdicts, earlier)
+    covered = {line.partition(":")[0] for line in done}
+    return (*(line for line in faults if line.partition(":")[0] not in covered), *done)
 
 
 def _measure(cluster: Cluster, hosts: Sequence[Host], level: str, say: Callable[[str], None]) -> Sequence[HostVerdicts]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures `setup --check` on a thousand hosts: time, peak memory, and how much there is to be read.
+"""Measures `setup --check`, and `check` beside it, on a thousand hosts: time, peak memory, and how much there is to be read.
 
 Addresses 127.x.y.z of one sshd on loopback play the hosts. What they answer is simulated: a forced command prints the
 answer of a host with eight GPUs and eight HCAs, and of a few hosts another one, each of which is to be named.
@@ -28,6 +28,8 @@ _BEGAN = "1790000000"
 _DRIFT = 3
 # A minute is what a person waits for; what is to be read has to fit two screens.
 _SECONDS, _MEBIBYTES, _LINES, _COLUMNS = 60.0, 512.0, 60.0, 400.0
+# What `check` may take of what `setup --check` takes.
+_HEALTH = 1.0
 # How many of what `--check` prints is shown.
 _SHOWN, _WIDTH = 40, 160
 # What sshd runs: the command itself, but that the shell which is fed the probe is one that knows the answer.
@@ -80,15 +82,18 @@ def _measure(folder: Path, asked: argparse.Namespace) -> int:
     one_sshd.inventory(folder, asked.hosts, _CLUSTER)
     environ = pairing.environment(TACO_LAUNCH_STATE=f"{folder}/state", HOME=str(folder))
     environ.pop("SSH_AUTH_SOCK", None)
-    argv = (sys.executable, "-m", "taco_launch", "-i", str(folder / f"cluster-{asked.hosts}.yaml"), "setup", "--check")
+    typed = (sys.executable, "-m", "taco_launch", "-i", str(folder / f"cluster-{asked.hosts}.yaml"))
     seconds: list[float] = []
     peaks: list[float] = []
+    health: list[tuple[float, float]] = []
     text = ""
     for number in range(asked.runs + 1):
         verdicts.tell(f"round {number} of {asked.runs}" if number else "warming up")
-        wall, peak, text = _once(argv, environ)
+        wall, peak, text = _once((*typed, "setup", "--check"), environ, (_DRIFT,))
+        checked = _once((*typed, "check"), environ, (0, _DRIFT))[:2]
         seconds += [wall] if number else []
         peaks += [peak] if number else []
+        health += [checked] if number else []
     lines = text.splitlines()
     for line in lines[:_SHOWN]:
         verdicts.tell(line if len(line) <= _WIDTH else f"{line[:_WIDTH]}...")
@@ -103,16 +108,23 @@ def _measure(folder: Path, asked: argparse.Namespace) -> int:
         verdicts.Verdict(f"{name}: peak memory", pairing.spread(peaks), _MEBIBYTES, "MiB"),
         verdicts.Verdict(f"{name}: to be read", pairing.spread([float(len(lines))]), _LINES, "lines"),
         verdicts.Verdict(f"{name}: the longest of them", pairing.spread([longest]), _COLUMNS, "characters"),
+        verdicts.Verdict("check: its time", _ratios([wall for wall, _peak in health], seconds), _HEALTH, "of that"),
+        verdicts.Verdict("check: its memory", _ratios([peak for _wall, peak in health], peaks), _HEALTH, "of that"),
     )
-    report = verdicts.Report("check_scale", asked.runs, (), bars, {"seconds": seconds, "mebibytes": peaks})
+    raw = {"seconds": seconds, "mebibytes": peaks, "check_seconds": [wall for wall, _peak in health]}
+    report = verdicts.Report("check_scale", asked.runs, (), bars, raw)
     return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
 
 
-def _once(argv: tuple[str, ...], environ: dict[str, str]) -> tuple[float, float, str]:
+def _ratios(ours: list[float], theirs: list[float]) -> pairing.Spread:
+    return pairing.spread([one / other for one, other in zip(ours, theirs, strict=True)])
+
+
+def _once(argv: tuple[str, ...], environ: dict[str, str], codes: tuple[int, ...]) -> tuple[float, float, str]:
     """Run it once; give seconds, the peak memory in MiB, and what it printed.
 
     Raises:
-        SystemExit: it ended with another exit code than that of hosts with something to do.
+        SystemExit: it ended with another exit code than `codes`.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
         begin = time.perf_counter()
@@ -122,7 +134,7 @@ def _once(argv: tuple[str, ...], environ: dict[str, str]) -> tuple[float, float,
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         complaints.seek(0)
-        if process.returncode != _DRIFT:
+        if process.returncode not in codes:
             raise SystemExit(f"exit code {process.returncode}: {complaints.read()[-2000:].decode(errors='replace')}")
         return wall, usage.ru_maxrss / 1024, out.read().decode()
 
@@ -159,10 +171,10 @@ def _whole() -> str:
     """Return the answer of a host that is all right, but not set up yet."""
     system = _case("centos76_guide").partition(f"{_MARK} done")[0]
     made = _case("centos76_other_cluster")
-    made = made[made.index(f"{_MARK} start made.files") :]
+    made = made[made.index(f"{_MARK} begin made.files") :]
     made = "".join(line for line in made.splitlines(keepends=True) if "docker/restart" not in line)
     made = made.replace("ActiveState=failed", "ActiveState=active").replace("=disabled", "=enabled")
-    text = "".join((system, *_gpu(), *_rdma(), made)).replace(_MARK, "MARK")
+    text = "".join((system, *_gpu(), *_rdma(), *_health(), made)).replace(_MARK, "MARK")
     text = re.sub(rf"{_BEGAN}\.[0-9]{{9}}", "BEGAN", text)
     return text.replace("gpu1 3.10", "HOSTNAME 3.10")
 
@@ -198,6 +210,23 @@ def _gpu() -> Iterator[str]:
     yield _section("gpu.remapped", head + "".join(f"{_UUID.format(index)}, No, No\n" for index in range(8)))
     yield _section("gpu.processes", "gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n")
     yield _section("gpu.smi", "| NVIDIA-SMI 535.104.05   Driver Version: 535.104.05   CUDA Version: 12.2     |\n")
+
+
+def _health() -> Iterator[str]:
+    """Yield what only `check` asks for; the hosts answer at once, so the 3 seconds between two looks are not in its time."""
+    counters = ("symbol_error", "link_downed", "port_rcv_errors", "local_link_integrity_errors")
+    ports = [f"/sys/class/infiniband/mlx5_{index}/ports/1/counters" for index in range(8)]
+    for name, uptime in (("before", "1000.00"), ("after", "1003.00")):
+        lines = "".join(f"{port}/{counter}:0\n" for port in ports for counter in counters)
+        yield _section(f"health.{name}", f"/proc/uptime:{uptime} 10.00\n{lines}/sys/class/net/eth0/carrier_changes:2\n")
+    yield _section("health.xids", "")
+    yield _section(
+        "health.memory", "/sys/devices/system/edac/mc/mc0/ce_count:0\n/sys/devices/system/edac/mc/mc0/ue_count:0\n"
+    )
+    yield _section("health.mounts", "/dev/sda1 / ext4 rw,relatime 0 0\n")
+    yield _section(
+        "health.inodes", "Filesystem Type Inodes IUsed IFree IUse% Mounted on\n/dev/sda1 ext4 1000 50 950 5% /\n"
+    )
 
 
 def _rdma() -> Iterator[str]:

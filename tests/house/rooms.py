@@ -14,14 +14,14 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 11_300,
-    "api": 1_150,
+    "api": 1_200,
     "bench": 8_550,
     "jobs": 11_950,
     "setup": 8_700,
     "hosts": 7_820,
     "lab": 3_650,
     "agent": 17_550,
-    "core": 31_250,
+    "core": 31_300,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -70,12 +70,19 @@ def _true(_value: str) -> str:
     return "true"
 
 
+def _indices(value: str) -> str:
+    if not _GPU_INDICES.fullmatch(value):
+        raise ValueError("each slot of a host is one of its GPUs")
+    return value
+
+
 def _gpus(value: str) -> str:
     """Return the number of GPUs in 8, a100:8, gpu:a100:8, gpu:8(S:0-1), gres/gpu=8 and lists with one of them."""
     match = _GPU_COUNT.fullmatch(next((each for each in value.split(",") if "gpu" in each), value))
     return match[1] if match else "1"
 
 
+_GPU_INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
 _GPU_COUNT = re.compile(r"(?:[^(]*[:=/])?([1-9][0-9]{0,5})(?:\(.*)?")
 _SECONDS = re.compile("[1-9][0-9]{0,8}")
 _SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
@@ -333,7 +340,7 @@ _ACCELERATE = {
         " deepspeed-hostfile deepspeed-multinode-launcher",
     ),
     **_omitted("with it, accelerate starts one process, whatever --num_processes is", "cpu"),
-    **_omitted(_GPUS, two="gpu-ids"),
+    "gpu-ids": Meaning(OPTION, target="--gpu-ids", convert=_indices),
     **_omitted(_LOGS, "quiet q debug", "log-dir tee role"),
     **_refused(
         "its settings are not read: give the number of ranks with --np, and the rest as variables", two="config-file"
@@ -478,6 +485,8 @@ _OF_RANKS = re.compile(
 )
 # Launchers whose program is a script of Python, without `python` before it.
 OF_PYTHON = frozenset(("torch", "deepspeed", "accelerate", "composer", "colossalai"))
+# Launchers that use all GPUs of one host where nothing names more (deepspeed/launcher/runner.py, accelerate/commands/launch.py).
+ON_ONE_HOST = frozenset(("deepspeed", "accelerate"))
 # These read the start of a long option as that option, where only one starts so (argparse, allow_abbrev).
 ABBREVIATES = frozenset(("torch", "deepspeed", "composer", "horovodrun"))
 # Launchers whose ranks find each other as those of MPI.

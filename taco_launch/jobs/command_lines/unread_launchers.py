@@ -21,6 +21,8 @@ _PROGRAMS = frozenset(("fleetrun", "msrun", "bpslaunch", "dmlc-submit", "xla_dis
 # Programs that start torchrun themselves where NPROC_PER_NODE is set, or FORCE_TORCHRUN.
 _START_TORCHRUN = ("swift", "llamafactory-cli", "xtuner")
 _REMOTE = ("ssh", "pdsh", "clush", "parallel-ssh", "pssh")
+# How many words may come before the command: options of ssh and the host.
+_MOST_BEFORE = 9
 HINT = "give the number of ranks and the program: taco-launch run --np N -- PROGRAM"
 
 
@@ -40,6 +42,12 @@ def not_read(words: Sequence[str]) -> str:
             f"{name} starts torchrun itself where NPROC_PER_NODE or FORCE_TORCHRUN is set: start its ranks here, without "
             f"these variables: taco-launch run --launcher torchrun --np N -- {' '.join(words[:2])} ..."
         )
-    if name in _REMOTE and any(inner(each.words) for each in read(shown(" ".join(words[1:]))).commands):
+    if name in _REMOTE and _starts_ranks(words[1:]):
         return f"{name} starts a command on other hosts: translate that command alone, and list the hosts with -H"
     return ""
+
+
+def _starts_ranks(words: Sequence[str]) -> bool:
+    """Return whether a launcher is behind the options and the host of ssh, or in a command line that it is given as a word."""
+    lines = [" ".join(words[at:]) for at in range(1, min(len(words), _MOST_BEFORE))]
+    return any(inner(each.words) for line in lines for each in read(shown(line)).commands)

@@ -326,6 +326,8 @@ def test_a_shell_exports_no_array() -> None:
         ("python3 tools/launch.py -n 2 --launcher ssh -H h python t.py", "launch.py starts the workers of a parameter"),
         ("swift sft --model m", "taco-launch run --launcher torchrun --np N -- swift sft"),
         ("ssh gpu2 'cd /x && torchrun --nnodes 2 t.py'", "translate that command alone"),
+        ("ssh -p 22 $host torchrun --nnodes 2 t.py", "translate that command alone"),
+        ('ssh gpu1 "torchrun --nnodes 2 t.py"', "translate that command alone"),
     ],
 )
 def test_what_starts_ranks_and_is_not_read_is_no_job(line: str, why: str) -> None:

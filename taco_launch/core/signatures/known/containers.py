@@ -76,11 +76,11 @@ DOCKER = (
     ),
     Signature(
         "nvidia-container-root",
-        keys=("change root failed: ",),
+        keys=("change root failed: ", "failed to change root directory: "),
         cause="The NVIDIA container runtime of {host} looks for the driver in a folder that is not there.",
         next="If the driver is installed on the host, remove root = ... from /etc/nvidia-container-runtime/config.toml. If "
         "a container provides the driver, start that container.",
-        pattern=r"nvidia-container-cli(?:\.real)?: [^\r\n]*change root failed: no such file",
+        pattern=r"nvidia-container-cli(?:\.real)?: [^\r\n]*change root failed: no such file|nvc\.c:\d+\] failed to change root directory: No such",
     ),
     Signature(
         "image-missing",

@@ -82,7 +82,7 @@ CUDA = (
         keys=("Memory access fault by GPU",),
         cause="A kernel on AMD GPU {gpu} of {host} used an address that is not its own: {why}.",
         next="Run it with -x AMD_SERIALIZE_KERNEL=3 -x HIP_LAUNCH_BLOCKING=1 so that the trace names the operation. If it recurs on the same GPU only, check that GPU: rocm-smi, dmesg -T | grep amdgpu.",
-        pattern=r"Memory access fault by GPU node-(?P<gpu>\d+)[^\r\n]{0,120}?Reason: (?P<why>[^\r\n]{1,120}[^\s.])",
+        pattern=r"Memory access fault by GPU \*{0,2}node-(?P<gpu>\d+)[^\r\n]{0,120}?Reason: (?P<why>[^\r\n]{1,120}[^\s.])",
     ),
     Signature(
         "cuda-misaligned",

@@ -229,10 +229,14 @@ FRAMEWORKS = (
     ),
     Signature(
         "ray-node-died",
-        keys=("because its node has died", "has been marked dead because the detector has missed"),
+        keys=(
+            "because its node has died",
+            "has been marked dead because the detector has missed",
+            "Raylet is terminated: ip=",
+        ),
         cause="Ray lost [[host?{host}||a host of the cluster]]: it went down or off the network, or its raylet ended.",
         next="[[host?On {host}||ray list nodes names it. On that host]]: uptime; dmesg -T | tail -50; /tmp/ray/session_latest/logs/raylet.out.",
-        pattern=r"because its node has died|node with node id: \S+ and (?:ip|address): (?P<host>[\w.:-]+) has been marked dead",
+        pattern=r"because its node has died|Raylet is terminated: ip=(?P<host2>[\w.:-]+),|node with node id: \S+ and (?:ip|address): (?P<host>[\w.:-]+) has been marked dead",
         kind=FailureText.FALLBACK,
     ),
     Signature(

@@ -135,6 +135,15 @@ NCCL = (
         pattern=r"Error: network (?P<name>\S+) not found",
     ),
     Signature(
+        "oneccl-failed",
+        keys=("|CCL_ERROR|", "oneCCL: "),
+        cause="oneCCL failed on {host}: {why}.",
+        next="[[advice?Set {advice}, as it says||Set -x CCL_LOG_LEVEL=info, which shows its choices. If a worker thread did not start, give it a CPU of the container: CCL_WORKER_AFFINITY]].",
+        pattern=r"\|CCL_ERROR\| [\w.]+:\d+ \w+: (?P<why>[^\r\n]{1,200}[^\s.])(?:\s+[^\r\n]{0,200}?\bset (?P<advice>CCL_\w+=\w+) explicitly)?"
+        r"|oneCCL: [^\r\n]{0,120}?EXCEPTION: (?P<why2>[^\r\n]{1,200}[^\s.])",
+        lines=2,
+    ),
+    Signature(
         "cann-failed",
         keys=(" Reason: ",),
         cause="CANN, the library of Ascend NPUs, failed on {host} ({code}): {what}: {why}.",

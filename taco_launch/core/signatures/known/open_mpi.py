@@ -102,10 +102,11 @@ OPEN_MPI = (
             'Returned "Unreachable" (-12)',
         ),
         cause="Two ranks[[one? on {one}]][[other? and {other}]] have no transport in common[[tried? (tried: {tried})]].",
-        next="Allow TCP too: --mca btl tcp,self,vader (5.0: tcp,self,sm), with --mca btl_tcp_if_include NETWORK, a network that the hosts share.[[one?|| To see "
+        next="[[tcp?Check why TCP, which was tried, does not connect them: --mca btl_tcp_if_include NETWORK with a network that all hosts share, no firewall between them, and no --mca pmix_base_async_modex"
+        "||Allow TCP too: --mca btl tcp,self,vader (5.0: tcp,self,sm), with --mca btl_tcp_if_include NETWORK, a network that the hosts share]].[[one?|| To see "
         "which ranks they are, add --mca orte_base_help_aggregate 0 (4.1).]]",
         pattern=r"pair of MPI processes are unable to reach each other(?:[\s\S]{0,500}?is on host: (?=(?P<one>\S+))(?P<host>\S+)"
-        r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?P<tried>[^\r\n]*\S))?"
+        r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?=(?:[^\r\n]*\b(?P<tcp>tcp)\b)?)(?P<tried>[^\r\n]*\S))?"
         r"|process is unreachable|unreachable proc|add-procs-fail|Unreachable",
         lines=10,
         unless=("btl-interface-unknown",),
@@ -250,6 +251,20 @@ OPEN_MPI = (
         "10.0.0.0/24.",
     ),
     Signature(
+        "mpi-runtime-failed",
+        keys=("ompi_rte_init failed", "ompi_rte_init) failed"),
+        cause="A rank could not reach the launcher of Open MPI (ompi_rte_init): its PMIx is not that of the launcher, or no launcher started it.",
+        next="Start the ranks with mpirun, or by srun with a PMIx that Open MPI was built for: srun --mpi=list, then srun --mpi=pmix.",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "mpi-pml-missing",
+        keys=("mca_pml_base_open() failed",),
+        cause="Open MPI cannot use the layer for messages (pml) that was chosen, or none of those it has.",
+        next="List what it has: ompi_info | grep 'MCA pml'. Leave out --mca pml and OMPI_MCA_pml, or name one of these.",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "mpi-init-failed",
         keys=(
             "MPI_INIT has failed",
@@ -257,10 +272,14 @@ OPEN_MPI = (
             "PML ucx cannot be selected",
             "*** An error occurred in MPI_Init",
         ),
-        cause="MPI could not start in a rank, and this log does not show why.",
+        cause="MPI could not start in a rank[[step?: {step} failed ({why})||, and this log does not show why]].",
         next="Run it with --mca orte_base_help_aggregate 0 (4.1) and -x OMPI_MCA_btl_base_verbose=30, and look at the first "
         "error; --mca pml ob1 --mca btl tcp,self leaves out RDMA.",
+        pattern=r"MPI_INIT has failed|PML ucx cannot be selected|An error occurred in MPI_Init"
+        r"|It looks like MPI_INIT failed(?:[\s\S]{0,600}?\n +(?P<step>[^\r\n]{3,80}?) failed\s+--> Returned (?P<why>[^\r\n]{1,80}?\(-?\d+\)))?",
+        lines=12,
         kind=FailureText.FALLBACK,
+        unless=("mpi-runtime-failed", "mpi-pml-missing"),
     ),
     Signature(
         "mpirun-text-lost",

@@ -4,6 +4,13 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 SLURM = (
     Signature(
+        "slurm-no-address",
+        keys=("Can't find address for host",),
+        cause="slurmd on {host} does not know the address of {node}: its slurm.conf differs, or the name does not resolve there.",
+        next="Give all nodes the same slurm.conf (scontrol show config | grep HASH), check getent hosts {node} there, and restart slurmd.",
+        pattern=r"(?:_pmix_p2p_send_core: (?P<host>[\w.-]+) \[\d+\][^\r\n]*)?Can't find address for host (?P<node>[\w.-]+)",
+    ),
+    Signature(
         "slurm-launch-late",
         keys=("timeout waiting for task launch",),
         cause="slurmd started {started} of {count} tasks in time, and srun gave up: a node is busy, or its prolog, its disk or its PMIx plugin hangs.",
@@ -43,11 +50,11 @@ SLURM = (
     ),
     Signature(
         "slurm-preempted",
-        keys=("DUE TO PREEMPTION",),
-        cause="Slurm ended {what} to make room for a job of higher priority.",
+        keys=("DUE TO PREEMPTION", "DUE TO JOB REQUEUE"),
+        cause="Slurm ended {what} to make room for a job of higher priority[[requeue?, or since it was requeued by hand: it starts again by itself]].",
         next="Start it again (sbatch --requeue lets Slurm do that) and continue from a checkpoint; or use a partition or QOS that "
         "is not preempted.",
-        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO PREEMPTION",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO (?:PREEMPTION|(?P<requeue>JOB REQUEUE))",
     ),
     Signature(
         "slurm-node-failure",
@@ -62,7 +69,7 @@ SLURM = (
         cause="{what} was cancelled[[why?, and Slurm gives the reason {why}||: by scancel, by Slurm, or because another step or task of the job had failed]].",
         next="See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
         "failed before that line.",
-        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE))(?:\S+ DUE TO (?P<why>[A-Z][^\r\n*]{1,100}[^\s*]))?",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE|JOB REQ))(?:\S+ DUE TO (?P<why>[A-Z][^\r\n*]{1,100}[^\s*]))?",
         kind=FailureText.OUTCOME,
         unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
     ),
@@ -261,7 +268,7 @@ SLURM = (
         pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
         kind=FailureText.OUTCOME,
-        unless=("slurm-out-of-memory",),
+        unless=("slurm-out-of-memory", "slurm-time-limit", "slurm-preempted"),
     ),
     Signature(
         "slurm-program-missing",

@@ -340,6 +340,14 @@ TRAINING = (
         pattern=r"task:(?P<task>\d+)/device:(?P<device>\w+):\d+ is joining a group with incompatible device type *(?P<other>\w+)",
     ),
     Signature(
+        "jax-task-died",
+        keys=("the JAX distributed service detected fatal errors",),
+        cause="This process of JAX ended because another one did: the coordination service reports {why}.",
+        next="Read the log of the process that ended first, most often process 0, which serves the others: memory (dmesg -T), or an exception there.",
+        pattern=r"JAX distributed service detected fatal errors[^\r\n]*?(?:absl::)?Status: (?P<why>[^\r\n]{1,200}[^\s.])",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
         "xla-rendezvous",
         keys=("threads to join the rendezvous",),
         cause="A thread of XLA (JAX, TensorFlow) waits for the others to start: {what}: not all {count} threads have come.",

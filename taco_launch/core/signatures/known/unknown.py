@@ -107,10 +107,10 @@ UNKNOWN = (
             "Couldn't allocate MR",
             "failed to create mr",
         ),
-        cause="A test of RDMA (perftest) failed on {host}: [[status?an operation ended with status {status} (4: the HCA "
+        cause="RDMA failed on {host}, in a test (perftest) or a library: [[status?an operation ended with status {status} (4: the HCA "
         "may not access that memory; 10: the other side does not allow this access; 12: no answer; 13: receiver not ready)||{why}]].",
-        next="For status 4 with --use_cuda, check lsmod | grep peermem, and turn PCI ACS and the IOMMU off; for status 12 or a QP error, use the same -d and -x on "
-        "both sides (show_gids names the index of RoCE v2 with the IPv4 address). If it cannot connect, start the server first, and open its port.",
+        next="For status 4 with --use_cuda, check lsmod | grep peermem, and turn PCI ACS and the IOMMU off; for status 12 or a QP error, use the same device and GID index on "
+        "both sides (show_gids; perftest: -d, -x). If it cannot connect, start the server first, and open its port.",
         pattern=r"Completion with error at (?:client|server)[\s\S]{0,80}?Failed status (?P<status>\d+)"
         r"|(?P<why>Failed to modify QP[^\r\n]*[^\s.]|Couldn't (?:connect to [^\s:]+:\d+|allocate MR)|failed to create mr)",
         lines=2,

@@ -228,7 +228,7 @@ def _show(
         setup_output.show_findings(findings)
     elif looking:
         proof = {"found": setup_output.flaws_document(plan.flaws)}
-        render.data(_document(plan, rows, told, groups) | findings.document() | proof, settings.output)
+        render.data(_document(plan, rows, told, groups) | setup_output.findings_document(findings) | proof, settings.output)
     setup_output.show_errors(plan.failed, plans, inventory)
     for flaw in plan.flaws:
         render.error(str(flaw), flaw.hint)
@@ -240,7 +240,7 @@ def _show(
     if findings.faults and not wrong:
         besides = "in addition," if rows else "nothing to do for set-up, but"
         settings.talk(
-            f"{besides} a hardware fault was found that set-up cannot fix: {setup_output.names(findings.faults)}, see above"
+            f"{besides} a fault was found that set-up does not fix: {setup_output.names(findings.faults)}, see above"
         )
     elif findings.unlike and not rows and not wrong:
         settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(findings.unlike)}, see above")

@@ -37,9 +37,9 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
     files = access.access(environ, os.geteuid(), lab)
     try:
         engine.connect(environ)
-    except engine.UnreachableError as error:
-        error.hint = error.hint and error.hint.replace("lab up", f"lab up{option}")
-        raise
+    except engine.UnreachableError as silent:  # whose hint names no lab
+        hint = silent.hint and silent.hint.replace("lab up", f"lab up{option}")
+        raise engine.UnreachableError(silent.message, hint, refused=silent.refused) from None
     found = [each.host for each in hosts.find(lab) if not each.host.is_registry]
     if not found:
         error = hosts.no_lab(lab)

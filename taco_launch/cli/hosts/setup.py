@@ -228,7 +228,9 @@ def _show(
         setup_output.show_findings(findings)
     elif looking:
         proof = {"found": setup_output.flaws_document(plan.flaws)}
-        render.data(_document(plan, rows, told, groups) | setup_output.findings_document(findings) | proof, settings.output)
+        render.data(
+            _document(plan, rows, told, groups) | setup_output.findings_document(findings) | proof, settings.output
+        )
     setup_output.show_errors(plan.failed, plans, inventory)
     for flaw in plan.flaws:
         render.error(str(flaw), flaw.hint)
@@ -245,7 +247,11 @@ def _show(
     elif findings.unlike and not rows and not wrong:
         settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(findings.unlike)}, see above")
     elif not rows and not plan.flaws and (right := [each.host for each in plans if each.empty]):
-        health = f"; Xids, links and error counters are not read: {settings.typed} check reads them" if check and not wrong else ""
+        health = (
+            f"; Xids, links and error counters are not read: {settings.typed} check reads them"
+            if check and not wrong
+            else ""
+        )
         settings.talk(f"nothing to do: {setup_output.names(right)} already set up as in {inventory.source}{health}")
     if busy := [each.host for each in plans if each.stops("cluster")]:
         settings.talk(

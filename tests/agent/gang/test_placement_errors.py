@@ -12,9 +12,7 @@ from taco_launch.core.model.plans import FreeSlots, SlotRequest
 FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
 HELD = "2 held by job l4 since 10:00"
 CHECK = "taco-launch setup --check shows what is wrong there; or leave {} out: {}"
-FEWER = (
-    "taco-launch setup --check shows what is wrong there; or request fewer ranks, because the job's other hosts have too few slots"
-)
+FEWER = "taco-launch setup --check shows what is wrong there; or request fewer ranks, because the job's other hosts have too few slots"
 HOSTS = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
 
 

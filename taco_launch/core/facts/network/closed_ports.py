@@ -24,7 +24,8 @@ _OTHERS = re.compile(
 _PORTS = re.compile(r"tcp dport (\{[^}]*\}|[0-9-]+)|(?<!! )--dports? ([0-9:,]+)")
 _PORT = re.compile(r"([0-9]{1,5})(?:[-:]([0-9]{1,5}))?")
 _ACTION = re.compile(
-    r"(?:-[jg] )?\b(accept|drop|reject|return|tarpit)\b(?: with .*| --reject-with \S+)?|(jump|goto|-j|-g) ([^\s,}]+)", re.I
+    r"(?:-[jg] )?\b(accept|drop|reject|return|tarpit)\b(?: with .*| --reject-with \S+)?|(jump|goto|-j|-g) ([^\s,}]+)",
+    re.IGNORECASE,
 )
 
 

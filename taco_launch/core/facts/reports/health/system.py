@@ -138,20 +138,20 @@ def _memlock(facts: HostFacts, where: str, expected: Expected) -> Tuple[str, str
     if where == "host":
         return "", "set memlock to unlimited in /etc/security/limits.d and for sshd (LimitMEMLOCK=infinity)"
     if expected.memlock not in (None, -1):
-        return ", as the inventory says", "container: {ulimits: {memlock: -1}} in the inventory, then: taco-launch setup"
+        return (
+            ", as the inventory says",
+            "container: {ulimits: {memlock: -1}} in the inventory, then: taco-launch setup",
+        )
     made = known_value(facts.made)
     capabilities = known_value(made.capabilities) if made else None
     if capabilities is not None and "SYS_RESOURCE" not in capabilities:
-        return (
-            ": this host does not have the capability SYS_RESOURCE",
+        hint = (
             "if this host is itself a container, start it with --ulimit memlock=-1; otherwise give its engine "
-            "LimitMEMLOCK=infinity (systemctl edit docker); then recreate the container",
+            "LimitMEMLOCK=infinity (systemctl edit docker); then recreate the container"
         )
-    return (
-        "",
-        f"on the host: docker inspect -f '{{{{.HostConfig.Ulimits}}}}' {where} shows what the container was created with; "
-        "taco-launch setup --check shows whether that differs from the inventory",
-    )
+        return ": this host does not have the capability SYS_RESOURCE", hint
+    look = f"on the host: docker inspect -f '{{{{.HostConfig.Ulimits}}}}' {where} shows what the container was created with"
+    return "", f"{look}; taco-launch setup --check shows whether that differs from the inventory"
 
 
 def memory(facts: HostFacts) -> Iterator[HealthVerdict]:

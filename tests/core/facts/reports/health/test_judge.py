@@ -112,7 +112,16 @@ def test_a_host_that_is_right() -> None:
         "PCIe speed",
         "sshd",
     }
-    asked |= {"memory errors", "disk space", "file systems", "memlock", "shared memory", "container", "clock", "firewall"}
+    asked |= {
+        "memory errors",
+        "disk space",
+        "file systems",
+        "memlock",
+        "shared memory",
+        "container",
+        "clock",
+        "firewall",
+    }
     assert asked <= {each.name for each in verdicts}
     assert {each.name for each in verdicts} <= {name for _, names in GROUPS for name in names}
 

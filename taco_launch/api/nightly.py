@@ -8,6 +8,7 @@ from pathlib import Path
 
 from taco_launch.api.cluster import Cluster
 from taco_launch.api.matrix_jobs import prepare_jobs
+from taco_launch.api.slow_hosts import find_slow_hosts
 from taco_launch.bench.history.history import LadderKind, default_path, open_history
 from taco_launch.bench.logs.workloads import reader
 from taco_launch.bench.model.ladder import order
@@ -18,7 +19,7 @@ from taco_launch.bench.nightly.install import check_name
 from taco_launch.bench.nightly.open_hosts import AllDrainedError, OpenHosts, open_hosts
 from taco_launch.bench.nightly.record import folder
 from taco_launch.bench.nightly.recorded_run import NightlyResult, check_junit, record_run
-from taco_launch.bench.nightly.summary import Summary
+from taco_launch.bench.nightly.summary import NightlyOutcome, Summary
 from taco_launch.bench.run import run_ladder as ladders
 from taco_launch.bench.run.matrix_file import load
 from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
@@ -56,6 +57,8 @@ class NightlyOptions:
     keep_logs: float = 30 * 86400.0
     # Whether a cell that is unsure or pending fails the run: `exit_code` 6.
     strict: bool = False
+    # Whether to measure the hosts after a regression, to name the slow one, and drain it as the inventory's `health` says.
+    bisect: bool = False
     # File for the result as JUnit XML; none by default.
     junit: Path | None = None
     # File of the history; by default history.db in the state folder.
@@ -133,8 +136,7 @@ class _NightlyWork:
         logs = ladders_folder(cluster.environ)
         plan = ladders.LadderPlan(ladder, steps, specs, reader(matrix), logs / ladder.id, matrix.time_budget)
         rules = JudgeRules(min_effect=matrix.min_effect)
-        remark = "; ".join(filter(None, (hosts.remark, jobs.lacking)))
-        request = flow.RunRequest(name, matrix, options.deadline, rules, remark, options.strict)
+        request = flow.RunRequest(name, matrix, options.deadline, rules, jobs.lacking, options.strict)
         listener.cells(tuple(specs))
         with open_history(options.history or default_path(cluster.environ)) as history:
             before = time.time() - options.keep_logs
@@ -142,11 +144,18 @@ class _NightlyWork:
                 listener.say(f"logs of {cleared} nightly runs were removed")
             tell = ladders.LadderListener(listener.progress, listener.say)
             try:
-                return flow.run(cluster.backend, inventory, plan, request, history, jobs.around, cluster.environ, tell)
+                summary = flow.run(
+                    cluster.backend, inventory, plan, request, history, jobs.around, cluster.environ, tell
+                )
             except HostError as error:
                 return flow.failure_summary(plan, request, error.message)
             except KeyboardInterrupt:
                 return flow.failure_summary(plan, request, "")
+        found: tuple[str, ...] = ()
+        if options.bisect and summary.outcome is NightlyOutcome.REGRESSION:
+            measured = dict.fromkeys(host.name for spec in specs.values() for host in spec.hosts)
+            found = find_slow_hosts(cluster, [*measured], listener.say)
+        return replace(summary, host_notes=(*filter(None, (hosts.remark,)), *found))
 
     def _open_hosts(self, matrix: Matrix) -> OpenHosts:
         """Look which hosts are drained. A head that does not answer is waited for later, with all hosts."""

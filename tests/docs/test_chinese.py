@@ -15,6 +15,7 @@ SPLIT = (
     *("jobs", "watch-jobs", "job-failures"),
     *("setup", "setup-changes", "setup-problems", "migrate-hosts"),
     *("research", "sweeps", "history"),
+    *("check", "measure-hosts", "health-policy"),
     *("nightly", "nightly-report", "nightly-baseline"),
     *("launchers", "command-line", "migrate", "translate"),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from taco_launch.bench.history.history import Ladder, LadderKind, open_history
-from tests.lab.rig import Done, Image, Lab, made
+from tests.lab.rig import Cluster, Done, Image, Lab, made
 
 pytest.importorskip("scipy")
 # A ladder is 36 jobs, a nightly run 6, each with the start of Python and torch.
@@ -50,9 +50,9 @@ class Site:
     def history(self) -> Path:
         return self.lab.state / "history.db"
 
-    def night(self) -> tuple[int, str, dict[str, Any]]:
+    def night(self, cluster: Cluster | None = None, *words: str) -> tuple[int, str, dict[str, Any]]:
         """Make a nightly run, and give its exit code, its line and its summary."""
-        done = self("nightly", "run", str(self.matrix))
+        done = (cluster or self.lab.cluster)("nightly", "run", str(self.matrix), *words, seconds=900)
         path = done.stdout.rpartition("summary: ")[2].strip()
         assert path.endswith(".md"), done.stdout + done.stderr
         return done.returncode, done.stdout, json.loads(Path(path).with_suffix(".json").read_text())
@@ -128,3 +128,25 @@ def test_nights(site: Site) -> None:
     assert judged == {2: "ok", 4: "regression"}
     code, line, told = site.night()
     assert (code, told["outcome"]) == (0, "ok"), line
+
+
+def test_a_slow_host_is_found_and_drained_and_the_next_night_measures_the_rest(site: Site, tmp_path: Path) -> None:
+    """The policy drains it; after `heal` and `host resume` all hosts are judged by their own baseline again."""
+    health = {"drain": ["network rate"], "after": 2}
+    names, container = ("gpu1", "gpu2", "gpu3"), site.lab.training()
+    ops = site.lab.inventory(tmp_path / "c.yaml", *names, cluster=site.lab.name, container=container, health=health)
+    site.lab.fault("gpu2", "slow-link", "100mbit")
+    try:
+        code, line, told = site.night(ops, "--bisect")
+        assert (code, told["outcome"]) == (6, "regression"), line
+        assert "gpu2: drained until host resume: policy: network rate: sends 0." in line
+        code, line, told = site.night(ops, "--bisect")
+    finally:
+        site.lab.fault("gpu2", "heal")
+    assert (code, told["outcome"]) == (0, "ok"), line
+    assert "measured without drained hosts: gpu2 (by " in line
+    assert {host for each in told["judged"] for host in each["hosts"]} == {"gpu1", "gpu3"}
+    assert ops("host", "resume", "gpu2").returncode == 0
+    code, line, told = site.night(ops)
+    assert (code, told["outcome"]) == (0, "ok"), line
+    assert "2 cells as before" in line

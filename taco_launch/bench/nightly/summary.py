@@ -104,7 +104,8 @@ class Summary:
     measured, `broken` why the nightly run did not finish. `green` is the last nightly run before that counts in the baseline,
     from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
     included. `interrupted` says, where somebody ended it, what is kept of it and how to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
-    `typed` is how a command with the same inventory begins.
+    `typed` is how a command with the same inventory begins. `host_notes` says which hosts were left out since they are drained, which
+    were found to be slow after a regression, and which of them are drained now.
     """
 
     name: str
@@ -128,6 +129,7 @@ class Summary:
     emptied: bool = False
     interrupted: str = ""
     typed: str = "taco-launch"
+    host_notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> NightlyOutcome:
@@ -181,6 +183,7 @@ def line(summary: Summary, path: str) -> str:
         )
     if summary.lost and summary.of(VerdictKind.REGRESSION, VerdictKind.UNSURE, VerdictKind.PENDING):
         told.append(summary.lost)
+    told += summary.host_notes[:_TOLD]
     told.append(f"summary: {path}")
     words = "; ".join(" ".join(part.split()) for part in told)
     return f"nightly {summary.name}: {summary.outcome.value.upper()}: {words}"
@@ -266,6 +269,8 @@ def _blocks(summary: Summary) -> Iterator[str]:
     yield _plain(f"Matrix {summary.matrix} on cluster {summary.cluster}, {span}, ladder {summary.ladder}.")
     if summary.broken and summary.of(VerdictKind.REGRESSION):
         yield _plain(f"The run did not finish: {summary.broken}.")
+    if summary.host_notes:
+        yield "\n".join(("## Hosts", "", *(f"- {_plain(found)}" for found in summary.host_notes)))
     yield from _changed(summary)
     yield from _verdicts(summary)
     if summary.failed:

@@ -70,6 +70,7 @@ nightly.add_command(baseline.baseline)
     metavar="TIME",
     help="Keep logs of nightly runs for this long. Default: as `nightly run`.",
 )
+@run.bisect_option
 @add_option("--dry-run", is_flag=True, help="Show what would be changed, and do nothing.")
 @add_option("--yes", is_flag=True, help="Do not ask.")
 def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) -> int:
@@ -256,6 +257,7 @@ def _asked(options: dict[str, Any]) -> InstallRequest:
     for option in ("deadline", "keep_logs"):
         if options[option] is not None:
             more += [f"--{option.replace('_', '-')}", f"{options[option]:.0f}s"]
+    more += ["--bisect"] if options["bisect"] else []
     found = str(Path(matrix).absolute()) if path == matrix else matrix
     return InstallRequest(name, found, schedule.Schedule(hour, minute, days), options["mail"], tuple(more))
 

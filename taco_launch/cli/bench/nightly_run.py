@@ -15,6 +15,10 @@ from taco_launch.cli.options.job_options import spec_of
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell
 
+bisect_option = add_option(
+    "--bisect", is_flag=True, help="After a regression, measure the hosts to find the slow one, and apply `health`."
+)
+
 
 @verb("run", access=True, output=True)
 @click.argument("matrix", shell_complete=complete_file)
@@ -39,18 +43,23 @@ from taco_launch.core.command import shell
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE as well."
 )
 @add_option("--strict", is_flag=True, help="Exit with 6 also if a cell is unsure or pending.")
+@bisect_option
 @ladder_output.db_option
 def run(ctx: click.Context, /, matrix: str, *, db: Path | None, **options: Any) -> int:
     """Measure MATRIX once and look for regressions.
 
     Waits until the cluster is free, measures each cell, repeats those that seem to have changed, and compares with earlier
     nightly runs. Prints one line, and writes a summary as Markdown, JSON and JUnit XML to nights/NAME in the state folder.
-    Only one instance runs at a time; jobs of an interrupted run are stopped.
+    Only one instance runs at a time; jobs of an interrupted run are stopped. Drained hosts are left out.
+
+    With `--bisect`, a regression is followed by `check --level pairs` and `--level full` of its hosts: the summary names the slow host,
+    and a policy (`health` in the inventory) drains it, so that the next run measures the others.
 
     \b
     Examples:
       taco-launch -i hosts.yaml nightly run taco
       taco-launch -i hosts.yaml nightly run my.yaml --deadline 3h --junit night.xml
+      taco-launch -i hosts.yaml nightly run taco --bisect
 
     \b
     Exit codes: 0 nothing got slower, 6 a regression (with --strict also: a cell is unsure or pending), 5 the cluster is not fit

@@ -259,7 +259,8 @@ class _Reader:
 
     def _split(self, word: str) -> tuple[str, bool, str]:
         """Return an option's name in kebab case, whether a value is part of its word, and that value."""
-        if self._kind in table.GLUED and not word.startswith("--") and len(word) > 2:
+        is_option = word[1:].partition("=")[0] in self._table
+        if self._kind in table.GLUED and not word.startswith("--") and len(word) > 2 and not is_option:
             return word[1], True, word[2:].removeprefix("=")
         name, equals, value = word.lstrip("-").partition("=")
         return (name if self._kind in ("mpirun", "hydra") else name.replace("_", "-")), bool(equals), value

@@ -482,8 +482,8 @@ OF_PYTHON = frozenset(("torch", "deepspeed", "accelerate", "composer", "colossal
 ABBREVIATES = frozenset(("torch", "deepspeed", "composer", "horovodrun"))
 # Launchers whose ranks find each other as those of MPI.
 OF_MPI = ("mpirun", "hydra", "horovodrun")
-# These read `-N2` as `-N 2`, and are of Slurm.
-GLUED = frozenset(("srun", "Slurm"))
+# These read `-N2` as `-N 2`, but for words that are options as a whole (`-gpu` of LSF).
+GLUED = frozenset(("srun", "Slurm", "LSF", "PBS"))
 
 
 def parameter(name: str) -> str | None:

@@ -1,7 +1,8 @@
-"""What a script's shell redirects around a launcher, and the hostfile that a script writes -> rows of a translation: pure."""
+"""What a script's shell redirects around a launcher, and the hostfiles and scripts that a script writes: pure."""
 
+import itertools
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines.launcher_options import LOGS, STDIN
@@ -9,6 +10,7 @@ from taco_launch.jobs.command_lines.shell_script import ScriptCommand, expanded,
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row
 
+WRAP = "--wrap"  # of sbatch: the script itself
 _NOWHERE = "/dev/null"
 _READS = ("<", "0<", "<<", "<<-", "<<<", "|<")
 _WRITES = (">", ">>", ">|", "1>", "1>>", "&>", "&>>", ">&")
@@ -43,3 +45,15 @@ def makes(command: ScriptCommand, hostfile: str, variables: Mapping[str, str]) -
     how = f": {shell(('printf', _EACH_LINE, *lines))} > {shell((hostfile,))}" if is_known else ""
     original = f"line {command.line}: {shell(tuple(map(shown, command.words)))} > {hostfile}"
     return Row(original, "", f"the script writes this hostfile: make it first{how}")
+
+
+def submitted(commands: Sequence[ScriptCommand], words: Sequence[str], variables: Mapping[str, str]) -> str:
+    """Return the script that a command submits, where it is a part of this one; else "".
+
+    `commands` are the command, and those that wrote the files it names.
+    """
+    wrapped = [value for word, value in itertools.pairwise((*words, "")) if word == WRAP]
+    wrapped += [word.partition("=")[2] for word in words if word.startswith(f"{WRAP}=")]
+    if wrapped:
+        return "\n" * (commands[0].line - 1) + wrapped[0]
+    return next((of_document(each, variables) for each in commands if each.document), "")

@@ -56,7 +56,6 @@ INSTEAD = {
 }
 _DOES = {SUBMITS: "submits a job", STARTS: "starts ranks, and is not read here", CONTAINS: "starts a container"}
 _SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
-_WRAP = "--wrap"
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 # What of a launcher is not the first word of a command: the container that srun or docker would start it in, and the like.
 _OF_PYTHON = ("python", "python3", "torchrun")
@@ -178,7 +177,7 @@ class _Script:
             return
         name = words[0].rpartition("/")[2]
         other = elsewhere((*words, "-"))  # what is submitted may be redirected
-        if other is not None and not self._is_inside and (script := _submitted(command, words, self._variables)):
+        if other is not None and not self._is_inside and (script := self._script_of(command, words)):
             self._submitted(command, words, script)
         elif name in self._script.names:
             self._left(command, "is a function of the script: what it starts is read where it stands")
@@ -277,6 +276,10 @@ class _Script:
             if tested and (name := tested[1] or tested[2]) not in self._variables:
                 self._has_default.add(name)
 
+    def _script_of(self, command: ScriptCommand, words: Sequence[str]) -> str:
+        written = [self._writes[name] for each in words[1:] if (name := posixpath.normpath(each)) in self._writes]
+        return redirections.submitted((command, *written), words, self._variables)
+
     def _submitted(self, command: ScriptCommand, words: Sequence[str], text: str) -> None:
         """Translate the script that a command is given, as << or --wrap has it."""
         name = words[0].rpartition("/")[2]
@@ -289,7 +292,7 @@ class _Script:
             home=self._variables.get("HOME", ""),
             is_inside=True,
         )
-        at = next((at for at, word in enumerate(words) if word.startswith(_WRAP)), len(words))
+        at = next((at for at, word in enumerate(words) if word.startswith(redirections.WRAP)), len(words))
         rest = (*words[1:at], *words[at + (1 if "=" in "".join(words[at : at + 1]) else 2) :])
         try:
             done = inside.translated(rest)
@@ -382,15 +385,6 @@ class _Script:
 def _is_added(before: str, value: str) -> bool:
     """Return whether a value is the one before, and more words."""
     return bool(before) and value.startswith((f"{before} ", f"{before}{FIELD}"))
-
-
-def _submitted(command: ScriptCommand, words: Sequence[str], variables: Mapping[str, str]) -> str:
-    """Return the script that a command submits, where it is a part of this one; else ""."""
-    wrapped = [value for word, value in itertools.pairwise((*words, "")) if word == _WRAP]
-    wrapped += [word.partition("=")[2] for word in words if word.startswith(f"{_WRAP}=")]
-    if wrapped:
-        return "\n" * (command.line - 1) + wrapped[0]
-    return shell_script.of_document(command, variables) if command.document else ""
 
 
 def _row(command: ScriptCommand, text: str, why: str) -> Row:

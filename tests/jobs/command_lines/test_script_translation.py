@@ -334,6 +334,12 @@ def test_what_starts_ranks_and_is_not_read_is_no_job(line: str, why: str) -> Non
     assert why in done.rows[0].why
 
 
+def test_a_script_that_the_script_writes_is_read_where_it_is_submitted() -> None:
+    text = "cat > job.sh <<EOF\n#!/bin/bash\n#SBATCH -N 2\nsrun -n 4 ./a.out\nEOF\nsbatch ./job.sh\n"
+    ((line, job),) = translate_script(text).jobs
+    assert (line, job.options, job.program) == (4, ("--hosts", "2", "--slots-per-host", "2"), ("./a.out",))
+
+
 def test_a_merge_conflict_is_named() -> None:
     with pytest.raises(UnclearError, match="marks of an unresolved merge conflict"):
         translate_script("<<<<<<< HEAD\nmpirun -np 2 a\n=======\nmpirun -np 3 a\n>>>>>>> b\n")
@@ -342,12 +348,13 @@ def test_a_merge_conflict_is_named() -> None:
 @pytest.mark.parametrize(
     ("directives", "line", "size"),
     [
-        ("#PBS -l select=16:ncpus=1", "mpiexec a", "--hosts 16 --slots-per-host 1"),
+        ("#BSUB -n 16\n#BSUB -Rspan[ptile=8] -gpu num=2", "mpirun a", "--np 16 --slots-per-host 8"),
+        ("#PBS -qhigh -lselect=16:ncpus=1", "mpiexec a", "--hosts 16 --slots-per-host 1"),
         ("#PBS -l select=2:ncpus=32", "mpirun -np 64 a", "--hosts 2 --slots-per-host 32"),
         ("#PBS -l select=1:ncpus=4+2:ncpus=8", "mpirun -np 20 a", "--np 20"),
     ],
 )
-def test_the_chunks_of_pbs(directives: str, line: str, size: str) -> None:
+def test_the_ranks_that_a_scheduler_gives_each_host(directives: str, line: str, size: str) -> None:
     ((_line, job),) = translate_script(f"{directives}\n{line}\n").jobs
     assert " ".join(job.options) == size
 

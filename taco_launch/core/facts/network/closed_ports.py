@@ -73,16 +73,16 @@ def closed_ports(chains: Chains, start: str) -> int:
 
 def ranges(ports: int) -> Ranges:
     """Return a set of ports as first and last of each range."""
-    found = []
+    spans = []
     first = 0
     while ports >> first:
         bits = ports >> first
         first += (bits & -bits).bit_length() - 1
         gap = ~(ports >> first)
         last = first + (gap & -gap).bit_length() - 2
-        found.append((first, last))
+        spans.append((first, last))
         first = last + 1
-    return tuple(found)
+    return tuple(spans)
 
 
 def _rule(line: str) -> _Rule:
@@ -91,11 +91,11 @@ def _rule(line: str) -> _Rule:
     if "hook " in text or text.startswith("-P ") or _OTHERS.search(_NOISE.sub(" ", text)):
         return _Rule(0, False, ())
     bare = _NOISE.sub(" ", text)
-    found = _PORTS.search(bare)
-    ports = _ports(found[1] or found[2]) if found else None
+    match = _PORTS.search(bare)
+    ports = _ports(match[1] or match[2]) if match else None
     actions = tuple(((each[1] or each[2]).lower(), each[3] or "") for each in _ACTION.finditer(bare))
-    left = _ACTION.sub(" ", bare if ports is None or found is None else bare.replace(found[0], " "))
-    return _Rule(_ALL if ports is None else ports, not left.strip() and "vmap" not in bare, actions)
+    rest = _ACTION.sub(" ", bare if ports is None or match is None else bare.replace(match[0], " "))
+    return _Rule(_ALL if ports is None else ports, not rest.strip() and "vmap" not in bare, actions)
 
 
 def _ports(text: str) -> Optional[int]:

@@ -142,8 +142,8 @@ def _memlock(facts: HostFacts, where: str, expected: Expected) -> Tuple[str, str
             ", as the inventory says",
             "container: {ulimits: {memlock: -1}} in the inventory, then: taco-launch setup",
         )
-    made = known_value(facts.made)
-    capabilities = known_value(made.capabilities) if made else None
+    state = known_value(facts.made)
+    capabilities = known_value(state.capabilities) if state else None
     if capabilities is not None and "SYS_RESOURCE" not in capabilities:
         hint = (
             "if this host is itself a container, start it with --ulimit memlock=-1; otherwise give its engine "

@@ -31,8 +31,8 @@ GIT_SECRETS = ("GIT_SYNC_PASSWORD", "GIT_SYNC_PASSWORD_FILE")
 # Where a message names a verb that asks hosts, the inventory belongs to what is typed.
 BARE = "taco-launch"
 _TYPED = re.compile(
-    rf"\b{BARE} (?:-i FILE )?(?=(?:cp|delete|exec|facts|forward|get|list|logs|prune|resume|run|setup|shell|stop|submit|"
-    r"suspend|teardown|tensorboard|top|wait)\b)"
+    rf"\b{BARE} (?:-i FILE )?(?=(?:check|cp|delete|exec|facts|forward|get|host|list|logs|prune|resume|run|setup|shell|"
+    r"stacks|stop|submit|suspend|teardown|tensorboard|top|wait)\b)"
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # bash, where it is /bin/sh, lets nobody set the first six, and sets `_` itself for every program.

@@ -31,6 +31,7 @@ def add(cluster: str, hosts: Sequence[HostVerdicts]) -> None:
     path = _path()
     make_private(path.parent)
     with open(path, "a", encoding="utf-8", errors="replace", opener=private) as file:
+        os.fchmod(file.fileno(), 0o600)  # earlier versions created it readable for all
         file.write(line)
         size = file.tell()
     if size > _MOST_BYTES:

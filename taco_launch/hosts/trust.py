@@ -17,7 +17,7 @@ KNOWN, NEW, CHANGED, REVOKED = "known", "new", "CHANGED", "REVOKED"
 class ShownKey:
     """A key that a host shows; `state` is known, new, CHANGED or REVOKED, `known` the lines of files that say so.
 
-    `elsewhere` are the files besides our own that keep another key of it.
+    `elsewhere` are the files besides our own that keep another key of it, `others` its known keys of other kinds.
     """
 
     host: str
@@ -28,6 +28,7 @@ class ShownKey:
     state: str
     known: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
+    others: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,11 +41,13 @@ class TrustReport:
 
     @property
     def alike(self) -> tuple[tuple[ShownKey, ...], ...]:
-        """Return the groups of hosts that show the same key."""
+        """Return the groups of hosts that have the same key: one shows it, and it is shown by the others or known of them."""
         groups: dict[bytes, tuple[ShownKey, ...]] = {}
         for key in self.shown:
-            groups[key.blob] = (*groups.get(key.blob, ()), key)
-        return tuple(group for group in groups.values() if group[1:])
+            for blob in {key.blob, *key.others}:
+                groups[blob] = (*groups.get(blob, ()), key)
+        shown = {key.blob for key in self.shown}
+        return tuple(dict.fromkeys(group for blob, group in groups.items() if group[1:] and blob in shown))
 
     def to_write(self, *, replace: bool) -> tuple[ShownKey, ...]:
         """Return the keys that trusting would write: the new ones, with `replace` the changed ones too."""
@@ -95,7 +98,12 @@ def read_host_keys(ways: HostConnections, report: Callable[[Answer[ShownKey]], N
         state = {"known": KNOWN, "new": NEW, "changed": CHANGED, "revoked": REVOKED}[verdict.state]
         by = tuple(map(str, verdict.by))
         files = dict.fromkeys(known.file for known in verdict.by if state == CHANGED and known.file != own)
-        return ShownKey(route.name, route.known_as, key.kind, key.fingerprint, key.blob, state, by, tuple(files))
+        lines = ways.known_hosts.lines(route.known_as, route.known_hosts)
+        # Of a host with a changed key the known keys may be those of the machine before it.
+        others = [line.key.blob for line in lines if state in (KNOWN, NEW) and not line.marker]
+        return ShownKey(
+            route.name, route.known_as, key.kind, key.fingerprint, key.blob, state, by, tuple(files), tuple(others)
+        )
 
     with ways.fanout as fanout:
         answers = fanout.each(ask, report)

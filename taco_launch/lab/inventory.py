@@ -35,7 +35,11 @@ def load(source: str, environ: Mapping[str, str]) -> Inventory:
     lab = source.partition(":")[2] or DEFAULT_NAME
     option = option_of(lab)
     files = access.access(environ, os.geteuid(), lab)
-    engine.connect(environ)
+    try:
+        engine.connect(environ)
+    except engine.UnreachableError as silent:  # whose hint names no lab
+        hint = silent.hint and silent.hint.replace("lab up", f"lab up{option}")
+        raise engine.UnreachableError(silent.message, hint, refused=silent.refused) from None
     found = [each.host for each in hosts.find(lab) if not each.host.is_registry]
     if not found:
         error = hosts.no_lab(lab)

@@ -13,7 +13,7 @@ from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
-from taco_launch.setup.apply.findings import Findings, judge_hosts
+from taco_launch.setup.apply.findings import Findings, judge_hosts, with_firewalls
 from taco_launch.setup.apply.setup_run import HostResult, Setup, SetupRequest, SetupResult
 from taco_launch.setup.apply.wait_for_jobs import wait_for_jobs
 from taco_launch.setup.job_containers import upkeep
@@ -21,6 +21,7 @@ from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.ops import ProofFailure
 from taco_launch.setup.plan.host_plan import HostPlan
 from taco_launch.setup.rolling_setup import RollingSetup
+from taco_launch.setup.stage_parts import firewall
 
 
 def choose_hosts(
@@ -131,7 +132,10 @@ class ClusterSetup:
         flaws = work.proved(plans) if prove else ()
         plans = (*plans, *self._variants.look(plans))
         errors = {plan.host: "\n".join(problem.message for problem in plan.problems) for plan in plans}
-        return SetupPlan(plans, judge_hosts(work.facts, self._inventory, errors), flaws, work.failed, work.moved)
+        findings = judge_hosts(work.facts, self._inventory, errors)
+        opened = {plan.host for plan in plans if any(op.name == firewall.OPEN for op in plan.ops)}
+        findings = with_firewalls(findings, work.facts, self._inventory, opened)
+        return SetupPlan(plans, findings, flaws, work.failed, work.moved)
 
     @property
     def chosen_failed(self) -> bool:

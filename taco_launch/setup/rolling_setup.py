@@ -80,7 +80,7 @@ class RollingSetup:
             done = work.apply()
         errors = {host: work.failed[host] for host in hosts if host in work.failed}
         for flaw in done.found:
-            errors |= {host: HostError(str(flaw), flaw.hint) for host in flaw.hosts if host in hosts}
+            errors |= {host: HostError(str(flaw), flaw.hint) for host in (*flaw.hosts, *flaw.at) if host in hosts}
         return {**errors, **stuck}
 
     def _check(self, hosts: tuple[str, ...]) -> Mapping[str, TacoLaunchError]:

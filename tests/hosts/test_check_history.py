@@ -29,6 +29,9 @@ def test_the_faults_of_this_cluster_alone(file: Path) -> None:
         more.write('[]\n{"cluster": "a"}\n{"cluster": "a", "hosts": {"gpu1": [1]}}\nbroken\n')
     assert check_history.earlier("a") == ({"gpu1": frozenset(("Xid",)), "gpu2": frozenset()},)
     assert oct(file.stat().st_mode & 0o777) == "0o600"
+    file.chmod(0o644)  # as earlier versions left it
+    check_history.add("b", HOSTS[1:])
+    assert oct(file.stat().st_mode & 0o777) == "0o600"
 
 
 @pytest.mark.parametrize(("width", "most", "least"), [(1000, 1 << 20, 400), (300_000, 10 * 301_000, 10)])

@@ -18,10 +18,10 @@ ROOMS = {
     "bench": 8_550,
     "jobs": 11_950,
     "setup": 8_700,
-    "hosts": 7_820,
+    "hosts": 7_850,
     "lab": 3_650,
-    "agent": 17_550,
-    "core": 31_300,
+    "agent": 17_600,
+    "core": 31_500,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -62,7 +62,7 @@ def test_from_bare_to_equal_gpus_and_again_after_a_reboot(host: GpuHost) -> None
     done = host.cluster.setup("--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "its 8 GPUs by the runtime nvidia" in done.stdout
-    assert "verify: the container of gpu1 has the GPUs of its host" in done.stderr
+    assert "verify: checking that the container of gpu1 has the GPUs of its host" in done.stderr
     before = host.gpus()
     assert len(before) == 8
     host.lab.reboot("gpu1")

@@ -70,7 +70,8 @@ def refusal(
     if not failed:
         return found
     if found.never and _would_fit(wanted, hosts, reached):
-        return _unusable(failed, "request fewer ranks, because the other hosts have too few slots for this job")
+        other = "request fewer ranks, because the job's other hosts have too few slots"
+        return _unusable(failed, other if usable else "run the job on other hosts")
     told = {**dict(found.reasons), **dict(failed)}
     reasons = tuple((host.name, told[host.name]) for host in hosts if host.name in told)
     return PlacementError(found.message.split("\n")[0], reasons, found.hint, never=found.never)
@@ -116,7 +117,10 @@ def _unusable(reasons: Sequence[Tuple[str, str]], other_way: str) -> UnusableErr
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
     look = "taco-launch setup --check shows what is wrong there"
     if any("Could not resolve hostname" in why for _host, why in reasons):
-        look = "after adding a host to the inventory, run taco-launch setup so that the other hosts know its name"
+        look = (
+            "after adding a host to the inventory, run taco-launch setup --only ssh_mesh so that the other hosts know its name "
+            "(all of setup, if the host itself is not set up)"
+        )
     return UnusableError(message, f"{look}; or {other_way}", reasons)
 
 

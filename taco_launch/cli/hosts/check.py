@@ -16,7 +16,7 @@ from taco_launch.cli.output import host_errors, render, waiting
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError
 from taco_launch.core.facts.reports.health import judge, report
-from taco_launch.core.facts.reports.health.verdict import FAULT, folded
+from taco_launch.core.facts.reports.health.verdict import FAULT, folded, with_typed_hints
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
@@ -152,7 +152,7 @@ def _measure(
                 settings.talk(f"measuring: {words}")
             shown.add(words)
 
-        return measure_hosts(cluster, hosts, options, step, watch)
+        return _typed(settings, measure_hosts(cluster, hosts, options, step, watch))
 
 
 def _floors(words: Sequence[str]) -> dict[str, float]:
@@ -233,7 +233,12 @@ def look(
         render.progress(settings, "check", len(chosen)) as progress,
     ):
         sudo = access.sudo_password is not None
-        return hosts_check.look(fanout, inventory, lambda _answer: progress(), sudo=sudo)
+        verdicts, answers = hosts_check.look(fanout, inventory, lambda _answer: progress(), sudo=sudo)
+    return _typed(settings, verdicts), answers
+
+
+def _typed(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> tuple[judge.HostVerdicts, ...]:
+    return tuple((host, with_typed_hints(verdicts, settings.typed)) for host, verdicts in hosts)
 
 
 def show(verdicts: Sequence[judge.HostVerdicts], *, before: str = "", wide: bool = False) -> None:

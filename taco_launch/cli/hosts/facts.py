@@ -282,7 +282,7 @@ def _show_health(judged: Judged, *, wide: bool) -> None:
         return
     click.echo("\nHealth:")
     for line in report.lines(judged, short, " ({})", wide=wide):
-        click.echo(render.printable(f"  {line}"))
+        click.echo(render.printable(f"  {render.with_inventory_option(line)}"))
     wrong = {verdict.name for verdict, _ in judged if verdict.level != RIGHT}
     right = dict.fromkeys(verdict.name for verdict, _ in judged if verdict.name not in wrong)
     if right:

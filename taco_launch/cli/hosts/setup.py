@@ -59,7 +59,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @add_option(
     "--check",
     is_flag=True,
-    help="Change nothing; exit with 3 if something is left to do, hardware has a fault, or hosts differ in software.",
+    help="Change nothing; exit with 3 if something is left to do, a fault is found, or hosts differ in software. It reads no Xids and no counters: see check.",
 )
 @add_option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
 @add_option(
@@ -127,7 +127,7 @@ def setup(
 
     \b
     Exit codes: 0 all hosts are ready (with --check: nothing to do), 2 wrong usage or inventory, or --yes is needed (stdin is
-    not a terminal), 3 hardware has a fault that set-up cannot repair and that does not block it; with --check also:
+    not a terminal), 3 a fault was found that set-up does not repair and that does not block it; with --check also:
     something is left to do, even if only after a job has ended, or hosts differ in driver, OFED, toolkit, image or MTU;
     5 a host failed or cannot be set up (its driver, OFED, a lost GPU), verification failed (with --check: the GPUs of the
     containers), or other hosts do not know a new host yet, 130 after Ctrl-C.
@@ -228,7 +228,9 @@ def _show(
         setup_output.show_findings(findings)
     elif looking:
         proof = {"found": setup_output.flaws_document(plan.flaws)}
-        render.data(_document(plan, rows, told, groups) | findings.document() | proof, settings.output)
+        render.data(
+            _document(plan, rows, told, groups) | setup_output.findings_document(findings) | proof, settings.output
+        )
     setup_output.show_errors(plan.failed, plans, inventory)
     for flaw in plan.flaws:
         render.error(str(flaw), flaw.hint)
@@ -240,12 +242,17 @@ def _show(
     if findings.faults and not wrong:
         besides = "in addition," if rows else "nothing to do for set-up, but"
         settings.talk(
-            f"{besides} a hardware fault was found that set-up cannot fix: {setup_output.names(findings.faults)}, see above"
+            f"{besides} a fault was found that set-up does not fix: {setup_output.names(findings.faults)}, see above"
         )
     elif findings.unlike and not rows and not wrong:
         settings.talk(f"nothing to do for set-up, but hosts differ in {', '.join(findings.unlike)}, see above")
     elif not rows and not plan.flaws and (right := [each.host for each in plans if each.empty]):
-        settings.talk(f"nothing to do: {setup_output.names(right)} already set up as in {inventory.source}")
+        health = (
+            f"; Xids, links and error counters are not read: {settings.typed} check reads them"
+            if check and not wrong
+            else ""
+        )
+        settings.talk(f"nothing to do: {setup_output.names(right)} already set up as in {inventory.source}{health}")
     if busy := [each.host for each in plans if each.stops("cluster")]:
         settings.talk(
             f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "

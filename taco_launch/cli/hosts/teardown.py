@@ -9,6 +9,7 @@ from taco_launch.cli.options.common import access_of, add_option, settings_of, v
 from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import render, setup_output
 from taco_launch.core.errors import FAILED, HOST_FAILED, OK
+from taco_launch.core.model.host import paths
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.inventory.select import named
 from taco_launch.setup.apply.teardown_run import Teardown
@@ -78,6 +79,7 @@ def teardown(
     kept = "" if images else ", images (--images removes the training image)"
     if any(host.error is None for host in done.hosts):
         settings.talk(
-            f"left on the hosts: Docker and the container toolkit with their package sources, records of jobs{kept}"
+            "left on the hosts: Docker and the container toolkit with their package sources, records of jobs in "
+            f"{paths.state(inventory.cluster)}/jobs{kept}"
         )
     ctx.exit(code)

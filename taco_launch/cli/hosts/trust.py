@@ -43,7 +43,7 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
     show_keys(settings, found.shown)
     for group in found.alike:
         settings.talk(
-            f"{fold(key.host for key in group)} show the same host key: they are the same machine with several addresses, "
+            f"{fold(key.host for key in group)} have the same host key: they are the same machine with several addresses, "
             "or copies of one; an inventory must name a machine only once"
         )
     host_errors.show(found.failed, {host.name: host.address for host in chosen})

@@ -148,8 +148,8 @@ def top() -> None:
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     """Show hosts with their GPUs, and how many of these jobs hold.
 
-    If no host has a GPU, slots are counted: those that a host has by itself. What -H HOST:SLOTS adds to them for one job
-    counts in `top job` only. -o wide shows who holds each, and which containers hosts have besides the
+    If no host has a GPU, slots are counted; if the inventory sets `slots`, GPU slots: the GPUs that jobs may use.
+    What -H HOST:SLOTS adds for one job counts in `top job` only. -o wide shows who holds each, and which containers hosts have besides the
     cluster's own. A host that does not answer is `notready`, with the reason on stderr.
 
     \b

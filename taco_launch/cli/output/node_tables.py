@@ -10,9 +10,10 @@ from taco_launch.jobs.backend import HostOccupancy
 
 
 def top_nodes(nodes: Sequence[HostOccupancy], *, wide: bool) -> str:
-    """Return the table of `top node`. Where no host has a GPU it counts slots."""
+    """Return the table of `top node`. Where no host has a GPU it counts slots; with `slots` in the inventory, GPUs that jobs may use."""
     gpus = have_gpus(nodes)
-    words = "GPUs" if gpus else "slots"
+    limited = any(node.host.slots is not None for node in nodes)
+    words = ("GPU slots" if limited else "GPUs") if gpus else "slots"
     cells = []
     held = total = 0
     for node in nodes:

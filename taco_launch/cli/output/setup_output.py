@@ -109,14 +109,22 @@ def show_errors(
 def show_findings(findings: Findings) -> None:
     """Print remarks on hardware, and the hosts that differ; nothing where there are none."""
     if findings.verdicts:
-        click.echo("Remarks on hardware, which set-up never changes:")
+        click.echo("Remarks on what set-up does not change:")
     for each, hosts in findings.verdicts:
-        hint = f" ({each.hint})" if each.hint else ""
+        hint = f" ({render.with_inventory_option(each.hint)})" if each.hint else ""
         click.echo(render.printable(f"  {names(hosts)}: {each.level}: {each.name}: {each.text}{hint}"))
     if findings.odd:
         click.echo("Hosts that differ:")
     for line in findings.odd:
         click.echo(render.printable(f"  {line}"))
+
+
+def findings_document(findings: Findings) -> dict[str, Any]:
+    """Return remarks and differences as JSON shows them, with hints as they are typed."""
+    document = findings.document()
+    for remark in document["remarks"]:
+        remark["hint"] = render.with_inventory_option(remark["hint"])
+    return document
 
 
 def agreed(plans: Sequence[HostPlan], *, yes: bool) -> bool:
@@ -169,7 +177,7 @@ def show_done(
     A host with a fault, of which `found` tells or the proof, is neither. Why the hosts `told` failed was shown before.
     """
     broken = found.faults if found else ()
-    faulty = {*broken, *(host for flaw in done.found for host in flaw.hosts)}
+    faulty = {*broken, *(host for flaw in done.found for host in flaw.at or flaw.hosts)}
     state = {
         host.host: states[1] if host.error else _FAULT if host.host in faulty else states[0] for host in done.hosts
     }
@@ -180,7 +188,7 @@ def show_done(
             for host in done.hosts
         ]
         document = {"hosts": hosts, "found": flaws_document(done.found), "logs": done.logs}
-        render.data(document | (found.document() if found else {}), settings.output)
+        render.data(document | (findings_document(found) if found else {}), settings.output)
     else:
         rows = [[host.host, state[host.host], str(host.changes)] for host in done.hosts]
         render.table(["HOST", "STATE", "CHANGES"], rows, numbers=("CHANGES",))
@@ -192,7 +200,7 @@ def show_done(
     right = list(state.values()).count(states[0])
     flaws = len(done.found)
     more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
-    more += f"; hardware fault that set-up cannot fix: {names(broken)}, see above" if broken else ""
+    more += f"; fault that set-up did not fix: {names(broken)}, see above" if broken else ""
     again = "; once that is fixed, rerun the command: completed steps are skipped" if failed or flaws else ""
     settings.talk(
         f"{right} of {render.counted(len(done.hosts), 'host')} {states[0]} after {seconds:.0f} s{more}{logs}{again}"

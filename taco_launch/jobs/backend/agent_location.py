@@ -136,7 +136,10 @@ class AgentLocation:
             "python": f"the python3 of {there} is Python {words}, and 3.8 is needed",
         }
         reason = reasons.get(what, f"the agent cannot be started: {what} {words}")
-        return HostError(f"{host}: {reason}", hint=f"to set the hosts up: {setup}")
+        records = (
+            f"; records of earlier jobs, if any, are in {paths.CONTAINERS} on {host}" if what == "container" else ""
+        )
+        return HostError(f"{host}: {reason}", hint=f"to set the hosts up: {setup}{records}")
 
 
 def here(environ: Mapping[str, str], uid: int) -> AgentLocation:

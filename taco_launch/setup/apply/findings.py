@@ -1,18 +1,21 @@
 """Judge what is to be seen of hosts, and is not set-up's to change: hardware, and software that hosts differ in."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from taco_launch.core.facts.reports.compare import FoldedFact, outliers
 from taco_launch.core.facts.reports.compare import fold as fold_facts
 from taco_launch.core.facts.reports.health.hardware import judged
-from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, HealthVerdict
+from taco_launch.core.facts.reports.health.system import firewall
+from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING, HealthVerdict, folded
 from taco_launch.core.facts.reports.summary import SummaryRow, rows
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.host.image_reference import parse_reference
+from taco_launch.hosts.check import expected_of
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.setup.model.host_images import image_on_host
 
@@ -65,8 +68,21 @@ def judge_hosts(facts: Sequence[HostFacts], inventory: Inventory, told_of: Mappi
         left = tuple(host for host in hosts if verdict.text not in told_of.get(host, ""))
         if left and verdict.level in (FAULT, WARNING):
             verdicts.append((verdict, left))
-    folded = fold_facts(told)
-    return Findings(tuple(verdicts), tuple(outliers(folded, fold)), tuple(_unlike(folded)))
+    compared = fold_facts(told)
+    return Findings(tuple(verdicts), tuple(outliers(compared, fold)), tuple(_unlike(compared)))
+
+
+def with_firewalls(
+    findings: Findings, facts: Sequence[HostFacts], inventory: Inventory, opened: Collection[str]
+) -> Findings:
+    """Return findings with the hosts whose firewalls close what jobs need, except those that set-up is about to open."""
+    expected = expected_of(inventory)
+    closed = folded(
+        (each.host, [verdict for verdict in firewall(each, expected) if verdict.level == FAULT])
+        for each in facts
+        if each.host not in opened
+    )
+    return replace(findings, verdicts=(*findings.verdicts, *closed))
 
 
 def _unlike(folded: Sequence[FoldedFact]) -> Iterator[str]:

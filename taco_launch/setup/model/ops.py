@@ -197,12 +197,16 @@ class HostFolder:
 
 @dataclass(frozen=True)
 class ProofFailure:
-    """What is wrong with hosts: `what` they cannot do, the evidence, and what to type next."""
+    """What is wrong with hosts: `what` they cannot do, the evidence, and what to type next.
+
+    `at` are the hosts that it is the fault of, where these are others.
+    """
 
     hosts: tuple[str, ...]
     what: str
     evidence: str
     hint: str = ""
+    at: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return one line: hosts, what, evidence."""

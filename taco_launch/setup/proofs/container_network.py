@@ -50,7 +50,7 @@ def verify(
         return ()
     cluster, flaws = _cluster(inventory, inventory.container, facts)
     if len(cluster.addresses) > 1:
-        report(f"verify: {len(cluster.addresses)} hosts reach each other")
+        report(f"verify: checking that {len(cluster.addresses)} hosts reach each other")
     looked = fanout.only(cluster.addresses).each(lambda host: _probe_container(host, cluster))
     flaws += silent(looked)
     seen = {answer.host: answer.value for answer in looked if answer.value is not None}
@@ -61,7 +61,7 @@ def verify(
     flaws += _blocked(cluster, seen, ways)
     # mpirun would only wait for hosts that do not reach one another
     if not flaws and inventory.head in seen:
-        report(f"verify: mpirun starts a rank on {fold(seen)}")
+        report(f"verify: checking that mpirun starts a rank on {fold(seen)}")
         head = next(each for each in fanout.transports if each.name == inventory.head)
         flaws += train(head, cluster, seen, profile)
     return tuple(flaws)
@@ -160,13 +160,16 @@ def _blocked(
     cluster: ProofScope, seen: Mapping[str, ContainerProbe], ways: Mapping[str, list[dict[str, Any]]]
 ) -> Iterable[ProofFailure]:
     """Yield who does not reach whom, hosts in the same plight together."""
-    found: dict[tuple[str, str, str], list[str]] = {}
+    found: dict[tuple[str, str, str, str], list[str]] = {}
     for host, answers in ways.items():
         for answer in answers:
-            for flaw in _way(cluster, seen, answer):
-                found.setdefault(flaw, []).append(host)
-    for (what, evidence, hint), hosts in found.items():
-        yield ProofFailure(tuple(hosts), what, evidence, hint)
+            for what, evidence, hint in _way(cluster, seen, answer):
+                found.setdefault((answer["peer"], what, evidence, hint), []).append(host)
+    for (peer, what, evidence, hint), hosts in found.items():
+        # Where others reach the peer, the hosts that do not are at fault.
+        others = ways.keys() - {peer, *hosts}
+        is_at_peer = active(cluster.facts[peer]) is not None or not others
+        yield ProofFailure(tuple(hosts), what, evidence, hint, (peer,) if is_at_peer else ())
 
 
 def _way(

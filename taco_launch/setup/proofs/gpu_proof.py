@@ -54,7 +54,7 @@ def same_gpus(
     names = [host.name for host in inventory.hosts if host.name in facts and gpu_devices.gpus(host, facts[host.name])]
     if not names:
         return ()
-    report(f"verify: the container of {fold(names)} has the GPUs of its host")
+    report(f"verify: checking that the container of {fold(names)} has the GPUs of its host")
     flaws: list[ProofFailure] = []
     for answer in fanout.only(names).each(lambda host: _probe_both_sides(host, paths.container(inventory.cluster))):
         if answer.error is not None:

@@ -32,6 +32,8 @@ ExecStart=/bin/sh {command}
 WantedBy=multi-user.target
 """
 # What makes its rules anew takes ours away.
+# The operation that opens it.
+OPEN = "firewall: open it for the cluster's hosts"
 _FIREWALLS = "firewalld.service ufw.service nftables.service iptables.service netfilter-persistent.service"
 
 
@@ -86,8 +88,7 @@ def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member
         put = (replace(wanted[0], path=f"{place.list}.new", shown=place.list), *wanted[1:])
         why = firewall.detail if firewall is not None else "its rules exist, but do not match the inventory"
         script, args = scripts.text("reload.sh") + scripts.text("firewall.sh"), ("apply", place.folder, place.unit)
-        name = "firewall: open it for the cluster's hosts"
-        yield Op(_STAGE, name, why, script, args, put, expect=lambda facts: with_files(facts, wanted))
+        yield Op(_STAGE, OPEN, why, script, args, put, expect=lambda facts: with_files(facts, wanted))
 
 
 def active(facts: HostFacts) -> Firewall | None:

@@ -12,10 +12,7 @@ from taco_launch.core.model.plans import FreeSlots, SlotRequest
 FULL = "/var/lib/taco-launch/jobs/j: No space left on device"
 HELD = "2 held by job l4 since 10:00"
 CHECK = "taco-launch setup --check shows what is wrong there; or leave {} out: {}"
-FEWER = (
-    "taco-launch setup --check shows what is wrong there; or request fewer ranks, because the other hosts have too few slots for "
-    "this job"
-)
+FEWER = "taco-launch setup --check shows what is wrong there; or request fewer ranks, because the job's other hosts have too few slots"
 HOSTS = tuple(Host(name, name, slots=2) for name in ("n1", "n2", "n3"))
 
 
@@ -71,8 +68,14 @@ def test_a_host_that_the_others_do_not_know_yet() -> None:
     assert error is not None
     assert error.hint is not None
     assert error.hint.startswith(
-        "after adding a host to the inventory, run taco-launch setup so that the other hosts know its name; or request fewer "
+        "after adding a host to the inventory, run taco-launch setup --only ssh_mesh so that the other hosts know its name ("
     )
+
+
+def test_a_job_whose_hosts_all_failed_gains_nothing_by_fewer_ranks() -> None:
+    error = refusal(SlotRequest(2), HOSTS[2:], {}, {"n3": FULL})
+    assert error is not None
+    assert error.hint == "taco-launch setup --check shows what is wrong there; or run the job on other hosts"
 
 
 def test_where_it_fits_nobody_is_to_blame() -> None:

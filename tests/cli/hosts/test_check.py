@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from taco_launch.cli.main import cli
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent
-from taco_launch.core.model.host.facts import Disk, HostFacts
+from taco_launch.core.model.host.facts import Disk, Firewall, HostFacts
 from taco_launch.core.model.host.health import MemoryErrors, Xid
 from taco_launch.core.model.slots import Drain
 from taco_launch.hosts import drains
@@ -54,6 +54,25 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
 
 def answer(number: int, **health: Any) -> Answer[HostFacts]:
     return Answer(f"gpu{number}", facts(number, **health))
+
+
+def test_a_host_that_no_job_reaches_is_a_fault_with_what_to_type(checks: Callable[..., Result], tmp_path: Path) -> None:
+    wall = Firewall("nftables", True, "nftables does not let everything in: drop", ((1, 21), (23, 65535)))
+    closed = facts(3)
+    closed = replace(
+        closed,
+        network=replace(known(closed.network), firewalls=(wall,)),
+    )
+    done = checks([answer(1), answer(2), Answer("gpu3", closed)])
+    typed = f"taco-launch -i {tmp_path / 'cluster.yaml'}"
+    assert "container" not in INVENTORY
+    assert "firewall" not in done.stdout, "without a container jobs use no other host"
+    (tmp_path / "cluster.yaml").write_text(f"{INVENTORY}container: {{image: x}}\n")
+    done = checks([answer(1), answer(2), Answer("gpu3", closed)])
+    assert done.exit_code == 3
+    assert "gpu3: fault: firewall: no other host can connect to TCP 12222 (the container's sshd) and " in done.stdout
+    assert f"{{firewall: manage}} in the inventory, then: {typed} setup\n" in done.stdout
+    assert f"{typed} setup --check shows why" in done.stdout, "the hint on the missing container"
 
 
 LOST = (Xid(79, "0000:07:00", 1800.0, "GPU has fallen off the bus."),)

@@ -51,6 +51,13 @@ def test_lab(name: str, option: str, word: str, monkeypatch: pytest.MonkeyPatch)
     assert f"taco-launch lab exec{option} gpu1 -- docker login" in shown
 
 
+def test_an_inventory_of_a_lab_without_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "connect", raiser(engine.UnreachableError("no Docker Engine answers", engine._START)))
+    for word, option in (("lab", ""), ("lab:big", " --name big")):
+        said = call("-i", word, "facts").stderr
+        assert said.endswith(f"let the lab start one: taco-launch lab up{option}\n")
+
+
 @pytest.mark.parametrize(("name", "option", "word"), [("lab", "", "lab"), ("big", " --name big", "lab:big")])
 def test_a_lab_without_a_training_image_leads_to_one(
     name: str, option: str, word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -34,6 +34,8 @@ def test_drift_has_its_own_exit_code(world: World) -> None:
     done = setup(world, "--check")
     assert (code(done), done.stdout) == (0, "")
     assert "nothing to do: gpu[1-3] already set up as " in done.stderr
+    assert done.stderr.rstrip().endswith(" check reads them")
+    assert "Xids, links and error counters are not read: taco-launch -i " in done.stderr
 
 
 def test_everything_is_done_and_then_nothing(world: World) -> None:

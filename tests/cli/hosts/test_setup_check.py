@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from taco_launch.core.model.host.fact_value import Absent
-from taco_launch.core.model.host.facts import DockerFacts, HostFacts, NetworkFacts
+from taco_launch.core.model.host.facts import DockerFacts, Firewall, HostFacts, NetworkFacts
 from taco_launch.core.model.host.hardware import Gpus, Rdma
 from taco_launch.hosts.fanout import Fanout
 from taco_launch.setup.apply import setup_run as flow
@@ -33,7 +33,7 @@ def test_the_odd_host_and_remarks_on_hardware_are_named_and_other_software_is_dr
     assert done.stderr.splitlines()[-1] == "nothing to do for set-up, but hosts differ in driver, see above"
     assert code(setup(world, "--dry-run")) == code(setup(world, "--yes")) == 0
     assert done.stdout.splitlines() == [
-        "Remarks on hardware, which set-up never changes:",
+        "Remarks on what set-up does not change:",
         f"  gpu3: warning: persistence: {why} (systemctl enable nvidia-persistenced; systemctl restart nvidia-persistenced)",
         "Hosts that differ:",
         "  gpu3: driver 535.86.10, 2 others 535.104.05",
@@ -56,6 +56,27 @@ def test_the_odd_host_and_remarks_on_hardware_are_named_and_other_software_is_dr
     assert code(done) == 0, "a host without GPUs has neither driver nor toolkit"
 
 
+def test_a_host_that_no_job_reaches_is_drift(world: World) -> None:
+    setup(world, "--yes")
+    wall = Firewall("nftables", True, "nftables does not let everything in: drop", ((1, 21), (23, 65535)))
+
+    def closed(name: str, **more: Any) -> HostFacts:
+        facts = facts_of(name, **more)
+        assert isinstance(facts.network, NetworkFacts)
+        return replace(facts, network=replace(facts.network, firewalls=(wall,)))
+
+    world.like["gpu3"] = closed
+    done = setup(world, "--check")
+    assert code(done) == 3
+    assert "  gpu3: fault: firewall: no other host can connect to TCP 12222 (the container's sshd) and " in done.stdout
+    assert "{firewall: manage} in the inventory, then: taco-launch -i" in done.stdout
+    said = "nothing to do for set-up, but a fault was found that set-up does not fix: gpu3, see above"
+    assert done.stderr.splitlines()[-1].startswith(said)
+    (told,) = json.loads(setup(world, "--check", "--json").stdout)["remarks"]
+    assert (told["hosts"], told["name"]) == (["gpu3"], "firewall")
+    assert "taco-launch -i" in told["hint"]
+
+
 def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> None:
     setup(world, "--yes")
 
@@ -73,7 +94,7 @@ def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> N
             facts, rdma=replace(facts.rdma, hcas=(replace(hca, ports=(replace(hca.ports[0], state="DOWN"),)),))
         )
 
-    said = "a hardware fault was found that set-up cannot fix: gpu2, see above"
+    said = "a fault was found that set-up does not fix: gpu2, see above"
     world.like["gpu2"] = broken
     done = setup(world, "--check")
     assert code(done) == 3
@@ -83,7 +104,7 @@ def test_a_fault_of_hardware_is_drift_that_set_up_cannot_mend(world: World) -> N
     done = setup(world, "--yes")
     assert code(done) == 3, "its hosts are as the inventory says, and one of them is broken"
     assert done.stdout.splitlines()[-2].split() == ["gpu2", "fault", "0"]
-    assert done.stderr.splitlines()[-1].startswith("2 of 3 hosts ready after 0 s; hardware fault that set-up cannot")
+    assert done.stderr.splitlines()[-1].startswith("2 of 3 hosts ready after 0 s; fault that set-up did not")
     (world.of("gpu1") / "agent").unlink()
     assert setup(world, "--check").stderr.splitlines()[-1] == f"in addition, {said}"
     setup(world, "--yes")
@@ -169,4 +190,4 @@ def test_what_stops_a_host_is_told_once(world: World) -> None:
         "failed",
         "0",
     ]
-    assert "hardware fault" not in done.stderr
+    assert "fault" not in done.stderr

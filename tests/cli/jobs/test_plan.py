@@ -205,7 +205,11 @@ def test_a_container_that_was_not_set_up(tmp_path: Path, verb: list[str], monkey
     result = call("-i", str(file), *verb)
     assert result.exit_code == (125 if verb[0] == "run" else 5)
     assert "error: here: there is no container taco-launch-c\n" in result.stderr
-    assert f"hint: to set the hosts up: taco-launch -i {file} setup\n" in result.stderr
+    assert (
+        f"hint: to set the hosts up: taco-launch -i {file} setup; records of earlier jobs, if any, are in "
+        in result.stderr
+    )
+    assert "/var/lib/taco-launch/containers on here\n" in result.stderr
 
 
 @pytest.mark.parametrize("there", [True, False])

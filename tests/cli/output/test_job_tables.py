@@ -138,16 +138,23 @@ def test_top_node() -> None:
     assert (
         text(node_tables.top_nodes(NODES, wide=False))
         == """\
-NAME  ADDRESS       ROLE  STATUS  GPUS  HELD
-gpu1  192.168.0.31  head  ready      2     2
-gpu2  192.168.0.32        ready      1     0
-gpu3  192.168.0.33        ready      1     0
+NAME  ADDRESS       ROLE  STATUS  GPU SLOTS  HELD
+gpu1  192.168.0.31  head  ready           2     2
+gpu2  192.168.0.32        ready           1     0
+gpu3  192.168.0.33        ready           1     0
 
-jobs hold 2 of 4 GPUs (50 %)
+jobs hold 2 of 4 GPU slots (50 %)
 
-GPUs that no job can have:
+GPU slots that no job can have:
 gpu3: 1 used by process 4711 (python3 of bob): GPU 0"""
     )
+
+
+def test_top_node_counts_gpus_where_jobs_may_use_all() -> None:
+    nodes = tuple(replace(node, host=replace(node.host, slots=None)) for node in NODES)
+    lines = text(node_tables.top_nodes(nodes, wide=False)).splitlines()
+    assert lines[0].split()[-2:] == ["GPUS", "HELD"]
+    assert "jobs hold 2 of 4 GPUs (50 %)" in lines
 
 
 def test_top_node_says_who_holds_what() -> None:

@@ -138,7 +138,12 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     goes_on = "; once that is fixed, rerun the command: completed steps are skipped"
     assert said() == (0, "2 of 2 hosts ready after 3 s")
     assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
-    mended = "; hardware fault that set-up cannot fix: gpu2, see above"
+    elsewhere = ProofFailure(("gpu1",), "cannot reach gpu2", "timed out", at=("gpu2",))
+    done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (elsewhere,), "")
+    assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed")) == 5
+    told = capsys.readouterr()
+    assert [line.split()[:2] for line in told.out.splitlines()[1:]] == [["gpu1", "ready"], ["gpu2", "fault"]]
+    mended = "; fault that set-up did not fix: gpu2, see above"
     failed = HealthVerdict("fabric manager", "fault", "is failed", "NVIDIA")
     broken = Findings(((failed, ("gpu2",)),), ())
     done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (), "")

@@ -173,6 +173,7 @@ def test_a_blocked_pair_is_named_with_the_firewall() -> None:
     )
     assert "network: {firewall: manage}" in flaw.hint
     assert flaw.hosts == ("gpu2",)
+    assert flaw.at == ("gpu1",), "the firewall is there"
 
 
 def test_a_host_that_nobody_reaches_is_told_once() -> None:
@@ -276,6 +277,17 @@ def test_a_second_verification_waits_for_the_first(tmp_path: Path) -> None:
     (flaw,) = cluster.flaws()
     assert flaw.what == "was not verified"
     assert flaw.evidence == "another set-up verifies this cluster for 600 s"
+
+
+def test_whose_fault_it_is_that_hosts_do_not_reach_each_other() -> None:
+    cluster = Cluster(3)
+    for name in ("gpu1", "gpu2"):
+        cluster.hosts[name].ways["gpu3"] = {"connected": False, "ssh": "timed out"}
+    (flaw,) = cluster.flaws()
+    assert (flaw.hosts, flaw.at) == (("gpu1", "gpu2"), ("gpu3",)), "no other host reaches it"
+    cluster = Cluster(3)
+    cluster.hosts["gpu1"].ways = {name: {"connected": False, "ssh": "timed out"} for name in ("gpu2", "gpu3")}
+    assert {(flaw.hosts, flaw.at) for flaw in cluster.flaws()} == {(("gpu1",), ())}, "others reach them"
 
 
 def test_a_network_that_is_asked_for_and_not_there_is_a_finding() -> None:

@@ -3,6 +3,7 @@
 import re
 from typing import Dict, List, Optional, Tuple
 
+from taco_launch.core.facts.network.closed_ports import Chains, closed_ports, ranges
 from taco_launch.core.facts.text.sections import Failure, Files, Sections, failure, section_summary
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown
 from taco_launch.core.model.host.facts import Firewall
@@ -10,9 +11,6 @@ from taco_launch.core.model.host.facts import Firewall
 _NO_RIGHT = ("Permission denied", "Operation not permitted", "must be root")
 # The kernel has no such rules at all.
 _NO_RULES = ("Protocol not supported", "No such file or directory")
-
-# chain -> its lines, and the chains that packets to this host start in
-Chains = Dict[str, List[str]]
 
 
 def parse_firewalls(sections: Sections, told: Files) -> Found[Tuple[Firewall, ...]]:
@@ -28,17 +26,23 @@ def parse_firewalls(sections: Sections, told: Files) -> Found[Tuple[Firewall, ..
         made_by = "ufw"
     rules, missing = _rules(sections)
     if rules:
-        tool, rule = rules[0]
+        tool, rule, _ = rules[0]
         by = made_by or tool
-        return (Firewall(by, True, f"{by} does not let everything in: {rule}"),)
+        closed = 0
+        for _, _, ports in rules:
+            closed |= ports
+        return (Firewall(by, True, f"{by} does not let everything in: {rule}", ranges(closed)),)
     if missing is not None:
         beside = f"; {made_by} is active" if made_by else ""
         return Unknown(f"the rules cannot be read: {missing.reason}{beside}")
     return (Firewall(made_by, False, f"{made_by} lets everything in"),) if made_by else ()
 
 
-def nft_drops(text: str) -> Optional[str]:
-    """Return the first rule of `nft list ruleset` that stops what comes in, and where it stands; None where none does."""
+def nft_drops(text: str) -> Optional[Tuple[str, int]]:
+    """Return the first rule of `nft list ruleset` that stops what comes in, and where it stands; None where none does.
+
+    With it, the set of ports that all rules together close; see `closed_ports`.
+    """
     chains: Dict[str, Chains] = {}
     starts: List[Tuple[str, str]] = []
     table = chain = ""
@@ -56,26 +60,31 @@ def nft_drops(text: str) -> Optional[str]:
             chains[table][chain].append(line.strip())
             if re.search(r"\bhook input\b", line) and table.split(" ")[0] in ("ip", "inet", "ip6"):
                 starts.append((table, chain))
+    first = ""
+    closed = 0
     for table, chain in starts:
         rule = _stops(chains[table], chain, [])
         if rule is not None:
-            return f"{rule} (nft table {table})"
-    return None
+            first = first or f"{rule} (nft table {table})"
+        if not table.startswith("ip6 "):  # hosts are reached by IPv4
+            closed |= closed_ports(chains[table], chain)
+    return (first, closed) if first else None
 
 
-def iptables_drops(text: str) -> Optional[str]:
-    """Return the first rule of `iptables -S` that stops what comes in; None where none does."""
+def iptables_drops(text: str) -> Optional[Tuple[str, int]]:
+    """Return the first rule of `iptables -S` that stops what comes in, and the ports as `nft_drops` does; None if none stops anything."""
     chains: Chains = {"INPUT": []}
     for line in text.split("\n"):
         match = re.match(r"-[AP] (\S+) ", line)
         if match is not None:
             chains.setdefault(match[1], []).append(line.strip())
-    return _stops(chains, "INPUT", [])
+    rule = _stops(chains, "INPUT", [])
+    return None if rule is None else (rule, closed_ports(chains, "INPUT"))
 
 
-def _rules(sections: Sections) -> Tuple[List[Tuple[str, str]], Optional[Failure]]:
-    """Return (tool, rule) of what nft and iptables show to be stopped, and why one of them shows nothing."""
-    found: List[Tuple[str, str]] = []
+def _rules(sections: Sections) -> Tuple[List[Tuple[str, str, int]], Optional[Failure]]:
+    """Return (tool, rule, closed ports) of what nft and iptables show to be stopped, and why one of them shows nothing."""
+    found: List[Tuple[str, str, int]] = []
     missing: Optional[Failure] = None
     for tool, name, drops in (
         ("nftables", "network.nft", nft_drops),
@@ -86,7 +95,7 @@ def _rules(sections: Sections) -> Tuple[List[Tuple[str, str]], Optional[Failure]
         if section is not None:
             rule = drops(section.stdout)
             if rule is not None:
-                found.append((tool, rule))
+                found.append((tool, rule[0], rule[1] if why is None else 0))  # what is cut off may open ports
             if why is None and any(words in section.stderr for words in _NO_RIGHT):
                 why = Unknown(section_summary(section))
             if why is not None and any(words in section.stderr for words in _NO_RULES) and not section.stdout.strip():

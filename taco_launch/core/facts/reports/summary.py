@@ -252,9 +252,11 @@ def _gpu(of: Gpus) -> Iterator[SummaryRow]:
     )
     modes = {gpu.mig for gpu in of.gpus} if isinstance(of.gpus, tuple) else set()
     if True in modes:
-        on = isinstance(of.mig_instances, tuple) and counted([each.profile for each in of.mig_instances])
-        yield SummaryRow("gpu", "MIG", f"on: {on}" if on else "on")
-    elif modes and modes <= {False, Absent()}:
+        instances = of.mig_instances
+        on = counted([each.profile for each in instances]) if isinstance(instances, tuple) and instances else ""
+        none = ", no instances" if instances == () else ""
+        yield SummaryRow("gpu", "MIG", f"on: {on}" if on else f"on{none}")
+    elif modes and all(mode is False or isinstance(mode, Absent) for mode in modes):
         yield SummaryRow("gpu", "MIG", "off", wide=True)
     processes = text(of.processes, lambda found: ", ".join(f"{one.name} ({one.pid})" for one in found) or "none")
     yield SummaryRow("gpu", "processes", processes, same=False)

@@ -154,11 +154,15 @@ class Bond:
 
 @dataclass(frozen=True)
 class Firewall:
-    """`tool` is `firewalld`, `ufw`, `nftables` or `iptables`; `active`: it drops or rejects part of what comes in."""
+    """`tool` is `firewalld`, `ufw`, `nftables` or `iptables`; `active`: it drops or rejects part of what comes in.
+
+    `closed` are the TCP ports (first, last) that certainly no other host can connect to.
+    """
 
     tool: str
     active: bool
     detail: str
+    closed: Tuple[Tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from taco_launch.core.facts.network.closed_ports import ranges
 from taco_launch.core.facts.network.firewall import iptables_drops, nft_drops, parse_firewalls
 from taco_launch.core.facts.text.sections import Files, Section
 from taco_launch.core.model.host.fact_value import Unknown
@@ -38,7 +39,7 @@ def nft(*rules: str, policy: str = "accept", family: str = "inet", more: str = "
 )
 def test_nft(text: str, rule: str | None) -> None:
     found = nft_drops(text)
-    assert (found if found is None else found.partition(" (nft table ")[0]) == rule
+    assert (found if found is None else found[0].partition(" (nft table ")[0]) == rule
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,71 @@ def test_nft(text: str, rule: str | None) -> None:
     ],
 )
 def test_iptables(text: str, rule: str | None) -> None:
-    assert iptables_drops(text) == rule
+    found = iptables_drops(text)
+    assert (found and found[0]) == rule
+
+
+EVERY = ((1, 65535),)
+BUT_SSH = ((1, 21), (23, 65535))
+OF_DISTRIBUTIONS = (
+    "ct state established,related accept",
+    'iifname "lo" accept',
+    "meta l4proto { icmp, ipv6-icmp } accept",
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        (nft(policy="drop"), EVERY),
+        (nft(*OF_DISTRIBUTIONS, "tcp dport 22 accept", "reject with icmpx admin-prohibited"), BUT_SSH),
+        (nft(*OF_DISTRIBUTIONS, "tcp dport 22 counter packets 1 bytes 2 accept", "counter drop"), BUT_SSH),
+        (nft("tcp dport { 22, 12000-13000 } accept", policy="drop"), ((1, 21), (23, 11999), (13001, 65535))),
+        (nft("ip saddr { 10.0.0.1 } tcp dport { 22 } accept", policy="drop"), BUT_SSH),
+        (nft("ip saddr 10.0.0.0/8 accept", policy="drop"), ()),
+        (nft("tcp dport @open accept", policy="drop"), ()),
+        (nft('iifname "eth0" accept', policy="drop"), ()),
+        (nft("tcp dport 80 drop"), ((80, 80),)),
+        (nft("ip saddr 10.9.0.0/16 drop"), ()),
+        (nft("tcp dport 80 drop", family="ip6"), ()),
+        (nft("tcp dport != 22 drop"), ()),
+        (nft("jump zone", "drop", more="\tchain zone {\n\t\ttcp dport 22 accept\n\t}\n"), BUT_SSH),
+        (nft('iifname "eth1" jump zone', more="\tchain zone {\n\t\tdrop\n\t}\n"), ()),
+        (nft("jump zone", more="\tchain zone {\n\t\tip saddr 10.0.0.1 return\n\t\tdrop\n\t}\n"), ()),
+        (nft("goto zone", "drop", more="\tchain zone {\n\t\ttcp dport 22 return\n\t}\n"), ()),
+        (nft("jump input", policy="drop"), EVERY),
+        (nft("ct state vmap { established : accept, related : accept, invalid : drop }", policy="drop"), EVERY),
+        (nft("tcp dport 22 accept", policy="drop") + nft("tcp dport 12222 accept", "drop", family="ip"), EVERY),
+    ],
+)
+def test_the_ports_that_nft_closes(text: str, closed: tuple[tuple[int, int], ...]) -> None:
+    found = nft_drops(text)
+    assert (ranges(found[1]) if found else ()) == closed
+
+
+@pytest.mark.parametrize(
+    ("text", "closed"),
+    [
+        ("-P INPUT DROP\n", EVERY),
+        ("-P INPUT DROP\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n", BUT_SSH),
+        (
+            "-P INPUT DROP\n-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p icmp -j ACCEPT\n",
+            EVERY,
+        ),
+        (
+            "-P INPUT DROP\n-A INPUT -i lo -j ACCEPT\n-A INPUT -p tcp -m multiport --dports 22,12000:65535 -j ACCEPT\n",
+            ((1, 21), (23, 11999)),
+        ),
+        ("-P INPUT DROP\n-A INPUT -s 10.0.0.0/8 -j ACCEPT\n", ()),
+        ("-P INPUT DROP\n-A INPUT ! -i lo -j ACCEPT\n", ()),
+        ("-A INPUT -p tcp -m state --state NEW -m tcp --dport 80 -j REJECT --reject-with tcp-reset\n", ((80, 80),)),
+        ("-P INPUT ACCEPT\n-A INPUT -j zone\n-A zone -p udp -j ACCEPT\n-A zone -j DROP\n", EVERY),
+        ("-A INPUT -m addrtype --dst-type LOCAL -j RETURN\n-A INPUT -j DROP\n", ()),
+    ],
+)
+def test_the_ports_that_iptables_closes(text: str, closed: tuple[tuple[int, int], ...]) -> None:
+    found = iptables_drops(text)
+    assert (ranges(found[1]) if found else ()) == closed
 
 
 def sections(nft_said: Section, iptables_said: str = "", firewalld: str = "inactive\n") -> dict[str, Section]:
@@ -77,13 +142,13 @@ DENIED = ruleset("", "Operation not permitted (you must be root)\n", 1)
 def test_who_made_the_rules() -> None:
     drops = ruleset(nft("drop"))
     text = "does not let everything in: drop (nft table inet filter)"
-    assert parse_firewalls(sections(drops), NO_FILES) == (Firewall("nftables", True, f"nftables {text}"),)
-    assert parse_firewalls(sections(drops), UFW) == (Firewall("ufw", True, f"ufw {text}"),)
+    assert parse_firewalls(sections(drops), NO_FILES) == (Firewall("nftables", True, f"nftables {text}", EVERY),)
+    assert parse_firewalls(sections(drops), UFW) == (Firewall("ufw", True, f"ufw {text}", EVERY),)
     active = sections(drops, firewalld="active\n")
-    assert parse_firewalls(active, NO_FILES) == (Firewall("firewalld", True, f"firewalld {text}"),)
+    assert parse_firewalls(active, NO_FILES) == (Firewall("firewalld", True, f"firewalld {text}", EVERY),)
     old = sections(ruleset("", "nft: not found\n", 127), "-P INPUT DROP\n")
     assert parse_firewalls(old, NO_FILES) == (
-        Firewall("iptables", True, "iptables does not let everything in: -P INPUT DROP"),
+        Firewall("iptables", True, "iptables does not let everything in: -P INPUT DROP", EVERY),
     )
 
 

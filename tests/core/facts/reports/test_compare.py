@@ -166,6 +166,16 @@ def test_a_host_whose_gpus_are_not_known_says_so_once() -> None:
     assert not [row for row in folded(dark) if row in (("gpu", "memory"), ("gpu", "persistence"), ("gpu", "MIG"))]
 
 
+def test_instances_of_gpus_are_told_apart_from_none() -> None:
+    facts = host("gpu2")
+    gpus = tuple(replace(each, mig=Absent("N/A")) for each in known(known(facts.gpu).gpus))
+    older = replace(facts, gpu=replace(known(facts.gpu), gpus=gpus))
+    on = tuple(replace(each, mig=True) for each in gpus)
+    divided = replace(facts, gpu=replace(known(facts.gpu), gpus=on, mig_instances=()))
+    for which, text in ((older, "off"), (divided, "on, no instances")):
+        assert [row.text for row in rows(which) if row.name == "MIG"] == [text]
+
+
 def test_a_long_value_is_cut_where_it_only_names() -> None:
     facts = host("gpu2")
     long = replace(facts, gpu=replace(known(facts.gpu), gpus=Unknown("x" * 500)))

@@ -212,9 +212,9 @@ def _clocks(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
 
 
 def _temperature(gpus: Sequence[Gpu]) -> Iterator[HealthVerdict]:
-    hot = [gpu.index for gpu in gpus if isinstance(gpu.temperature, int) and gpu.temperature > _HOTTEST]
+    hot = [gpu for gpu in gpus if isinstance(gpu.temperature, int) and gpu.temperature > _HOTTEST]
     if hot:
-        text = f"above {_HOTTEST} C: {which(hot)}"
+        text = f"above {_HOTTEST} C: " + ", ".join(f"GPU {gpu.index} {gpu.temperature} C" for gpu in hot)
         yield HealthVerdict("temperature", WARNING, text, _AZURE, "check the fans and the airflow")
     else:
         yield from plain("temperature", [gpu.temperature for gpu in gpus], f"{_HOTTEST} C or less", _AZURE)

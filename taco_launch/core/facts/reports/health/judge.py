@@ -24,7 +24,7 @@ GROUPS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
         "NETWORK",
         (
             *("link flaps", "interface errors", "dropped packets", "sshd", "network rate", "network link"),
-            "packet loss",
+            *("packet loss", "firewall"),
         ),
     ),
     ("SPEED", ("CPU rate", "CPU rate, one core", "memory copy", "disk write", "disk read", "measurement")),
@@ -43,6 +43,7 @@ _ROWS: Tuple[Callable[[HostFacts, Expected], Iterator[HealthVerdict]], ...] = (
     lambda facts, _: system.mounts(facts),
     system.limits,
     system.container,
+    system.firewall,
     lambda facts, _: system.provided(facts),
 )  # fmt: skip
 

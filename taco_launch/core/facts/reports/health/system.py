@@ -1,6 +1,7 @@
 """Judges what hosts need besides GPUs and links: disks, limits, memory, the clock, the container, programs of the site."""
 
-from typing import Iterator, List, Optional, Sequence
+import shlex
+from typing import Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.core.facts.reports.health.verdict import (
     FAULT,
@@ -29,6 +30,10 @@ _PCIE = "PCIe: a device that works uses its highest speed"
 _CONTAINER = "taco-launch setup: jobs run in the container, and start by its sshd"
 # Programs of the site that judge a host by themselves, and what shows more of it.
 _SHOWN_BY = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -d and /var/log/nhc.log show it"}
+_FIREWALL = "taco-launch setup: jobs start by the container's sshd, and their processes connect to one another"
+# What Linux gives programs that ask for no port of their own.
+_EPHEMERAL = (32768, 60999)
+_PAIR = 2
 _GIB = 1 << 30
 _NEARLY_FULL, _FULL, _MOST_INODES = 0.05, 0.01, 95
 _MOST_CORRECTED, _MOST_RETIRED = 1000, 60
@@ -36,12 +41,19 @@ _MOST_CORRECTED, _MOST_RETIRED = 1000, 60
 
 @dataclass(frozen=True)
 class Expected:
-    """What the inventory expects of each host: the training container (None without one) and the port of its sshd."""
+    """What the inventory expects of each host: the training container (None without one) and the port of its sshd.
+
+    `port_range` are the ports that jobs may listen on (None: any that the kernel gives); `hosts` is how many it names.
+    """
 
     container: Optional[str] = None
     ssh_port: int = 0
     rdma: str = "auto"
     gdr: str = "auto"
+    port_range: Optional[Tuple[int, int]] = None
+    hosts: int = 1
+    # the limit of locked memory that the container gets, in bytes: -1 for none, None if the inventory sets none
+    memlock: Optional[int] = -1
 
 
 def disk_space(facts: HostFacts) -> Iterator[HealthVerdict]:
@@ -57,7 +69,8 @@ def space(disks: Sequence[Disk]) -> Iterator[HealthVerdict]:
     """Judge how much is free on disks."""
     low = [disk for disk in disks if disk.free < disk.size * _NEARLY_FULL]
     words = ", ".join(f"{disk.path} has {size(disk.free)} free of {size(disk.size)}" for disk in low)
-    hint = "du -xh --max-depth=2 PATH | sort -h shows what fills it; taco-launch prune --older-than 30d deletes old jobs, docker system prune images"
+    full = " ".join(shlex.quote(disk.path) for disk in low)
+    hint = f"du -xh --max-depth=2 {full} | sort -h shows what fills it; taco-launch prune --older-than 30d deletes old jobs, docker system prune images"
     if any(disk.free < disk.size * _FULL for disk in low):
         yield HealthVerdict("disk space", FAULT, words, _DISK, hint)
     elif low:
@@ -78,7 +91,7 @@ def mounts(facts: HostFacts) -> Iterator[HealthVerdict]:
     # Image-based systems have these read-only (ostree, Flatcar).
     closed = [mount.path for mount in health.mounts if mount.read_only and mount.path not in _READ_ONLY_BY_DESIGN]
     full = [
-        f"{mount.path} {mount.inodes} %"
+        mount
         for mount in health.mounts
         if not mount.read_only and isinstance(mount.inodes, int) and mount.inodes >= _MOST_INODES
     ]
@@ -87,8 +100,10 @@ def mounts(facts: HostFacts) -> Iterator[HealthVerdict]:
         level = FAULT if "/" in closed else WARNING
         yield HealthVerdict("file systems", level, f"read-only: {', '.join(closed)}", _MOUNTS, hint)
     if full:
-        hint = "find PATH -xdev -type f | cut -d/ -f1-4 | sort | uniq -c | sort -n shows which folder has so many files"
-        yield HealthVerdict("file systems", WARNING, f"inodes in use: {', '.join(full)}", _NHC, hint)
+        folders = " ".join(shlex.quote(mount.path) for mount in full)
+        hint = f"find {folders} -xdev -type f | cut -d/ -f1-4 | sort | uniq -c | sort -n shows which folder has so many files"
+        text = ", ".join(f"{mount.path} {mount.inodes} %" for mount in full)
+        yield HealthVerdict("file systems", WARNING, f"inodes in use: {text}", _NHC, hint)
     if not closed and not full:
         yield from plain("file systems", [mount.inodes for mount in health.mounts] or [()], "writable", _MOUNTS)
         if health.mounts and all(isinstance(mount.inodes, Absent) for mount in health.mounts):
@@ -105,12 +120,8 @@ def limits(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
     where = "host" if image.where == "host" else f"container {image.where}"
     if isinstance(facts.rdma, Rdma) and isinstance(facts.rdma.hcas, tuple) and facts.rdma.hcas:
         if isinstance(image.memlock, int):
-            hint = (
-                "set memlock to unlimited in /etc/security/limits.d and for sshd (LimitMEMLOCK=infinity)"
-                if image.where == "host"
-                else "ulimits: {memlock: -1} in the inventory, then: taco-launch setup"
-            )
-            yield HealthVerdict("memlock", WARNING, f"{size(image.memlock)} ({where})", _MEMLOCK, hint)
+            why, hint = _memlock(facts, image.where, expected)
+            yield HealthVerdict("memlock", WARNING, f"{size(image.memlock)} ({where}){why}", _MEMLOCK, hint)
         elif image.memlock is None:
             yield HealthVerdict("memlock", OK, "unlimited", _MEMLOCK)
         else:
@@ -120,6 +131,27 @@ def limits(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
         yield HealthVerdict("shared memory", WARNING, f"{size(image.shm)} ({where})", _SHM, hint)
     else:
         yield from plain("shared memory", [image.shm], "1 GiB or more", _SHM)
+
+
+def _memlock(facts: HostFacts, where: str, expected: Expected) -> Tuple[str, str]:
+    """Return why locked memory is limited, as far as that is known, and what to do."""
+    if where == "host":
+        return "", "set memlock to unlimited in /etc/security/limits.d and for sshd (LimitMEMLOCK=infinity)"
+    if expected.memlock not in (None, -1):
+        return (
+            ", as the inventory says",
+            "container: {ulimits: {memlock: -1}} in the inventory, then: taco-launch setup",
+        )
+    state = known_value(facts.made)
+    capabilities = known_value(state.capabilities) if state else None
+    if capabilities is not None and "SYS_RESOURCE" not in capabilities:
+        hint = (
+            "if this host is itself a container, start it with --ulimit memlock=-1; otherwise give its engine "
+            "LimitMEMLOCK=infinity (systemctl edit docker); then recreate the container"
+        )
+        return ": this host does not have the capability SYS_RESOURCE", hint
+    look = f"on the host: docker inspect -f '{{{{.HostConfig.Ulimits}}}}' {where} shows what the container was created with"
+    return "", f"{look}; taco-launch setup --check shows whether that differs from the inventory"
 
 
 def memory(facts: HostFacts) -> Iterator[HealthVerdict]:
@@ -205,6 +237,48 @@ def container(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
     else:
         text = f"nothing listens on port {expected.ssh_port}, the container's sshd"
         yield HealthVerdict("sshd", FAULT, text, _CONTAINER, f"docker logs {expected.container} shows why; {setup}")
+
+
+def firewall(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
+    """Judge whether the other hosts reach what jobs need of this one; nothing where it is the only host, or needs no port."""
+    network = known_value(facts.network)
+    if network is None or expected.container is None or expected.hosts < _PAIR:
+        return
+    if not isinstance(network.firewalls, tuple):
+        yield from plain("firewall", [network.firewalls], "", _FIREWALL)
+        return
+    ephemeral = known_value(network.port_range) or _EPHEMERAL
+    needed = (("the container's sshd", (expected.ssh_port,) * 2), ("jobs", expected.port_range or ephemeral))
+    for wall in network.firewalls:
+        parts = [(what, ports, _within(ports, wall.closed)) for what, ports in needed]
+        closed = [(what, ports, within) for what, ports, within in parts if within]
+        if closed:
+            words = " and ".join(f"{', '.join(_span(*each) for each in within)} ({what})" for what, _, within in closed)
+            allowed = ", ".join(_span(*ports) for _, ports, _ in closed)
+            hint = (
+                f"allow TCP {allowed} from the cluster's hosts, or let set-up do it: network: {{firewall: manage}} in the "
+                "inventory, then: taco-launch setup"
+            )
+            # A job that gets one of few closed ports fails, most others do not.
+            most = any(2 * sum(map(_count, within)) > _count(ports) for _, ports, within in closed)
+            text = f"no other host can connect to TCP {words}: {wall.detail}"
+            yield HealthVerdict("firewall", FAULT if most else WARNING, text, _FIREWALL, hint)
+            return
+    yield HealthVerdict("firewall", OK, "closes no port that jobs need", _FIREWALL)
+
+
+def _within(ports: Tuple[int, int], closed: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
+    """Return the parts of a range of ports that are in others."""
+    parts = [(max(ports[0], first), min(ports[1], last)) for first, last in closed]
+    return [part for part in parts if part[0] <= part[1]]
+
+
+def _count(ports: Tuple[int, int]) -> int:
+    return ports[1] - ports[0] + 1
+
+
+def _span(first: int, last: int) -> str:
+    return str(first) if first == last else f"{first}-{last}"
 
 
 def provided(facts: HostFacts) -> Iterator[HealthVerdict]:

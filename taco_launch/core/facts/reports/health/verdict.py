@@ -1,7 +1,9 @@
 """Says what a verdict is: a level, what was found, whose rule it is, and what to do."""
 
+from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
+from taco_launch.core.command import as_typed
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, was_requested
 
@@ -22,6 +24,11 @@ class HealthVerdict:
     text: str
     source: str
     hint: str = ""
+
+
+def with_typed_hints(verdicts: Iterable[HealthVerdict], typed: str) -> Tuple[HealthVerdict, ...]:
+    """Return verdicts in whose hints taco-launch is called as it is `typed`, with the inventory."""
+    return tuple(replace(each, hint=as_typed(each.hint, typed)) for each in verdicts)
 
 
 # Each different verdict, with the hosts that it is of.

@@ -80,7 +80,7 @@ SWITCHED = replace(BOARD, nvswitches=("0000:c4:00.0", "0000:c5:00.0"))
         (of(persistence=False), "warning", "persistence", "off on GPU 3"),
         (of(slowdowns=("HwThermalSlowdown", "SwPowerCap")), "fault", "clocks", "on GPU 3: HwThermalSlowdown"),
         (of(slowdowns=("SwThermalSlowdown",)), "warning", "clocks", "SwThermalSlowdown"),
-        (of(temperature=86), "warning", "temperature", "GPU 3"),
+        (of(temperature=86), "warning", "temperature", "GPU 3 86 C"),
         (of(width=8), "warning", "PCIe width", "GPU 3 x8 of x16"),
         (of(board=replace(BOARD, iommu="translates")), "warning", "IOMMU", "translates"),
         (of(board=replace(BOARD, iommu=Unknown("odd"))), "not possible", "IOMMU", "odd"),

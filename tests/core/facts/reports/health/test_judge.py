@@ -9,8 +9,9 @@ import pytest
 from taco_launch.core.facts.reports.health.judge import GROUPS, checked, judged, worst
 from taco_launch.core.facts.reports.health.links import RULES
 from taco_launch.core.facts.reports.health.system import Expected
+from taco_launch.core.facts.reports.health.verdict import with_typed_hints
 from taco_launch.core.model.host.fact_value import Absent, Unknown
-from taco_launch.core.model.host.facts import ContainerState, Disk, HostFacts, Listener
+from taco_launch.core.model.host.facts import ContainerState, Disk, Firewall, HostFacts, Listener, SetupState
 from taco_launch.core.model.host.hardware import Gpus, PciDevice
 from taco_launch.core.model.host.health import (
     Counters,
@@ -25,7 +26,7 @@ from taco_launch.core.model.host.health import (
 )
 from tests.support.host_facts import GIB, host, known
 
-EXPECTED = Expected("taco-launch-c", 12222)
+EXPECTED = Expected("taco-launch-c", 12222, hosts=2)
 COUNTERS = (
     ("mlx5_bond_0 port 1", "symbol_error"),
     ("mlx5_bond_0 port 1", "link_downed"),
@@ -83,6 +84,10 @@ def wrong(*hosts: HostFacts) -> list[tuple[str, str, str]]:
     return [(verdict.level, verdict.name, verdict.text) for verdict, _ in found if verdict.level != "ok"]
 
 
+def closing(*ports: tuple[int, int]) -> Firewall:
+    return Firewall("nftables", True, "nftables does not let everything in: drop", ports)
+
+
 def xid(number: int) -> Xid:
     return Xid(number, "0000:03:00", 30 * 86400 - 7200.0, "pid=7, words")
 
@@ -107,7 +112,16 @@ def test_a_host_that_is_right() -> None:
         "PCIe speed",
         "sshd",
     }
-    asked |= {"memory errors", "disk space", "file systems", "memlock", "shared memory", "container", "clock"}
+    asked |= {
+        "memory errors",
+        "disk space",
+        "file systems",
+        "memlock",
+        "shared memory",
+        "container",
+        "clock",
+        "firewall",
+    }
     assert asked <= {each.name for each in verdicts}
     assert {each.name for each in verdicts} <= {name for _, names in GROUPS for name in names}
 
@@ -166,6 +180,11 @@ def test_each_check_of_a_health_check(health: dict[str, Any], level: str, name: 
         (of("docker", containers=()), "fault", "container", "taco-launch-c is missing"),
         (of("docker", containers=Unknown("no answer")), "not possible", "container", "no answer"),
         (of("network", listeners=()), "fault", "sshd", "port 12222"),
+        (of("network", firewalls=(closing((1, 21), (23, 65535)),)), "fault", "firewall", "TCP 12222 (the container's sshd)"),
+        (of("network", firewalls=(closing((12222, 12222)),)), "fault", "firewall", "(the container's sshd): nftables does"),
+        (of("network", firewalls=(closing((40000, 60999)),)), "fault", "firewall", "TCP 40000-60999 (jobs): nftables"),
+        (of("network", firewalls=(closing((40000, 41000)),)), "warning", "firewall", "TCP 40000-41000 (jobs): nftables"),
+        (of("network", firewalls=Unknown("no right")), "not possible", "firewall", "no right"),
         (
             replace(right(), pci=(PciDevice("hca", "mlx5_0", ("a",), speed=8.0, max_speed=16.0),)),
             *("warning", "PCIe speed", "mlx5_0 8 of 16 GT/s"),
@@ -176,6 +195,60 @@ def test_each_check_of_facts(facts: HostFacts, level: str, name: str, words: str
     ((one, two, text),) = wrong(facts)
     assert (one, two) == (level, name)
     assert words in text
+
+
+def test_a_firewall_that_closes_nothing_that_jobs_need() -> None:
+    assert wrong(of("network", firewalls=(closing((1, 21), (23, 12221)),))) == []
+    closed = of("network", firewalls=(closing((1, 65535)),))
+    for expected in (replace(EXPECTED, hosts=1), replace(EXPECTED, container=None)):
+        ((_, verdicts),) = checked((closed,), expected)
+        assert not [each for each in verdicts if each.name == "firewall"]
+    narrow = of("network", firewalls=(closing((32768, 60999)),))
+    ((_, verdicts),) = checked((narrow,), replace(EXPECTED, port_range=(20000, 29999)))
+    assert worst(verdicts) == "ok"
+
+
+def test_why_locked_memory_is_limited() -> None:
+    limited = of("image", memlock=65536)
+
+    def memlock(facts: HostFacts, expected: Expected = EXPECTED) -> tuple[str, str]:
+        ((_, verdicts),) = checked((facts,), expected)
+        (verdict,) = [each for each in verdicts if each.name == "memlock"]
+        return verdict.text, verdict.hint
+
+    text, hint = memlock(limited, replace(EXPECTED, memlock=65536))
+    assert text == "64.0 KiB (container taco-launch-c), as the inventory says"
+    assert hint.startswith("container: {ulimits: {memlock: -1}} in the inventory")
+    made = SetupState((), (), ("CHOWN",), None, Absent(), Absent(), *[Absent()] * 7)
+    text, hint = memlock(replace(limited, made=made))
+    assert text == "64.0 KiB (container taco-launch-c): this host does not have the capability SYS_RESOURCE"
+    assert "inventory" not in hint
+    assert "LimitMEMLOCK=infinity" in hint
+    text, hint = memlock(replace(limited, made=replace(made, capabilities=("SYS_RESOURCE",))))
+    assert hint.startswith("on the host: docker inspect -f '{{.HostConfig.Ulimits}}' taco-launch-c shows")
+
+
+def test_hints_name_what_they_are_about() -> None:
+    full = of("system", disks=(Disk("/a b", "ext4", 100 * GIB, 4 * GIB), Disk("/data", "xfs", 100 * GIB, 90 * GIB)))
+    many = right(mounts=(Mount("/", False, 99),))
+    hints = [verdict.hint for facts in (full, many) for verdict, _ in judged((facts,), EXPECTED) if verdict.hint]
+    assert [hint.split(" | ")[0] for hint in hints] == [
+        "du -xh --max-depth=2 '/a b'",
+        "find / -xdev -type f",
+    ]
+
+
+def test_hints_name_the_inventory_as_it_is_typed() -> None:
+    full = of("system", disks=(Disk("/", "ext4", 100 * GIB, 0),))
+    closed = of("network", firewalls=(closing((1, 65535)),), listeners=())
+    odd = of("system", kernel="9.9")
+    hosts = (full, replace(closed, host="gpu2"), replace(odd, host="gpu3"))
+    typed = "taco-launch -i my.yaml"
+    told = [each for _, verdicts in checked(hosts, EXPECTED) for each in with_typed_hints(verdicts, typed)]
+    hints = [each.hint for each in told if "taco-launch" in each.hint.replace("taco-launch-c", "")]
+    assert {"disk space", "firewall", "sshd", "versions"} <= {each.name for each in told if each.hint in hints}
+    for hint in hints:
+        assert hint.count("taco-launch ") == hint.count(f"{typed} ") > 0, hint
 
 
 def test_errors_of_programs_say_nothing_against_a_host() -> None:

@@ -11,7 +11,11 @@ from taco_launch.hosts.remote.transport import Transport
 
 _LIST, _WRITE, _REMOVE = ("crontab", "-l"), ("crontab", "-"), ("crontab", "-r")
 _ENGLISH = (("LC_ALL", "C"),)
-START = "start cron: sudo systemctl enable --now cron, or sudo service cron start"
+
+
+def start_cron(machine: ControllerState) -> str:
+    """Return how to start cron on a machine."""
+    return f"start cron: sudo {'service cron start' if machine.no_systemd else 'systemctl enable --now cron'}"
 
 
 class Cron:
@@ -27,7 +31,7 @@ class Cron:
 
     def kept(self) -> tuple[InstalledRun, ...]:
         """Return all nightly runs: see `NightlyScheduler.kept`."""
-        problem = "" if self._machine.cron_runs else f"cron is not running here: {START}"
+        problem = "" if self._machine.cron_runs else f"cron is not running here: {start_cron(self._machine)}"
         return tuple(InstalledRun(name, self.word, text, problem) for name, text in blocks(self._read() or "").items())
 
     def installing(self, scheduled: ScheduledRun) -> InstallPlan:

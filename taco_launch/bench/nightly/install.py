@@ -11,7 +11,7 @@ from pathlib import Path
 
 from taco_launch.bench.history.history import open_history
 from taco_launch.bench.nightly import crontab, record, schedule
-from taco_launch.bench.nightly.crontab import START, Cron
+from taco_launch.bench.nightly.crontab import Cron, start_cron
 from taco_launch.bench.nightly.install_plan import ControllerState, InstalledRun, NightlyScheduler
 from taco_launch.bench.nightly.record import Installation
 from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun
@@ -82,10 +82,12 @@ def choose(
     word: str | None,
     mail: str | None,
     kept: Sequence[InstalledRun],
+    *,
+    only_shown: bool = False,
 ) -> NightlyScheduler:
     """Return who is to keep a nightly run: whom the user names, else whoever has it already, else the first that can.
 
-    `kept` are the nightly runs of this name.
+    `kept` are the nightly runs of this name. With `only_shown`, nothing is installed, and cron need not run.
 
     Raises:
         UsageError: there is none, it cannot, or another has a nightly run of this name.
@@ -96,13 +98,13 @@ def choose(
             hint="to get mail, use --with cron",
         )
     wanted = word or ("cron" if mail is not None else kept[0].scheduler if kept else None)
-    can = [scheduler for scheduler in there if scheduler.word != "cron" or machine.cron_runs]
+    can = [scheduler for scheduler in there if only_shown or scheduler.word != "cron" or machine.cron_runs]
     found = next((scheduler for scheduler in can if wanted in (None, scheduler.word)), None)
     if found is None:
         no_cron = "cron is not running here" if machine.crontab else "crontab is not installed here"
         reasons = {"systemd": machine.no_systemd, "cron": no_cron}
         told = "; ".join(reasons[each] for each in ([wanted] if wanted else reasons))
-        otherwise = f"{START}; or {_INSTALL_CRON}" if machine.crontab else _INSTALL_CRON
+        otherwise = f"{start_cron(machine)}; or {_INSTALL_CRON}" if machine.crontab else _INSTALL_CRON
         otherwise = "use --with cron" if wanted == "systemd" and machine.crontab and machine.cron_runs else otherwise
         raise UsageError(f"nothing here can start the nightly run: {told}", hint=otherwise)
     if other := next((each for each in kept if each.scheduler != found.word), None):

@@ -14,6 +14,7 @@ import click
 from taco_launch.bench.nightly import install as flow
 from taco_launch.bench.nightly import record, schedule
 from taco_launch.bench.nightly import status as nightly_status
+from taco_launch.bench.nightly.crontab import start_cron
 from taco_launch.bench.nightly.install import InstallRequest, check_name, local_zone, schedulers
 from taco_launch.bench.nightly.install_plan import NightlyScheduler, read_controller
 from taco_launch.bench.nightly.status import NightlyStatus
@@ -98,7 +99,7 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     machine = read_controller(remote)
     there = flow.schedulers(remote, machine)
     kept = [nightly_run for each in there for nightly_run in each.kept() if nightly_run.name == asked.name]
-    scheduler = flow.choose(there, machine, word, mail, kept)
+    scheduler = flow.choose(there, machine, word, mail, kept, only_shown=dry_run)
     entry = flow.scheduled(asked, argv, inventory, os.environ, Path.cwd())
     plan = scheduler.installing(entry)
     run_folder = record.folder(os.environ, os.geteuid(), asked.name)
@@ -114,6 +115,8 @@ def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) 
     for line in writable_by_others(flow.runs(asked, argv, inventory, entry), os.geteuid()):
         settings.talk(f"warning: {line}: users who can change it decide what runs as {machine.user} every night")
     if dry_run:
+        if scheduler.word == "cron" and not machine.cron_runs:
+            settings.talk(f"warning: cron is not running here: {start_cron(machine)}")
         return 0
     said = flow.prove(remote, machine, scheduler.word, entry, flow.check_argv(asked, argv, inventory))
     settings.talk(f"tested as {scheduler.word} would start it: {render.printable(said)}")

@@ -69,7 +69,11 @@ def _launchers_words(spec: JobSpec, each: str) -> str:
 
 
 def _refuse_file(spec: JobSpec, caller: Caller) -> None:
-    """Refuse a file of the folder as a program without a path: only where the ranks run here, with this PATH."""
+    """Refuse a file of the folder as a program without a path: only where the ranks run here, with this PATH.
+
+    Raises:
+        UsageError: it is one.
+    """
     name = spec.command[0]
     local = spec.container is None and all(host.connection == "local" for host in spec.hosts)
     if not local or "/" in name or "PATH" in dict(spec.env):

@@ -189,7 +189,11 @@ def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision
 
 def _of_program(record: JobRecord, signature: str) -> str:
     twice = record.blamed is not None and record.blamed.signature == signature
-    met = "two attempts met the same fault of the program" if twice else "each attempt would meet this fault of the program"
+    met = (
+        "two attempts met the same fault of the program"
+        if twice
+        else "each attempt would meet this fault of the program"
+    )
     return f"not tried again: {met} (--restart always retries it)"
 
 

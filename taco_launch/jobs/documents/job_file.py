@@ -30,11 +30,15 @@ _SECTIONS: dict[Loc, type[SchemaSection]] = {
 }
 # Keys as other launchers and schedulers call them: the field, or the key itself of what is no field.
 _MEANT = {
-    **dict.fromkeys(("ranks", "processes", "numProcesses", "num_processes", "nproc", "ntasks", "world_size", "size"), "np"),
+    **dict.fromkeys(
+        ("ranks", "processes", "numProcesses", "num_processes", "nproc", "ntasks", "world_size", "size"), "np"
+    ),
     **dict.fromkeys(("script", "cmd", "program", "entrypoint", "run", "args"), "command"),
     **dict.fromkeys(("nodes", "num_nodes", "nnodes", "numNodes"), "hosts"),
     **dict.fromkeys(("hostlist", "nodelist", "machines"), "host"),
-    **dict.fromkeys(("nproc_per_node", "nprocPerNode", "ranksPerHost", "ppn", "gpusPerNode", "gpus_per_node"), "slots_per_host"),
+    **dict.fromkeys(
+        ("nproc_per_node", "nprocPerNode", "ranksPerHost", "ppn", "gpusPerNode", "gpus_per_node"), "slots_per_host"
+    ),
     **dict.fromkeys(("environment", "envs", "envVars", "variables"), "env"),
     **dict.fromkeys(("retries", "maxRetries", "max_retries", "restarts"), "backoff_limit"),
     **dict.fromkeys(("timeout", "walltime", "timeLimit", "time_limit", "maxTime"), "timeout"),

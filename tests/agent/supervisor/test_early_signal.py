@@ -127,9 +127,7 @@ def test_not_while_ranks_start(folder: JobFolder) -> None:
         ),
     ],
 )
-def test_who_does_not_catch_it_is_told(
-    folder: JobFolder, caught: dict[int, int], told: list[str], remark: str
-) -> None:
+def test_who_does_not_catch_it_is_told(folder: JobFolder, caught: dict[int, int], told: list[str], remark: str) -> None:
     early = Early(folder)
     early.it.before_end("stopped", None)
     for rank, count in caught.items():

@@ -96,7 +96,9 @@ def test_by_whose_fault_it_is(signature: str, cause: str, whose: Blame) -> None:
     again, rule = decide(policy(), record(), result)
     if whose is Blame.PROGRAM:
         assert again is None
-        assert rule == "not tried again: each attempt would meet this fault of the program (--restart always retries it)"
+        assert (
+            rule == "not tried again: each attempt would meet this fault of the program (--restart always retries it)"
+        )
     else:
         assert again == Retry(10.0, ("a", "b"), counts=whose is Blame.UNKNOWN)
         assert rule.startswith("a fault of hardware: retry 1 of 5 that") is (whose is Blame.HARDWARE)

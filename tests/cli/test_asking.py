@@ -168,6 +168,19 @@ def test_a_line_in_quotes(verb: str, cluster: Path, monkeypatch: pytest.MonkeyPa
     assert call("-i", str(cluster), "run", "--dry-run", "my tool").exit_code == 0
 
 
+@pytest.mark.parametrize(("name", "hint"), [("ddp.py", "write python3 ddp.py, or ./ddp.py"), ("tool", "write ./tool")])
+def test_a_file_without_a_path_is_no_program(
+    name: str, hint: str, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.with_name(name).touch()
+    monkeypatch.chdir(cluster.parent)
+    told = failing("run", "--dry-run", "--np", "1", "--", name)
+    assert f"{name} is a file in this folder, not a program on PATH\nhint: {hint}" in told
+    remote = call("-i", str(cluster), "run", "--dry-run", "--", name)
+    assert "not a program on PATH" not in remote.output, "the hosts may have it on theirs"
+    assert "not a program on PATH" not in call("run", "--dry-run", "--np", "1", "--", f"./{name}").output
+
+
 def test_a_file_is_a_whole_job(submit: Submit) -> None:
     spec, result = submit("-f", "job.yaml")
     assert result.stdout == "vgg16\n"

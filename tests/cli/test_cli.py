@@ -255,6 +255,10 @@ def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:
     cut = call("bench", "parse", str(log))
     assert (cut.exit_code, cut.stdout) == (1, "")
     assert "no sample: " in cut.stderr
+    log.write_text("speed is 3\n")
+    own = call("bench", "parse", str(log)).stderr
+    assert "--workload FILE:NAME" in own
+    assert "bench run --pattern" in own
 
 
 @pytest.mark.parametrize(

@@ -221,8 +221,11 @@ class _Rank:
                 preexec_fn=_tracing_allowed(),  # noqa: PLW1509 - there is one thread
             )
         except OSError as error:
-            why = f"cannot run {command[0]!r}: {error.strerror}{_advice(command[0], environment.get('PATH'))}"
-            self._log.write(f"taco-launch: {why}\n".encode("utf-8", "backslashreplace"))
+            why = f"cannot run {command[0]!r}: {error.strerror}"
+            advice = _advice(
+                command[0], environment.get("PATH")
+            )  # not in the reason: the finding repeats it as the next step
+            self._log.write(f"taco-launch: {why}{advice}\n".encode("utf-8", "backslashreplace"))
             self._log.close()
             return self._report(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE, why)
         finally:

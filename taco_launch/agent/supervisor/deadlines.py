@@ -263,9 +263,12 @@ class EarlySignal:
             self._told = True
             deaf = [rank for rank in sorted(self._ranks.started) if not self._caught.get(rank)]
             deaf = [rank for rank in deaf if rank in self._caught or rank in running]
-            if len(deaf) == len(self._ranks.started) and self.remark:
-                self.remark = f"none of its ranks caught {name}, which was sent to them before the end of its --timeout"
             if deaf:
                 shown = ", ".join(map(str, deaf[:8])) + (f" and {len(deaf) - 8} more" if deaf[8:] else "")
                 whose = f"rank {shown} has" if len(deaf) == 1 else f"ranks {shown} have"
-                self._events.add(state.NOT_CAUGHT, f"{whose} no process that catches {name}", ranks=deaf[:64])
+                words = f"{whose} no process that catches {name}"
+                self._events.add(state.NOT_CAUGHT, words, ranks=deaf[:64])
+                if len(deaf) == len(self._ranks.started):
+                    self.remark = f"no rank has a process that catches {name}, so it was sent to none"
+                else:
+                    self.remark = "; ".join(filter(None, (self.remark, words)))

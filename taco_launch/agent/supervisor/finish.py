@@ -98,7 +98,9 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     # An exception ends a program with 1; what it leaves behind, such as threads of gloo, may abort it then.
     raised = code == _ABORTED and told is not None and told.line and told.findings[0].signature == "python-exception"
     finding = told.findings[0] if told is not None and told.findings else None
-    result = retries.AttemptResult(job_state, code, host, hung=end.hung, raised=bool(raised))
+    result = retries.AttemptResult(
+        job_state, code, host, hung=end.hung, raised=bool(raised), single_host=len(spec.hosts) == 1
+    )
     if finding is not None:
         named = finding.host if any(each.name == finding.host for each in spec.hosts) else host
         result = result._replace(host=named, signature=finding.signature, cause=finding.cause)

@@ -1,10 +1,11 @@
 """What a ladder has measured, as tables: rates with their intervals, linear speedup, ratios, a sentence per layer: pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from taco_launch.bench.compare.causes import KNOB
 from taco_launch.bench.model.runs import Cell, Metric, Run
 from taco_launch.bench.stats.estimates import Interval, interval, percent, ratio
 from taco_launch.core.frozen import dataclass
@@ -15,6 +16,7 @@ UNNAMED = "value"
 # Of work that all ranks do together, n ranks are to do n times as much: img/sec, not the bytes of a bus.
 _OF_WORK = re.compile(rf"(?![KMGT]?i?B/).+/s(ec)?|{UNNAMED}")
 _PERCENT = 100
+_THREADS = f"{KNOB} OMP_NUM_THREADS"
 # The unit of benchmarks that know it by themselves.
 _IMAGES = "img/sec"
 
@@ -159,6 +161,26 @@ def legend(found: Sequence[Table]) -> str:
         alone = "" if counts[0] > 1 else "; a number without an interval comes from one run"
         lines = [f"± and [ ] show 95 % confidence intervals, for each number separately, from {repeats} repeats{alone}"]
     return "\n".join((*lines, *dict.fromkeys(line for table in found for line in _borrowed(table))))
+
+
+def differing_threads(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return of each workload and variant whose sizes had different OMP_NUM_THREADS what each size had.
+
+    A user sets one value for all sizes of a variant: different ones come from the launch profile, which divides a host's cores.
+    """
+    seen: dict[tuple[str, str], dict[int, str]] = {}
+    for run in runs:
+        value = next((value for _host, what, value in run.circumstances.facts if what == _THREADS), "")
+        if value:
+            seen.setdefault((run.cell.workload, run.cell.variant), {})[run.cell.ranks] = value
+    return tuple(
+        (f"{workload}, {variant}: " if len(seen) > 1 else "")
+        + "the sizes had different numbers of threads per rank: OMP_NUM_THREADS was "
+        + ", ".join(f"{value} for {ranks} rank{'s' * (ranks > 1)}" for ranks, value in sorted(sizes.items()))
+        + " (the cores of a host divided by its ranks); for equal threads, add -x OMP_NUM_THREADS=1"
+        for (workload, variant), sizes in sorted(seen.items())
+        if len(set(sizes.values())) > 1
+    )
 
 
 def _borrowed(table: Table) -> Iterator[str]:

@@ -25,6 +25,7 @@ from taco_launch.core.errors import HOST_FAILED, HostError, NoJobError, TacoLaun
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.job_facts_from import job_facts_from
 from taco_launch.core.launch.missing_facts import free_slots
+from taco_launch.core.lifecycle.goodput import time_spent
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.job_facts import JobFacts
@@ -265,7 +266,8 @@ def _one(
         raise
     except TacoLaunchError as error:
         why, code = "; ".join(filter(None, (error.message, error.hint))), error.exit_code
-    seconds = time.monotonic() - begun
+    queued = 0.0 if job is None else time_spent(job.record, (), time.time())["queued"]
+    seconds = max(0.0, time.monotonic() - begun - queued)
     text = _text(log)
     readings = None if job is None else _readings(plan.read, step.cell, job, text)
     if isinstance(readings, NoSample):

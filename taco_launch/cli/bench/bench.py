@@ -39,6 +39,10 @@ from taco_launch.jobs.request import job_names
 
 # What a command line alone says has no name in a matrix.
 _VARIANT = "as typed"
+_OWN_FORMAT = (
+    "for a program of your own, give a workload of kind regex with its pattern: --workload FILE:NAME; "
+    "bench run --pattern 'throughput: ([0-9.]+)' measures it directly"
+)
 
 
 def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
@@ -222,6 +226,8 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     sample = parse_log(text)
     if isinstance(sample, NoSample):
         click.echo(render.printable(f"{log}: no sample: {sample.why}"), err=True)
+        if workload is None:
+            click.echo(f"hint: {_OWN_FORMAT}", err=True)
         return FAILED
     cell = Cell("", "", sample.ranks)
     run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Measurement(RATE, sample.img_per_sec),), "", "")

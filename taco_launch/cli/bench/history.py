@@ -74,7 +74,7 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
       taco-launch bench history --matrix taco --host gpu3 --json
     """
     with opened(db) as found:
-        points = found.series(SeriesQuery(**asked))
+        points = sorted(found.series(SeriesQuery(**asked)), key=lambda point: point.started)
         any_ladder = points or found.ladders(limit=1)
     settings = settings_of(ctx)
     if settings.output in ("json", "yaml"):
@@ -90,11 +90,11 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
 
 def _history_rows(points: Sequence[Point]) -> list[list[str]]:
     rows = []
-    before = None
+    means: dict[Any, float] = {}
     for point in points:
         of = (point.matrix, point.cell, point.hosts, point.gpu, point.metric)
-        change = f"{point.mean / before[1] - 1:+.1%}" if before is not None and before[0] == of else "-"
-        before = (of, point.mean)
+        change = f"{point.mean / means[of] - 1:+.1%}" if of in means else "-"
+        means[of] = point.mean
         numbers = [_number(value) for value in (point.mean, point.least, point.greatest)]
         where = [_folded(point.hosts), _metric(point.metric.name, point.metric.unit), point.ladder]
         rows.append([*_words(point.cell), *where, _when(point.started), str(point.count), *numbers, change])

@@ -68,6 +68,7 @@ class ProgressDisplay:
         self._line = ""
         self._live = False
         self._said: set[str] = set()
+        self._waited: set[int] = set()
         self._failed: set[Cell] = set()
 
     def show_cells(self, cells: Sequence[Cell]) -> None:
@@ -101,6 +102,9 @@ class ProgressDisplay:
         if progress.run is not None:
             self._ended(progress, begin, left)
             return
+        if progress.state == "QUEUED" and progress.line and not self._live and progress.number not in self._waited:
+            self._waited.add(progress.number)
+            self._settings.talk(f"{begin} waiting: {render.printable(progress.line)}")
         self._line = f"{begin} {progress.state or 'QUEUED'}{left} {render.printable(progress.line)}"
         if self._settings.verbose and progress.line:
             self._settings.talk(render.printable(progress.line))
@@ -153,6 +157,10 @@ def measure(
                 history.end(plan.ladder.id, flow.HEAD_LOST)
             raise
     (show or show_tables)(settings, plan, measured)
+    # A command with --threads or the like sets its own number, whatever the variable is.
+    if not any("threads" in word for spec in plan.specs.values() for word in spec.command):
+        for words in tables.differing_threads(measured.runs):
+            render.warning(settings, words)
     return finish(settings, plan, history, measured, go_on)
 
 

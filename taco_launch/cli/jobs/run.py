@@ -219,13 +219,16 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> "JobView":
     from taco_launch.cli.output import banners, waiting
 
     signals = _Signals(backend, spec.name, spec.policy.grace)
+    warned: set[str] = set()  # each attempt has the warnings of the one before
 
     def placed(job: "JobView") -> None:
         require_started(job)
         if job.record.state.waits:
             return
         for warning in job.record.warnings:
-            render.warning(settings, warning)
+            if warning not in warned:
+                render.warning(settings, warning)
+        warned.update(job.record.warnings)
         hosts = job.record.hosts
         where = ", ".join(hosts[:_MOST_HOSTS]) + (
             f" and {len(hosts) - _MOST_HOSTS} more" if hosts[_MOST_HOSTS:] else ""

@@ -179,6 +179,6 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
             f"{settings.typed} {verb}", own, request.command, sized=said, launcher=error.spec.launcher
         )
         raise UsageError(error.message + nested_launcher.remarks(rows), hint=typed) from None
-    if remark := remarks.remark(spec, caller):
+    for remark in remarks.remarks(spec, caller):
         settings.talk(remark)
     return spec

@@ -49,7 +49,8 @@ _OF_PROGRAM = frozenset(
         "windows-line-ends",
     ]
 )
-# Those of what a host may lack, such as a file server: the program's where the attempt before has met the same.
+# Those of what a host may lack, such as a file server: the program's where the job has no other host to try, or where the
+# attempt before has met the same.
 _OF_PROGRAM_OR_HOST = frozenset(
     (
         "command-missing",
@@ -107,6 +108,8 @@ class AttemptResult(NamedTuple):
     host: str = ""
     # Whether it was ended because it hung.
     hung: bool = False
+    # Whether another attempt could only have the same host.
+    single_host: bool = False
     # Whether the program raised an exception, by whatever signal it ended then.
     raised: bool = False
     # The first finding in its logs: the signature, and what it means.
@@ -151,6 +154,8 @@ def blame(record: JobRecord, result: AttemptResult) -> Blame:
         return Blame.HARDWARE
     if result.signature in _OF_PROGRAM or _MISTAKES.search(result.cause):
         return Blame.PROGRAM
+    if result.single_host and result.signature in _OF_PROGRAM_OR_HOST:
+        return Blame.PROGRAM
     before = record.blamed
     if before is None or (before.signature, before.cause) != (result.signature, result.cause):
         return Blame.UNKNOWN
@@ -169,24 +174,27 @@ def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision
     if refused is not None:
         return Decision(None, refused if failures(record) < policy.backoff_limit else "")
     whose = Blame.UNKNOWN if policy.restart is Restart.ALWAYS else blame(record, result)
-    what = result.signature or "a lost host"
     if whose is Blame.PROGRAM and failures(record) < policy.backoff_limit:
-        return Decision(None, _of_program(record, what))
+        return Decision(None, _of_program(record, result.signature))
     # Without other hosts to choose from, each retry would meet the same hardware.
     elsewhere = policy.backoff_limit > 0 and policy.retry_on != "same-host"
     if whose is Blame.HARDWARE and elsewhere and record.excused < MOST_OF_HARDWARE:
         others = f", on other hosts than {result.host} first" if result.host else ""
         tries = f"retry {record.excused + 1} of {MOST_OF_HARDWARE} that --backoff-limit does not count{others}"
-        return Decision(_again(policy, record, result, counts=False), f"{what} is a fault of hardware: {tries}")
+        return Decision(_again(policy, record, result, counts=False), f"a fault of hardware: {tries}")
     if failures(record) >= policy.backoff_limit:
         return Decision(None, f"its {record.attempt} attempts are used up" if policy.backoff_limit else "")
     return Decision(_again(policy, record, result, counts=True))
 
 
-def _of_program(record: JobRecord, what: str) -> str:
-    before = record.blamed
-    twice = ", met twice," if before is not None and before.signature == what else ""
-    return f"not tried again: {what}{twice} is a fault of the program, which each attempt meets (--restart always retries it)"
+def _of_program(record: JobRecord, signature: str) -> str:
+    twice = record.blamed is not None and record.blamed.signature == signature
+    met = (
+        "two attempts met the same fault of the program"
+        if twice
+        else "each attempt would meet this fault of the program"
+    )
+    return f"not tried again: {met} (--restart always retries it)"
 
 
 def _again(policy: Policy, record: JobRecord, result: AttemptResult, *, counts: bool) -> Retry:

@@ -42,6 +42,10 @@ def words(group: StackGroup) -> str:
         rank, host = group.ranks[0]
         who = f"rank {rank} on {host}"
         return f"{who} waits {group.does}" if group.waits else f"{who} is {group.does}"
-    named = ", ".join(f"{rank} on {host}" for rank, host in group.ranks[:_MOST_NAMED])
+    hosts = {host for _rank, host in group.ranks}
+    if len(hosts) == 1:
+        named = f"{', '.join(str(rank) for rank, _host in group.ranks[:_MOST_NAMED])} on {hosts.pop()}"
+    else:
+        named = ", ".join(f"{rank} on {host}" for rank, host in group.ranks[:_MOST_NAMED])
     who = f"ranks {named}" if count <= _MOST_NAMED else f"{count} ranks"
     return f"{who} wait {group.does}" if group.waits else f"{who} are {group.does}"

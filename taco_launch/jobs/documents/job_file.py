@@ -28,6 +28,24 @@ _SECTIONS: dict[Loc, type[SchemaSection]] = {
     ("runPolicy",): RunPolicy,
     ("runPolicy", "schedulingPolicy"): SchedulingPolicy,
 }
+# Keys as other launchers and schedulers call them: the field, or the key itself of what is no field.
+_MEANT = {
+    **dict.fromkeys(
+        ("ranks", "processes", "numProcesses", "num_processes", "nproc", "ntasks", "world_size", "size"), "np"
+    ),
+    **dict.fromkeys(("script", "cmd", "program", "entrypoint", "run", "args"), "command"),
+    **dict.fromkeys(("nodes", "num_nodes", "nnodes", "numNodes"), "hosts"),
+    **dict.fromkeys(("hostlist", "nodelist", "machines"), "host"),
+    **dict.fromkeys(
+        ("nproc_per_node", "nprocPerNode", "ranksPerHost", "ppn", "gpusPerNode", "gpus_per_node"), "slots_per_host"
+    ),
+    **dict.fromkeys(("environment", "envs", "envVars", "variables"), "env"),
+    **dict.fromkeys(("retries", "maxRetries", "max_retries", "restarts"), "backoff_limit"),
+    **dict.fromkeys(("timeout", "walltime", "timeLimit", "time_limit", "maxTime"), "timeout"),
+    **dict.fromkeys(("cwd", "workingDirectory", "folder", "directory"), "workdir"),
+    **dict.fromkeys(("container", "dockerImage"), "image"),
+    **dict.fromkeys(("partition",), "queue"),
+}
 _VARIABLES = {"-x": "env", "--knob": "knobs", "--mca": "mca"}
 
 
@@ -124,6 +142,12 @@ def request_of(job: CommandSection, source: str) -> JobRequest:
         if (value := _value(job, field.name)) is not None
     }
     return JobRequest(command=tuple(job.command or ()), **given, source=source, written=job_fields.KEYS)
+
+
+def _key(name: str) -> str:
+    """Return where the key of a field stands in a file; a name that is no field's is the key."""
+    field = job_fields.BY_NAME.get(name)
+    return name if field is None else ".".join((*(field.section or ()), field.written_key))
 
 
 def _value(job: CommandSection, name: str) -> Any:
@@ -253,7 +277,9 @@ class _Check:
 
 
 def _hint(loc: Loc, value: Any) -> str:
-    """Return how a key is written that has been mistaken for another, or a value for a number."""
+    """Return how a key is written that has been mistaken for another or has another name here, or a value for a number."""
+    if loc and loc[:-1] in _SECTIONS and loc[-1] in _MEANT and loc[-1] not in _SECTIONS[loc[:-1]].model_fields:
+        return f"did you mean {_key(_MEANT[str(loc[-1])])!r}?"
     if loc == ("hosts",) and isinstance(value, (str, tuple, dict)):
         return "write host names in the key host, for example host: gpu1:8,gpu2:8"
     return "write it in quotes" if loc[:1] == ("env",) and isinstance(value, (bool, document.OddValue)) else ""

@@ -22,8 +22,14 @@ from taco_launch.jobs.request.policy import parse_early_signal
 _OPERATORS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"))
 
 
+# A number that means the same as it is typed; not 1_000.5 or 1:30.5, which YAML takes for numbers, too.
+_FRACTION = re.compile(r"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?")
+
+
 def _plain_number(value: Any) -> Any:
-    """Make text of a whole number, which YAML reads as one where text is meant."""
+    """Make text of a number, which YAML reads as one where text is meant: digit by digit as it is typed."""
+    if isinstance(value, OddValue) and _FRACTION.fullmatch(value.text):
+        return value.text
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -155,7 +161,7 @@ def count(least: int, most: int) -> Any:
     return Annotated[int, whole(least, most), whole_schema(least, most)]
 
 
-_TEXT_OR_NUMBER = WithJsonSchema({"type": ["string", "integer"]})
+_TEXT_OR_NUMBER = WithJsonSchema({"type": ["string", "number"]})
 _Argument = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_argument), _TEXT_OR_NUMBER]
 Command = Annotated[
     Annotated[tuple[_Argument, ...], AfterValidator(_not_empty), Tag("list")]

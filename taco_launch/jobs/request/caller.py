@@ -22,8 +22,9 @@ class Caller:
     user: str
     # Returns this machine's names, which may take seconds (DNS).
     local_names: Callable[[], frozenset[str]]
-    # Returns whether a word is a program here.
+    # Returns whether a word names a program on PATH here, and a file in the folder.
     is_program: Callable[[str], bool]
+    is_file: Callable[[str], bool]
     # Returns the text of a small file, "" where it cannot be read.
     read_script: Callable[[str], str] = lambda _path: ""
 
@@ -38,7 +39,7 @@ def here(environ: Mapping[str, str]) -> Caller:
         folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
     except FileNotFoundError:
         raise UsageError("the current folder is gone", hint="cd to one that exists") from None
-    return Caller(folder, environ, person(), local_names, _is_program, _read_script)
+    return Caller(folder, environ, person(), local_names, _is_program, os.path.isfile, _read_script)
 
 
 def person() -> str:
@@ -57,9 +58,8 @@ def local_names() -> frozenset[str]:
 
 
 def _is_program(word: str) -> bool:
-    # Path.is_file raises where no file can have such a name: a line in quotes may be longer than any.
-    on_path = any(os.access(os.path.join(folder, word), os.X_OK) for folder in os.get_exec_path())  # noqa: PTH118
-    return on_path or os.path.isfile(word)  # noqa: PTH113
+    # Path's methods raise where no file can have such a name: a line in quotes may be longer than any.
+    return any(os.access(os.path.join(folder, word), os.X_OK) for folder in os.get_exec_path())  # noqa: PTH118
 
 
 def _read_script(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Refuse a command that starts ranks itself, or hands them to another system: each rank of a job would do it again."""
+"""Refuse a command that starts ranks itself, or hands them to another system (each rank would do it again), or is no program."""
 
 from pathlib import PurePosixPath
 
@@ -32,8 +32,9 @@ def refuse(spec: JobSpec, caller: Caller) -> None:
 
     Raises:
         NestedLauncherError: it is a launcher, or a script that calls one.
-        UsageError: it hands work to another system, or starts a container.
+        UsageError: it hands work to another system, starts a container, or is a file that PATH does not find.
     """
+    _refuse_file(spec, caller)
     each = "host" if spec.per_host else "rank"
     unchanged = f"\n  to run it unchanged in each {each}: sh -c '...'"
     launcher = inner(spec.command)
@@ -65,6 +66,21 @@ def _launchers_words(spec: JobSpec, each: str) -> str:
             "to run its line once on each host, with RANK and WORLD_SIZE counting hosts: --launcher env --per-host"
         )
     return "\n  ".join(lines)
+
+
+def _refuse_file(spec: JobSpec, caller: Caller) -> None:
+    """Refuse a file of the folder as a program without a path: only where the ranks run here, with this PATH.
+
+    Raises:
+        UsageError: it is one.
+    """
+    name = spec.command[0]
+    local = spec.container is None and all(host.connection == "local" for host in spec.hosts)
+    if not local or "/" in name or "PATH" in dict(spec.env):
+        return
+    if caller.is_file(name) and not caller.is_program(name):
+        by_python = f"python3 {name}, or " if name.endswith(".py") else ""
+        raise UsageError(f"{name} is a file in this folder, not a program on PATH", hint=f"write {by_python}./{name}")
 
 
 def _refuse_script(spec: JobSpec, caller: Caller, unchanged: str) -> None:

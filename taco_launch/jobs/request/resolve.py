@@ -133,7 +133,7 @@ def _check_command(command: tuple[str, ...], caller: Caller) -> None:
     if not command:
         raise UsageError("the command is missing", hint="it goes after --, or in the job file")
     program, *words = command
-    if not words and len(program.split()) > 1 and not caller.is_program(program):
+    if not words and len(program.split()) > 1 and not (caller.is_program(program) or caller.is_file(program)):
         shown = repr(program if len(program) <= _MOST_SHOWN else f"{program[:_MOST_SHOWN]}...")
         raise UsageError(f"no program has the name {shown}", hint=quoted(program))
 

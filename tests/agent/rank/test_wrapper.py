@@ -169,7 +169,7 @@ def test_it_ends_as_its_command_does(ranks: Ranks, script: str, reported: int, c
         (
             "python3 train.py",
             127,
-            f"cannot run 'python3 train.py': No such file or directory ({quoted('')})",
+            "cannot run 'python3 train.py': No such file or directory",
         ),
         ("x" * 300, 126, f"cannot run '{'x' * 300}': File name too long"),
     ],
@@ -178,15 +178,15 @@ def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: s
     process, guard = ranks.run(command)
     assert guard.wait("exit") == report(code, why)
     assert process.wait(HANG) == code
-    assert ranks.log == f"taco-launch: {why}\n".encode()
+    advice = f" ({quoted('')})" if " " in command else ""
+    assert ranks.log == f"taco-launch: {why}{advice}\n".encode()
 
 
 def test_python3_is_there(ranks: Ranks, tmp_path: Path) -> None:
     (tmp_path / "python3").symlink_to("/bin/true")
     _process, guard = ranks.run("python", "x.py", shared={**SHARED, "PATH": str(tmp_path)})
-    assert guard.wait("exit") == report(
-        127, "cannot run 'python': No such file or directory (python3 is installed: use it instead)"
-    )
+    assert guard.wait("exit") == report(127, "cannot run 'python': No such file or directory")
+    assert ranks.log.endswith(b"No such file or directory (python3 is installed: use it instead)\n")
 
 
 @pytest.mark.parametrize("missing", MPIRUN)

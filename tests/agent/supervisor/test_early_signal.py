@@ -116,14 +116,18 @@ def test_not_while_ranks_start(folder: JobFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("caught", "told"),
+    ("caught", "told", "remark"),
     [
-        ({0: 1, 1: 1, 2: 1}, []),
-        ({0: 1, 1: 0, 2: 1}, ["rank 1 has no process that catches USR1"]),
-        ({0: 0, 1: 0, 2: 0}, ["ranks 0, 1, 2 have no process that catches USR1"]),
+        ({0: 1, 1: 1, 2: 1}, [], ""),
+        ({0: 1, 1: 0, 2: 1}, ["rank 1 has no process that catches USR1"], "rank 1 has no process that catches USR1"),
+        (
+            {0: 0, 1: 0, 2: 0},
+            ["ranks 0, 1, 2 have no process that catches USR1"],
+            "no rank has a process that catches USR1, so it was sent to none",
+        ),
     ],
 )
-def test_who_does_not_catch_it_is_told(folder: JobFolder, caught: dict[int, int], told: list[str]) -> None:
+def test_who_does_not_catch_it_is_told(folder: JobFolder, caught: dict[int, int], told: list[str], remark: str) -> None:
     early = Early(folder)
     early.it.before_end("stopped", None)
     for rank, count in caught.items():
@@ -133,6 +137,7 @@ def test_who_does_not_catch_it_is_told(folder: JobFolder, caught: dict[int, int]
     early.it.step(1.0)
     early.it.step(2.0)
     assert early.told[1:] == told
+    assert early.it.remark == remark  # the reason of the end has it
 
 
 def test_who_does_not_answer_is_told_as_well(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,13 @@
 """The tables of a ladder: the TACO guide's numbers, intervals by a printed t table, and what is never claimed."""
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("scipy")
 
 from taco_launch.bench.compare import tables
-from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run
+from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run, RunEnvironment
 from taco_launch.bench.stats.estimates import Interval
 from tests.support.measured import made, run
 
@@ -153,3 +155,16 @@ def test_json() -> None:
     first, second = data["rows"]
     assert (first["value"], first["low"], first["high"], first["ratio_to_first"]) == (10.0, 10.0, 10.0, None)
     assert (second["before"], second["ratio_to_before"]["value"], second["linear_speedup"]) == ("a", 2.0, None)
+
+
+@pytest.mark.parametrize(("one", "two", "is_told"), [("2", "1", True), ("1", "1", False), ("", "1", False)])
+def test_sizes_with_other_numbers_of_threads(one: str, two: str, *, is_told: bool) -> None:
+    runs = [
+        replace(run(Cell("w", "a", ranks), 1.0), circumstances=RunEnvironment((("", "knob OMP_NUM_THREADS", value),)))
+        for ranks, value in ((2, two), (1, one))
+    ]
+    told = tables.differing_threads(runs)
+    assert bool(told) is is_told
+    assert not told or "OMP_NUM_THREADS was 2 for 1 rank, 1 for 2 ranks (" in told[0]
+    # each variant alone: a user may compare numbers of threads
+    assert not tables.differing_threads([runs[0], replace(runs[1], cell=Cell("w", "b", 1))])

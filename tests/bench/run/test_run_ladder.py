@@ -1,5 +1,6 @@
 """The runs of a ladder, with jobs that are made up: what is kept of each, where it stops, and how it continues."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from taco_launch.bench.run import run_ladder
 from taco_launch.core.errors import HostError, TacoLaunchError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_view import JobView
-from taco_launch.core.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState
+from taco_launch.core.model.jobs import Finding, HostRanks, JobRecord, JobSpec, JobState, Transition
 from taco_launch.jobs.backend import Outcomes
 from taco_launch.jobs.backend.agent_client import AgentError
 from tests.support.fake_backend import FakeBackend
@@ -129,6 +130,13 @@ def test_each_run_is_kept_as_it_ends_and_its_job_is_not(bench: Bench) -> None:
     assert (first.circumstances, first.why) == (RunEnvironment((("", "knobs", "none"),)), "")
     assert Path(first.log).read_bytes() == bench.output
     assert [(told.number, told.of) for told in bench.told if told.run] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_the_time_in_the_queue_is_no_time_of_a_run(bench: Bench) -> None:
+    now = time.time()
+    queued = Transition(now - 1000.0, JobState.QUEUED), Transition(now, JobState.RUNNING)
+    bench.says = lambda _spec: record(transitions=queued, ended=now)
+    assert bench().runs[0].seconds == 0.0  # 1000 s of waiting are taken off what the clock showed
 
 
 @pytest.mark.parametrize(

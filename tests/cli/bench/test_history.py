@@ -66,11 +66,14 @@ def test_history_shows_cells_over_time(db: str) -> None:
         ["horovod", "tcp", "16", "gpu[1-2]", "img/sec", "taco-000001", WHEN, "3", "100", "99", "101", "-"],
         ["horovod", "tcp", "16", "gpu[1-2]", "img/sec", "taco-000002", table[2][6].strip(), "3", "70", "69", "71", "-30.0%"],
     ]  # fmt: skip
+    every = rows(bench("history", db))
+    changes = [(row[1].strip(), row[5].strip(), row[-1].strip()) for row in every[1:]]
+    assert changes[2:] == [("rdma", "taco-000002", "+0.0%"), ("tcp", "taco-000002", "-30.0%")]
     both = rows(bench("history", db, "--last", "1"))
     assert [(row[1].strip(), row[5].strip()) for row in both[1:]] == [("rdma", "taco-000002"), ("tcp", "taco-000002")]
     found = json.loads(bench("history", db, "--host", "gpu2", "--json").stdout)["points"]
     assert [(one["cell"]["variant"], one["mean"]) for one in found] == [
-        *(("rdma", 50.05), ("rdma", 50.05), ("tcp", 100.0), ("tcp", 70.0)),
+        *(("rdma", 50.05), ("tcp", 100.0), ("rdma", 50.05), ("tcp", 70.0)),  # the sweeps one after the other
     ]
     nothing = bench("history", db, "--np", "4")
     assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (0, "", "nothing in the history matches\n")

@@ -350,3 +350,10 @@ def test_no_option_after_a_command_without_dashes_is_taken(typed: str, line: str
 @pytest.mark.parametrize("typed", ["run --dry-run --np 2 true", "run --np 2 --dry-run cat -"])
 def test_a_command_without_options_needs_no_dashes(typed: str) -> None:
     assert call(*typed.split()).exit_code == 0
+
+
+def test_the_reason_for_threads_is_given_once() -> None:
+    """The decision of {threads} says how it is computed; the profile adds only why it is set."""
+    shipped = ROOT / "taco_launch" / "hosts" / "inventory" / "profiles" / "auto.yaml"
+    (line,) = (line for line in shipped.read_text("utf-8").splitlines() if "{threads}" in line)
+    assert "cores of" not in line

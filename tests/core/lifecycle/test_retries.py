@@ -96,12 +96,23 @@ def test_by_whose_fault_it_is(signature: str, cause: str, whose: Blame) -> None:
     again, rule = decide(policy(), record(), result)
     if whose is Blame.PROGRAM:
         assert again is None
-        assert f"{signature} is a fault of the program" in rule
+        assert (
+            rule == "not tried again: each attempt would meet this fault of the program (--restart always retries it)"
+        )
     else:
         assert again == Retry(10.0, ("a", "b"), counts=whose is Blame.UNKNOWN)
-        assert (f"{signature} is a fault of hardware: retry 1 of 5 that" in rule) is (whose is Blame.HARDWARE)
+        assert rule.startswith("a fault of hardware: retry 1 of 5 that") is (whose is Blame.HARDWARE)
     assert decide(policy("always"), record(), result) == Decision(Retry(10.0, ("a", "b")))
     assert decide(policy("never"), record(), result) == Decision(None)
+
+
+@pytest.mark.parametrize("signature", ["module-missing", "script-missing", "command-missing", "out-of-memory"])
+def test_what_the_only_host_lacks_is_the_programs(signature: str) -> None:
+    result = AttemptResult(JobState.FAILED, 1, "b", signature=signature, single_host=True)
+    is_retried = decide(policy(), record(), result).retry is not None
+    assert is_retried is (signature == "out-of-memory")
+    assert decide(policy(), record(), result._replace(single_host=False)).retry is not None
+    assert decide(policy("always"), record(), result).retry is not None
 
 
 def test_every_signature_is_one_that_exists() -> None:

@@ -1,6 +1,7 @@
 """Stacks as py-spy prints them: whose they are, where they are, and what cannot be read."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,8 @@ def test_groups_in_words() -> None:
     at = Stack((Frame("load", "/train/data.py", 3), Frame("<module>", "/train/train.py", 9)))
     other = Stack((Frame("save", "/train/train.py", 30),))
     found = groups([look(0, "a", at), look(1, "b", at), look(2, "c", other)])
+    same = [replace(found[1], ranks=((0, "a"), (1, "a")))]
+    assert sentence(same) == "ranks 0, 1 on a are in load at data.py:3"
     assert sentence(found) == "rank 2 on c is in save at train.py:30; ranks 0 on a, 1 on b are in load at data.py:3"
     assert sentence(()) == ""
 

@@ -19,11 +19,11 @@ CUDA = (
             "HIP out of memory",
             "HIP error: out of memory",
         ),
-        cause="A GPU of {host} ran out of memory.",
+        cause="[[gpu?GPU {gpu}||A GPU]] of {host} ran out of memory.",
         next="Use smaller batches. Check whether the GPU was free: nvidia-smi on {host}; a rank of an older job may hold memory, or "
         "all ranks of a host use GPU 0.",
         # TensorFlow warns when a part of the memory that it would like to have is not free, and continues.
-        pattern=r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)",
+        pattern=r"^(?!.*failed to allocate .* from device: |.*OOM when allocating tensor.*device:CPU)(?:[^\r\n]*?\bGPU (?P<gpu>\d+) has a total )?",
     ),
     Signature(
         "cuda-memory-asked",

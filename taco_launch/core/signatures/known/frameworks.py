@@ -352,9 +352,22 @@ FRAMEWORKS = (
     ),
     Signature(
         "hub-gated",
-        keys=("ou are trying to access a gated repo", "Cannot access gated repo for url"),
+        keys=("ou are trying to access a gated repo", "Cannot access gated repo for url", "GatedRepoError: "),
         cause="The model is a gated one of Hugging Face, and the process on {host} has no token that may read it.",
         next="Accept the terms on the model's page, and give every rank the token: -x HF_TOKEN, or huggingface-cli login on each host.",
+        survived=True,
+    ),
+    Signature(
+        "hub-refused",
+        keys=(
+            "RepositoryNotFoundError: 401 Client Error",
+            "HfHubHTTPError: 401 Client Error",
+            "HfHubHTTPError: 403 Forbidden",
+        ),
+        cause="Hugging Face refused a download of {host} ({code}): the name is wrong, or the token is missing or may not read it.",
+        next="Check the name of the model or data set, and give every rank a token that may read it: -x HF_TOKEN, or huggingface-cli login on each host.",
+        # huggingface_hub/utils/_http.py, hf_raise_for_status
+        pattern=r"Error: (?P<code>40[13])\b",
         survived=True,
     ),
     Signature(

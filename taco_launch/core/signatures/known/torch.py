@@ -1067,4 +1067,12 @@ TORCH_RANKS = (
         cause="The program gave torch.distributed a timeout that is no timedelta.",
         next="Write timeout=datetime.timedelta(seconds=1800).",
     ),
+    Signature(
+        "torch-shapes-differ",
+        keys=("shapes cannot be multiplied (",),
+        cause="On {host} a layer received an input of another size than it was built for: {left} times {right}, where {inner} and {outer} must be equal.",
+        next="Compare the size of the layer with the output of the one before it: print(x.shape) before that line. A checkpoint or tokenizer of another model is a usual reason.",
+        # aten/src/ATen/native: mat1 and mat2 of addmm
+        pattern=r"shapes cannot be multiplied \((?P<left>\d+x(?P<inner>\d+)) and (?P<right>(?P<outer>\d+)x\d+)\)",
+    ),
 )

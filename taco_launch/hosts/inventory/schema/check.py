@@ -97,11 +97,11 @@ def note(detail: ErrorDetails, loc: Loc, faults: Faults, known: tuple[str, ...],
     """Make a fault of one of pydantic's errors.
 
     `loc` is where it is in the document, `known` the keys that may stand beside it; `hint` says how a value of another
-    shape is written.
+    shape is written, or which key an unknown one stands for.
     """
     kind, value = detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        faults.add_unknown(loc, str(loc[-1]), known, "unknown key", lists="known here")
+        faults.add_unknown(loc, str(loc[-1]), known, "unknown key", lists="known here", meant=hint)
     elif kind == "missing":
         faults.add(loc, "this key is required", value="missing")
     elif kind == "value_error":

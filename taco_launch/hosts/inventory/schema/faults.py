@@ -64,14 +64,17 @@ class Faults:
         fault = Fault(where, value or (place.shown if place else ""), problem, hint)
         self._keep(near.line if near else 0, near.column if near else 0, fault)
 
-    def add_unknown(self, loc: Loc, text: str, known: Iterable[str], problem: str, *, lists: str = "") -> None:
+    def add_unknown(
+        self, loc: Loc, text: str, known: Iterable[str], problem: str, *, lists: str = "", meant: str = ""
+    ) -> None:
         """Note that `text`, a key or value at `loc`, is none of the `known`.
 
-        These are listed after `lists` if none is near, and they are few: the schema has all.
+        These are listed after `lists` if none is near, and they are few: the schema has all. `meant` is a hint that
+        replaces the search for the nearest.
         """
         known = tuple(known)
         # looking for the nearest costs: not for faults that are only counted
-        near = "" if self.full else did_you_mean(text, known)
+        near = meant or ("" if self.full else did_you_mean(text, known))
         self.add(
             loc,
             problem if near or not lists or len(known) > _MOST_LISTED else f"{problem}; {lists}: {', '.join(known)}",

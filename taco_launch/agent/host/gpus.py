@@ -31,7 +31,7 @@ class GpuClient(NamedTuple):
 
 
 class GpuUse(NamedTuple):
-    """Who uses a GPU: its processes, and how much of its memory is in use (MiB, None where nobody says).
+    """Who uses a GPU: its processes, and how much of its memory is in use (MiB, None where it is not known).
 
     `errors` are its uncorrectable memory errors since the driver was loaded, 0 where they were not asked for.
     """

@@ -10,7 +10,7 @@ from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, O
 SLOW = 0.7
 # Packets that are sent again: a network without faults has far fewer.
 _LOSSY = 0.01
-# With fewer hosts, nobody can tell which one is slow.
+# With fewer hosts, it is not known which one is slow.
 _FEW = 3
 _RULE = f"taco-launch: all repetitions are above {SLOW:.0%} of"
 _OF_HOSTS = f"{_RULE} the median of the hosts"

@@ -77,7 +77,7 @@ class Ranks:
         """Wait until every rank has connected.
 
         Raises:
-            OSError: some have not, in time.
+            OSError: a rank did not connect in time.
         """
         self._links: Dict[int, Tuple[socket.socket, Iterator[Dict[str, Any]]]] = {}
         self.about: Dict[int, Dict[str, Any]] = {}

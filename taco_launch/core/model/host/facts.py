@@ -54,7 +54,7 @@ class Disk:
     """The file system that `path` lies on.
 
     `typed` says whether its folders tell the types of files, without which overlay2 cannot work: XFS may have been made
-    without. None where nobody says.
+    without. None where it is not known.
     """
 
     path: str

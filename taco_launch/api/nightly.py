@@ -151,11 +151,11 @@ class _NightlyWork:
                 return flow.failure_summary(plan, request, error.message)
             except KeyboardInterrupt:
                 return flow.failure_summary(plan, request, "")
-        found: tuple[str, ...] = ()
+        slow: tuple[str, ...] = ()
         if options.bisect and summary.outcome is NightlyOutcome.REGRESSION:
             measured = dict.fromkeys(host.name for spec in specs.values() for host in spec.hosts)
-            found = find_slow_hosts(cluster, [*measured], listener.say)
-        return replace(summary, host_notes=(*filter(None, (hosts.remark,)), *found))
+            slow = find_slow_hosts(cluster, [*measured], listener.say)
+        return replace(summary, host_notes=(*filter(None, (hosts.remark,)), *slow))
 
     def _open_hosts(self, matrix: Matrix) -> OpenHosts:
         """Look which hosts are drained. A head that does not answer is waited for later, with all hosts."""

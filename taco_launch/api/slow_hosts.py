@@ -57,12 +57,12 @@ def _measure(cluster: Cluster, hosts: Sequence[Host], level: str, say: Callable[
 
 def _faults(verdicts: Sequence[HostVerdicts]) -> tuple[str, ...]:
     return tuple(
-        f"{host}: {each.name}: {each.text}" for host, found in verdicts for each in found if each.level == FAULT
+        f"{host}: {each.name}: {each.text}" for host, checks in verdicts for each in checks if each.level == FAULT
     )
 
 
 def _names(verdicts: Sequence[HostVerdicts]) -> EarlierCheck:
-    return {host: frozenset(each.name for each in found if each.level == FAULT) for host, found in verdicts}
+    return {host: frozenset(each.name for each in checks if each.level == FAULT) for host, checks in verdicts}
 
 
 def _drained(
@@ -72,7 +72,7 @@ def _drained(
     inventory = cluster.inventory
     drains.check(inventory)
     slow = {*faulty_hosts(verdicts)}
-    own = tuple((host, found if host in slow else ()) for host, found in verdicts)
+    own = tuple((host, checks if host in slow else ()) for host, checks in verdicts)
     with connect(inventory, tuple(hosts), cluster.access) as fanout:
         acted = drain_policy.apply(fanout, inventory, own, earlier, person())
     failed = (f"{host}: not drained: {error.message}" for host, error in acted.errors.items())

@@ -65,6 +65,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
     (agents / agent_bundle.name(contents)).write_bytes(with_hook(agent_bundle.build(contents)))
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TACO_LAUNCH", "PYTHON"))}
     own = {"TACO_LAUNCH_STATE": str(tmp_path / "state"), "TACO_LAUNCH_LEASES": str(tmp_path / "leases")}
+    # Of its own: other tests beside it push entries out of a shared one.
+    own["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     notes = {"TACO_LAUNCH_NOTES": str(tmp_path / "notes"), "PYTHON": sys.executable}
     return {**kept, **own, **notes, "PATH": f"{programs}:{os.environ['PATH']}"}
 

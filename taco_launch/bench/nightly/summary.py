@@ -270,7 +270,7 @@ def _blocks(summary: Summary) -> Iterator[str]:
     if summary.broken and summary.of(VerdictKind.REGRESSION):
         yield _plain(f"The run did not finish: {summary.broken}.")
     if summary.host_notes:
-        yield "\n".join(("## Hosts", "", *(f"- {_plain(found)}" for found in summary.host_notes)))
+        yield "\n".join(("## Hosts", "", *(f"- {_plain(note)}" for note in summary.host_notes)))
     yield from _changed(summary)
     yield from _verdicts(summary)
     if summary.failed:

@@ -122,7 +122,7 @@ def _sound(settings: Settings, chosen: tuple[Host, ...], access: Credentials) ->
 
 @verb("list", group=host, access=True, output=True)
 def list_(ctx: click.Context, /, **access: Any) -> int:
-    """List hosts with their status (ready, draining, drained), and show who drained them and why.
+    """List hosts with their status, and who drained them and why.
 
     STATUS is ready, draining (drained, and jobs still run there), drained, or notready (it does not answer). A drain of KIND node ends by
     `host resume`; one of KIND user, which only the policy of `check --drain` sets, also by itself when its cause is gone.

@@ -497,5 +497,5 @@ GLUED = frozenset(("srun", "Slurm", "LSF", "PBS"))
 
 def parameter(name: str) -> str | None:
     """Return the parameter of Open MPI that a variable of the ranks sets, where `--mca` is the same; else None."""
-    found = _OF_RANKS.fullmatch(name)
-    return found[1] if found else None
+    match = _OF_RANKS.fullmatch(name)
+    return match[1] if match else None

@@ -144,7 +144,9 @@ def test_what_is_not_set_up_is_named(
     with pytest.raises(HostError) as caught:
         head.call(List())
     assert caught.value.message == said
-    assert caught.value.hint == "to set the hosts up: taco-launch -i c.yaml setup"
+    hint, _and, records = (caught.value.hint or "").partition("; ")
+    assert hint == "to set the hosts up: taco-launch -i c.yaml setup"
+    assert not records or records.startswith("records of earlier jobs, if any, are in /var/lib/taco-launch/containers")
     assert caught.value.exit_code == 5
 
 

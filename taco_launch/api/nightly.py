@@ -154,7 +154,10 @@ class _NightlyWork:
         slow: tuple[str, ...] = ()
         if options.bisect and summary.outcome is NightlyOutcome.REGRESSION:
             measured = dict.fromkeys(host.name for spec in specs.values() for host in spec.hosts)
-            slow = find_slow_hosts(cluster, [*measured], listener.say)
+            try:
+                slow = find_slow_hosts(cluster, [*measured], listener.say)
+            except KeyboardInterrupt:  # the night itself is measured and judged
+                slow = ("the search for a slow host was interrupted",)
         return replace(summary, host_notes=(*filter(None, (hosts.remark,)), *slow))
 
     def _open_hosts(self, matrix: Matrix) -> OpenHosts:

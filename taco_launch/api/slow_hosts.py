@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from taco_launch.api.cluster import Cluster
-from taco_launch.api.host_checks import HostCheckOptions, faulty_hosts, measure_hosts
+from taco_launch.api.host_checks import HostCheckOptions, measure_hosts
 from taco_launch.bench.host_checks.plan import FULL, PAIRS
 from taco_launch.core.errors import TacoLaunchError
-from taco_launch.core.facts.reports.health.drain_plan import EarlierCheck
+from taco_launch.core.facts.reports.health.drain_plan import EarlierCheck, drains_for
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
 from taco_launch.core.facts.reports.health.verdict import FAULT
 from taco_launch.core.model.host.hosts import Host
@@ -25,13 +25,16 @@ def find_slow_hosts(cluster: Cluster, names: Sequence[str], say: Callable[[str],
     is a line, too.
     """
     hosts = [host for host in cluster.inventory.hosts if host.name in names]
+    notes: list[str] = []
     try:
-        return _found(cluster, hosts, say)
+        notes += _search(cluster, hosts, say, notes)
     except TacoLaunchError as error:
-        return (f"the search for a slow host ended: {error.message}",)
+        notes.append(f"the search for a slow host ended: {error.message}")
+    return tuple(notes)
 
 
-def _found(cluster: Cluster, hosts: Sequence[Host], say: Callable[[str], None]) -> tuple[str, ...]:
+def _search(cluster: Cluster, hosts: Sequence[Host], say: Callable[[str], None], notes: list[str]) -> tuple[str, ...]:
+    """Search, and return what was found; `notes` has it as well where an error ends the search."""
     level, verdicts = PAIRS, _measure(cluster, hosts, PAIRS, say) if len(hosts) > 1 else ()
     if not _faults(verdicts):
         level, verdicts = FULL, _measure(cluster, hosts, FULL, say)
@@ -39,15 +42,22 @@ def _found(cluster: Cluster, hosts: Sequence[Host], say: Callable[[str], None]) 
     if not faults:
         return ("no slow host or link was found: every host is as fast as the others",)
     policy = cluster.inventory.health
-    if policy is None or not faulty_hosts(verdicts):
+    if policy is None or not any(drains_for(policy, checks) for _host, checks in verdicts):
         return faults
+    notes += faults
+    drains.check(cluster.inventory)
     earlier: list[EarlierCheck] = []
     for _again in range(policy.after - 1):
-        earlier.append(_names(verdicts))
+        earlier.append(
+            EarlierCheck(_names(verdicts), frozenset(each.name for _, checks in verdicts for each in checks))
+        )
         verdicts = _measure(cluster, hosts, level, say)
-    done = _drained(cluster, hosts, verdicts, earlier)
+        if not _faults(verdicts):
+            return (f"measured again, no fault was found: no host is drained (health.after: {policy.after})",)
+    done = _drained(cluster, verdicts, earlier)
     covered = {line.partition(":")[0] for line in done}
-    return (*(line for line in faults if line.partition(":")[0] not in covered), *done)
+    notes[:] = [line for line in notes if line.partition(":")[0] not in covered]
+    return done
 
 
 def _measure(cluster: Cluster, hosts: Sequence[Host], level: str, say: Callable[[str], None]) -> Sequence[HostVerdicts]:
@@ -61,20 +71,16 @@ def _faults(verdicts: Sequence[HostVerdicts]) -> tuple[str, ...]:
     )
 
 
-def _names(verdicts: Sequence[HostVerdicts]) -> EarlierCheck:
+def _names(verdicts: Sequence[HostVerdicts]) -> dict[str, frozenset[str]]:
     return {host: frozenset(each.name for each in checks if each.level == FAULT) for host, checks in verdicts}
 
 
-def _drained(
-    cluster: Cluster, hosts: Sequence[Host], verdicts: Sequence[HostVerdicts], earlier: Sequence[EarlierCheck]
-) -> tuple[str, ...]:
-    """Apply the policy to the hosts with a fault of their own; one of a single link may be that of either host."""
+def _drained(cluster: Cluster, verdicts: Sequence[HostVerdicts], earlier: Sequence[EarlierCheck]) -> tuple[str, ...]:
+    """Apply the policy to the measured hosts. All hosts are asked for their drains, which count for its limit."""
     inventory = cluster.inventory
-    drains.check(inventory)
-    slow = {*faulty_hosts(verdicts)}
-    own = tuple((host, checks if host in slow else ()) for host, checks in verdicts)
-    with connect(inventory, tuple(hosts), cluster.access) as fanout:
-        acted = drain_policy.apply(fanout, inventory, own, earlier, person())
-    failed = (f"{host}: not drained: {error.message}" for host, error in acted.errors.items())
+    with connect(inventory, inventory.hosts, cluster.access) as fanout:
+        acted = drain_policy.apply(fanout, inventory, verdicts, earlier, person())
+    measured = {host for host, _checks in verdicts}
+    failed = (f"{host}: not drained: {error.message}" for host, error in acted.errors.items() if host in measured)
     missed = (f"health.notify: the message was not delivered: {acted.undelivered}",) if acted.undelivered else ()
     return (*map(drain_policy.describe, acted.actions), *failed, *missed)

@@ -9,7 +9,7 @@ from pathlib import Path
 from taco_launch.agent.store.folders import make_private, private, state_folder
 from taco_launch.core.facts.reports.health.drain_plan import EarlierCheck
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
-from taco_launch.core.facts.reports.health.verdict import FAULT, WARNING
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, WARNING
 
 _MOST_BYTES = 1 << 20
 # However long they are, so many lines stay: a policy looks at no more.
@@ -27,7 +27,9 @@ def add(cluster: str, hosts: Sequence[HostVerdicts]) -> None:
         host: [[each.level, each.name, each.text] for each in verdicts if each.level in (FAULT, WARNING)]
         for host, verdicts in hosts
     }
-    line = json.dumps({"time": round(time.time()), "cluster": cluster, "hosts": wrong}, ensure_ascii=False) + "\n"
+    judged = sorted({each.name for _, verdicts in hosts for each in verdicts if each.level != NOT_POSSIBLE})
+    entry = {"time": round(time.time()), "cluster": cluster, "judged": judged, "hosts": wrong}
+    line = json.dumps(entry, ensure_ascii=False) + "\n"
     path = _path()
     make_private(path.parent)
     with open(path, "a", encoding="utf-8", errors="replace", opener=private) as file:
@@ -57,10 +59,11 @@ def _faults(line: str, cluster: str) -> EarlierCheck | None:
         entry = json.loads(line)
         if entry.get("cluster") != cluster:  # lines of older versions name none
             return None
-        return {
+        faults = {
             host: frozenset(name for level, name, _text in wrong if level == FAULT)
             for host, wrong in entry["hosts"].items()
         }
+        return EarlierCheck(faults, frozenset(entry.get("judged", ())))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -69,8 +69,8 @@ def test_a_slow_host_is_drained_after_as_many_measurements_as_the_policy_says(fi
     assert find(site) == ("gpu2: drained until host resume: policy: network rate",)
     assert site.levels == ["pairs"] * 3
     ((last, earlier),) = site.applied
-    assert last == (("gpu1", ()), verdicts("gpu2")[1], ("gpu3", ()))  # the others have no fault of their own
-    assert [each["gpu2"] for each in earlier] == [{"network rate"}] * 2
+    assert last == verdicts("gpu2")
+    assert [each.faults["gpu2"] for each in earlier] == [{"network rate"}] * 2
 
 
 def test_without_a_policy_it_is_named(find: Any) -> None:
@@ -83,6 +83,24 @@ def test_a_slow_link_drains_no_host(find: Any) -> None:
     site = Site(HealthPolicy(), [verdicts("gpu1", "network link")])
     assert find(site) == ("gpu1: network link: sends 1 of 10 Gbit/s",)
     assert site.applied == []
+
+
+def test_a_fault_that_is_not_found_again_drains_no_host(find: Any) -> None:
+    fault, note = find(Site(HealthPolicy(), [verdicts("gpu2"), verdicts()]))
+    assert fault == "gpu2: network rate: sends 1 of 10 Gbit/s"
+    assert note.startswith("measured again, no fault was found: no host is drained")
+
+
+def test_what_was_found_stays_where_it_cannot_be_measured_again(find: Any) -> None:
+    fault, note = find(Site(HealthPolicy(), [verdicts("gpu2"), HostError("gpu2: busy")]))
+    assert fault.startswith("gpu2: network rate")
+    assert note == "the search for a slow host ended: gpu2: busy"
+
+
+def test_a_policy_that_names_other_checks_measures_once(find: Any) -> None:
+    site = Site(HealthPolicy(drain=("Xid",), after=10), [verdicts("gpu2")])
+    assert find(site) == ("gpu2: network rate: sends 1 of 10 Gbit/s",)
+    assert site.levels == ["pairs"]
 
 
 def test_nothing_is_found(find: Any) -> None:

@@ -27,7 +27,9 @@ def test_the_faults_of_this_cluster_alone(file: Path) -> None:
     with file.open("a") as more:
         more.write('{"time": 1, "hosts": {"gpu1": [["fault", "Xid", "of an older version"]]}}\n')
         more.write('[]\n{"cluster": "a"}\n{"cluster": "a", "hosts": {"gpu1": [1]}}\nbroken\n')
-    assert check_history.earlier("a") == ({"gpu1": frozenset(("Xid",)), "gpu2": frozenset()},)
+    (entry,) = check_history.earlier("a")
+    assert entry.faults == {"gpu1": frozenset(("Xid",)), "gpu2": frozenset()}
+    assert entry.judged == {"Xid", "clock"}
     assert oct(file.stat().st_mode & 0o777) == "0o600"
     file.chmod(0o644)  # as earlier versions left it
     check_history.add("b", HOSTS[1:])

@@ -99,12 +99,12 @@ def _started(log: Path) -> float:
         return 0.0
 
 
-def ranks_without_a_number(merged: Path) -> List[int]:
-    """Return the ranks that printed the last two values of a loss as nan or inf, in whatever form of line."""
+def ranks_without_a_number(merged: Path, attempt: Optional[JobFolder] = None) -> List[int]:
+    """Return the ranks that printed the last two values of a loss as nan or inf, in whatever form of line, in an attempt."""
     losses: Dict[Tuple[int, str], Deque[str]] = {}
     try:
-        for _at, line in _lines_of_ranks(merged):
-            for name, value in _LOSS.findall(line[2]):
+        for _at, line, is_of_attempt in _lines_of_ranks(merged, attempt):
+            for name, value in _LOSS.findall(line[2]) if is_of_attempt else ():
                 if _REMEMBERED.isdisjoint(re.split("[ _]", name.lower())):
                     losses.setdefault((int(line[1]), name.lower()), deque(maxlen=2)).append(value)
     except (OSError, HostError):
@@ -114,12 +114,15 @@ def ranks_without_a_number(merged: Path) -> List[int]:
     )
 
 
-def _lines_of_ranks(merged: Path) -> "Iterator[Tuple[float, re.Match[str]]]":
-    """Yield the last lines of ranks in a merged log, each with its time in seconds since the epoch.
+def _lines_of_ranks(merged: Path, attempt: Optional[JobFolder]) -> "Iterator[Tuple[float, re.Match[str], bool]]":
+    """Yield the last lines of ranks in a merged log: the time in seconds since the epoch, the line, whether it is of an attempt.
+
+    Without `attempt`, the folder of one, all of them are.
 
     Raises:
         OSError, HostError: it cannot be read.
     """
+    starts: Dict[int, float] = {}
     end = segments.size(merged)
     start = max(end - _BYTES, 0)
     reader = LineReader(merged, start, headless=start > 0, merged=True)
@@ -132,26 +135,26 @@ def _lines_of_ranks(merged: Path) -> "Iterator[Tuple[float, re.Match[str]]]":
             for text in re.split("[\r\n]+", data.decode("utf-8", "replace")):
                 match = _OF_A_RANK.match(text)
                 if match is not None and match[2].strip():
-                    yield at / 1e6, match
+                    rank = int(match[1])
+                    if attempt is not None and rank not in starts:
+                        starts[rank] = _started(attempt.rank(rank))
+                    yield at / 1e6, match, at / 1e6 >= starts.get(rank, 0.0)
 
 
 def _read(merged: Path, tracker: Optional[Tracker], attempt: Optional[JobFolder]) -> OutputEnd:
-    starts: Dict[int, float] = {}
     labelled, last, time, without_number = "", "", 0.0, False
     try:
-        for at, line in _lines_of_ranks(merged):
+        for at, line, is_of_attempt in _lines_of_ranks(merged, attempt):
             labelled, last = line[0], line[2]
             rank = int(line[1])
-            if attempt is not None and rank not in starts:
-                starts[rank] = _started(attempt.rank(rank))
-            if at >= starts.get(rank, 0.0):
+            if is_of_attempt:
                 time, without_number = at, without_number or _NO_NUMBER.search(last) is not None
                 if tracker is not None:
                     tracker.feed(at, rank, last)
     except (OSError, HostError):
         return OutputEnd()
     progress = None if tracker is None else tracker.best()
-    if without_number and (ranks := ranks_without_a_number(merged)):
+    if without_number and (ranks := ranks_without_a_number(merged, attempt)):
         progress = progress or Progress("", ranks[0], time)
         progress = replace(progress, loss=None, diverged=True)
     return OutputEnd(labelled.strip()[:_MOST_OF_LINE], last.strip()[:_MOST_OF_LINE], progress)

@@ -177,8 +177,8 @@ def diverged(folder: JobFolder, policy: Policy) -> Optional[state.JobOutcome]:
         return None
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - few jobs ask for it
 
-    progress = output_end.read(folder.merged, policy.progress).progress
-    ranks = output_end.ranks_without_a_number(folder.merged)
+    progress = output_end.read(folder.merged, policy.progress, folder).progress
+    ranks = output_end.ranks_without_a_number(folder.merged, folder)
     if not ranks and progress is not None and progress.diverged:
         ranks = [progress.rank]
     if not ranks:

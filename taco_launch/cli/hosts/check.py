@@ -100,10 +100,14 @@ def check(
         _check_drain(settings, hosts)
     credentials = access_of(access)
     verdicts, answers = look(settings, chosen, credentials)
+    failed: TacoLaunchError | None = None
     if level != "quick":
         silent_hosts = {answer.host for answer in answers if answer.error}
         able = [host for host in chosen if host.name not in silent_hosts]
-        verdicts = _merged(verdicts, _measure(settings, able, credentials, options))
+        try:
+            verdicts = _merged(verdicts, _measure(settings, able, credentials, options))
+        except TacoLaunchError as error:  # what was checked before is shown all the same
+            failed = error
     acted = _drain(settings, verdicts, credentials) if drain else None
     _print(settings, verdicts, answers, acted, level)
     host_errors.show(answers, {host.name: host.address for host in chosen})
@@ -111,6 +115,8 @@ def check(
         silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
         junit.write_text(report.junit(verdicts, silent), "utf-8")
     _remember(settings, verdicts)
+    if failed is not None:
+        raise failed
     if any(answer.error for answer in answers) or (acted is not None and acted.errors):
         ctx.exit(HOST_FAILED)
     ctx.exit(DRIFT if any(judge.worst(each) == FAULT for _, each in verdicts) else OK)

@@ -433,7 +433,9 @@ _LSF = {
         OPTION, target="--timeout", convert=lambda value: slurm_seconds(f"{value}:00" if ":" in value else value)
     ),
     "cwd": Meaning(OPTION, target="--workdir"),
-    **_omitted(_QUEUE, "x", "q P app G sla w b"),
+    **_omitted(
+        _QUEUE, "x ar I Is Ip IS ISs K r rn XF ul tty", "q P app G sla w b Jd ext freq hl Lp mig outdir Ep sp We wt wa"
+    ),
     "R": Meaning(SPAN, why=_LIMITS),
     **_omitted(_LIMITS, two="M v c"),
     **_omitted(_GPUS, two="gpu"),

@@ -1,6 +1,7 @@
 """Join the parts of a line that starts one program several times (`mpirun PART : PART`): together they are one job."""
 
 import contextlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -40,18 +41,21 @@ def joined(lines: Sequence[LauncherLine]) -> LauncherLine | None:
     """Return the line of one job, None where the parts differ in more than their ranks, their hosts and the GPUs they see."""
     first = lines[0]
     ranks = [_ranks(line) for line in lines]
-    hosts = [_hosts(line, count) for line, count in zip(lines, ranks, strict=True)]
-    same = {_setting(part) for part in first.parts if _is_setting(part)}
+    hosts = [_host(line) for line in lines]
+    same = _settings(first)
     if (
         any(line.program != first.program or line.before != first.before for line in lines)
         or not all(ranks)
         or (any(hosts) and not all(hosts))
-        or any({_setting(part) for part in line.parts if _is_setting(part)} - same for line in lines)
+        or any(_settings(line) != same for line in lines)
     ):
         return None
     parts = [Part(0, ("-np", str(sum(ranks))), table.RANKS, value=str(sum(ranks)))]
     if all(hosts):
-        listed = ",".join(hosts)
+        slots: Counter[str] = Counter()
+        for host, count in zip(hosts, ranks, strict=True):
+            slots[host] += count
+        listed = ",".join(f"{host}:{count}" for host, count in slots.items())
         parts.append(Part(0, ("-H", listed), table.HOSTS, value=listed))
     seen = [
         replace(part, use=table.OMITTED, why=_ITS_GPU if _is_gpus(part) else _COUNTED)
@@ -65,27 +69,29 @@ def joined(lines: Sequence[LauncherLine]) -> LauncherLine | None:
 
 def _ranks(line: LauncherLine) -> int:
     """Return how many ranks a part starts, 0 where it does not say: Hydra starts one then, Open MPI fills the hosts of -H."""
-    part = line.last(table.RANKS)
+    part, each = line.last(table.RANKS), line.last(table.EACH)
     if part is not None:
         return int(part.value)
-    slots = [each.partition(":")[2] or "1" for hosts in line.of(table.HOSTS) for each in hosts.value.split(",")]
-    return 1 if line.kind == "hydra" else sum(int(each) for each in slots if each.isdecimal())
+    if line.kind == "hydra":
+        return 1
+    named = [word for hosts in line.of(table.HOSTS) for word in hosts.value.split(",")]
+    if each is not None:
+        return int(each.value) * len({word.partition(":")[0] for word in named})
+    slots = [word.partition(":")[2] or "1" for word in named]
+    return sum(int(count) for count in slots if count.isdecimal())
 
 
-def _hosts(line: LauncherLine, ranks: int) -> str:
-    """Return the host of a part with its ranks, "" where it has none, or several."""
-    named = [each for part in line.of(table.HOSTS) for each in part.value.split(",")]
-    return f"{named[0].partition(':')[0]}:{ranks}" if len(named) == 1 else ""
+def _host(line: LauncherLine) -> str:
+    """Return the host of a part, "" where it has none, or several."""
+    named = {word.partition(":")[0] for part in line.of(table.HOSTS) for word in part.value.split(",")}
+    return named.pop() if len(named) == 1 else ""
 
 
 def _is_gpus(part: Part) -> bool:
     return part.use == table.ENV and part.name == VISIBLE_GPUS
 
 
-def _is_setting(part: Part) -> bool:
-    """Return whether a part changes the job besides its ranks and hosts."""
-    return part.use not in (*_COUNTS, table.OMITTED) and not _is_gpus(part)
-
-
-def _setting(part: Part) -> tuple[str, str, str]:
-    return part.use, part.name, part.value
+def _settings(line: LauncherLine) -> set[tuple[str, str, str]]:
+    """Return what changes a part besides its ranks, hosts and GPUs; parameters of Open MPI are those of the whole line."""
+    outside = (*_COUNTS, table.OMITTED, table.MCA)
+    return {(part.use, part.name, part.value) for part in line.parts if part.use not in outside and not _is_gpus(part)}

@@ -52,10 +52,11 @@ def of_line(line: LauncherLine) -> Iterator[str]:
 def _counts(line: LauncherLine) -> tuple[str, str, str]:
     """Return the ranks, the ranks of each host and the hosts of a line, "" where it does not say; srun(1) starts one task by default."""
     ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in COUNTED))
-    refused = {part.name for part in line.of(table.REFUSED)}
-    counted = not refused & {*COUNTED}
+    refused = {part.name for part in line.of(table.REFUSED)} & {*COUNTED}
+    counted = not refused
+    has_settings = any("config" in part.words[0] for part in line.of(table.REFUSED))
     elsewhere = refused or ranks or each or any(map(line.last, (table.HOSTS, table.HOSTFILE)))
-    if line.kind in table.ON_ONE_HOST and not elsewhere:
+    if line.kind in table.ON_ONE_HOST and not elsewhere and not has_settings:
         nodes = nodes or "1"
     return ("1" if line.kind == "srun" and counted and not (ranks or each or nodes) else ranks), each, nodes
 

@@ -1,6 +1,7 @@
 """Tell what a program asks for that a job does not give it."""
 
-import re
+import ast
+import itertools
 from collections.abc import Iterator
 
 from taco_launch.core.launch.command_line.nested_launcher import has_one_rank
@@ -9,8 +10,6 @@ from taco_launch.core.model.launchers import launcher_of
 from taco_launch.jobs.request.caller import Caller
 
 _ELASTIC = ("hvd.elastic", "horovod.run.elastic", "elastic.run_fn")
-# An import at the start of a line, or in the code of python3 -c.
-_HOROVOD = re.compile(r"(?:^|[;\n])[ \t]*(?:import|from)[ \t]+horovod\b")
 # A script that names it brings its own server, by which the ranks of Horovod meet without MPI.
 _RENDEZVOUS = "HOROVOD_GLOO_RENDEZVOUS"
 # Words of a command in which its script is looked for: python3 -u train.py
@@ -26,10 +25,23 @@ def remarks(spec: JobSpec, caller: Caller) -> Iterator[str]:
             f"note: {script} uses hvd.elastic, but the number of ranks does not change while a job runs: a rank that dies ends "
             "the attempt. --backoff-limit N starts it again; keep checkpoints in files"
         )
-    text = "\n".join((*spec.command, text))
-    own = _RENDEZVOUS in text or any(name.startswith(_RENDEZVOUS) for name, _value in spec.env)
-    if not (launcher_of(spec).is_mpi or spec.per_host or own or has_one_rank(spec)) and _HOROVOD.search(text):
+    code = [text, *(word for before, word in itertools.pairwise(spec.command) if before == "-c")]
+    own = any(_RENDEZVOUS in each for each in code) or any(name.startswith(_RENDEZVOUS) for name, _value in spec.env)
+    if not (launcher_of(spec).is_mpi or spec.per_host or own or has_one_rank(spec)) and any(map(_needs_horovod, code)):
         yield (
             f"warning: {script or 'the command'} imports horovod, which does not find the other ranks under --launcher "
             f"{spec.launcher}: each rank trains a model of its own. Use --launcher mpirun (the default) or hydra"
         )
+
+
+def _needs_horovod(code: str) -> bool:
+    """Return whether a program imports horovod wherever it runs: not in a condition, a function or a `try`."""
+    if "horovod" not in code:
+        return False
+    try:
+        body = ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the ranks' Python may be newer
+        return False
+    names = [alias.name for node in body if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in body if isinstance(node, ast.ImportFrom)]
+    return any(name.split(".")[0] == "horovod" for name in names)

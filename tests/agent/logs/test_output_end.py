@@ -106,3 +106,16 @@ def test_a_pattern_that_takes_for_ever_costs_a_second(tmp_path: Path) -> None:
     found = output_end.read(merged, r".*a.*a.*a.*a.*b(?P<step>\d+)")
     assert (found.line, found.progress) == ("a" * 200, None)
     assert time.monotonic() - begun < HANG
+
+
+def test_a_loss_of_an_earlier_attempt_is_not_that_of_the_present_one(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path).of_attempt(2)
+    lines = ["loss: nan", "loss: nan", "loading", "gradient norm nan"]
+    merged = written(tmp_path / "logs", *(f"gpu1/0 | {line}" for line in lines))
+    folder.rank(0).parent.mkdir()
+    own = Writer(folder.rank(0), 1 << 20)
+    own.write(b"loading\n", AT + 2_000_000)
+    own.close()
+    assert output_end.ranks_without_a_number(merged) == [0]
+    assert output_end.ranks_without_a_number(merged, folder) == []
+    assert output_end.read(merged, "", folder).progress is None

@@ -46,6 +46,7 @@ def test_a_program_that_may_be_an_options_value_is_named() -> None:
         ),
         ("mpiexec.hydra -configfile a.cfg", "starts several programs, but a job has only one"),
         ("mpirun -configfile a.cfg", "starts several programs, but a job has only one"),
+        ("mpiexec.hydra -n 1 -env A 1 a : -n 1 a", "starts a second program"),  # A is for the first part alone
         ("srun -n 4 --multi-prog a.conf", "starts several programs, but a job has only one"),
         ("srun -N 2 --ntasks-per-node=1 apptainer run x.sif all_reduce_perf -g 8", "is one process of MPI for several"),
         ("srun -N 2 --ntasks-per-node=1 --gres=gpu:8 --mpi=pmix a.out", "is one process of MPI for several GPUs"),

@@ -150,6 +150,7 @@ NCCL = (
         next="Follow its own solution: {how}. The manual of CANN lists {code} with its other causes.",
         pattern=r"\b(?P<code>E[A-Z]\d{4}): (?:[\d:.-]+ )?(?P<what>[^\r\n]{1,200}?)[.:]? Reason: (?P<why>[^\r\n]{1,200}?)\.?\s+Solution: (?P<how>[^\r\n]{1,200}[^\s.])",
         lines=2,
+        unless=("hccl-timeout",),
     ),
     Signature(
         "hccl-timeout",

@@ -741,7 +741,7 @@ TORCH_RANKS = (
         keys=(" response is expected",),
         cause="The store of torch.distributed received an answer that it does not know: at MASTER_ADDR:MASTER_PORT another program listens, or another version of torch.",
         next="Choose another port, and check that MASTER_ADDR and MASTER_PORT are set (--master_addr, --master_port) and all hosts have the same torch.",
-        pattern=r"(?:Stop_waiting|[Ww]ait|[Pp]ing|[Cc]heck|[Aa]ppend) response is expected",
+        pattern=r"(?:Error: |^)(?:Stop_waiting|[Ww]ait|[Pp]ing|[Cc]heck|[Aa]ppend) response is expected$",
     ),
     Signature(
         "fsdp-not-sharded",

@@ -1,6 +1,6 @@
 """Decides which hosts `check --drain` drains and opens again: verdicts, earlier checks, drains and a policy become actions."""
 
-from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, HealthVerdict
@@ -16,8 +16,15 @@ DRAINED, RESUMED, REFUSED = "drained", "resumed", "refused"
 _OF_USERS = frozenset(("disk space",))
 _MOST_REASON = 200
 
-# A check of earlier: the names of the checks that found a fault, by host.
-EarlierCheck = Mapping[str, FrozenSet[str]]
+# The fault of a link may be at either end.
+_OF_TWO_HOSTS = frozenset(("network link",))
+
+
+class EarlierCheck(NamedTuple):
+    """A check before: the names of the checks that found a fault, by host, and of all that were judged, empty: all."""
+
+    faults: Mapping[str, FrozenSet[str]]
+    judged: FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,7 @@ def plan(
             continue
         record = records[host]
         faults = _faults(policy, verdicts)
-        before = [each[host] for each in earlier if host in each]
+        before = [each for each in earlier if host in each.faults]
         action = _action(policy, host, verdicts, faults, before, record)
         if action is not None and action.event == DRAINED and record is None:
             limit = _limit(policy, records, size)
@@ -72,11 +79,17 @@ def record_of(action: DrainAction, by: str, since: float) -> Drain:
     return Drain(by, since, action.reason, action.kind, policy=True, checks=action.checks)
 
 
+def drains_for(policy: HealthPolicy, verdicts: Sequence[HealthVerdict]) -> bool:
+    """Return whether a host has a fault for which the policy drains it."""
+    return bool(_faults(policy, verdicts))
+
+
 def _faults(policy: HealthPolicy, verdicts: Sequence[HealthVerdict]) -> Dict[str, List[str]]:
     """Return the texts of the faults that drain a host, by the names of their checks."""
     faults: Dict[str, List[str]] = {}
     for each in verdicts:
-        if each.level == FAULT and (each.name in policy.drain or ALL_FAULTS in policy.drain):
+        named = each.name in policy.drain or ALL_FAULTS in policy.drain
+        if each.level == FAULT and named and each.name not in _OF_TWO_HOSTS:
             faults.setdefault(each.name, []).append(each.text)
     return faults
 
@@ -86,19 +99,18 @@ def _action(
     host: str,
     verdicts: Sequence[HealthVerdict],
     faults: Mapping[str, Sequence[str]],
-    before: Sequence[FrozenSet[str]],
+    before: Sequence[EarlierCheck],
     record: Optional[Drain],
 ) -> Optional[DrainAction]:
     """Return what a host requires, whatever the limit; `before` are its own earlier checks."""
-    recent = before[max(len(before) - policy.after + 1, 0) :]
     if record is not None and (not record.policy or record.kind != USER):  # a person ends it
         return None
-    if len(before) >= policy.after - 1:
-        lasting = {name: texts for name, texts in faults.items() if all(name in each for each in recent)}
-        kind = USER if lasting.keys() <= _OF_USERS else NODE
-        if lasting and (record is None or kind != record.kind):
-            return DrainAction(DRAINED, host, _reason(lasting), kind, tuple(lasting))
-    if record is None or faults or any(each & set(record.checks) for each in recent):
+    lasting = {name: texts for name, texts in faults.items() if _lasts(policy, host, name, before)}
+    kind = USER if lasting.keys() <= _OF_USERS else NODE
+    if lasting and (record is None or kind != record.kind):
+        return DrainAction(DRAINED, host, _reason(lasting), kind, tuple(lasting))
+    recent = before[max(len(before) - policy.after + 1, 0) :]
+    if record is None or faults or any(each.faults[host] & set(record.checks) for each in recent):
         return None
     wanted = set(record.checks)
     seen = {each.name for each in verdicts if each.name in wanted}
@@ -106,6 +118,13 @@ def _action(
     if seen < wanted or unread:  # what cannot be read may still be there
         return None
     return DrainAction(RESUMED, host, f"no fault any more: {', '.join(record.checks)}", USER, record.checks)
+
+
+def _lasts(policy: HealthPolicy, host: str, name: str, before: Sequence[EarlierCheck]) -> bool:
+    """Return whether the checks before that judged the same found the same fault, as often as the policy says."""
+    same = [each for each in before if not each.judged or name in each.judged]
+    recent = same[max(len(same) - policy.after + 1, 0) :]
+    return len(recent) == policy.after - 1 and all(name in each.faults[host] for each in recent)
 
 
 def _limit(policy: HealthPolicy, records: Mapping[str, Optional[Drain]], size: int) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from taco_launch.core.facts.reports.health.drain_plan import DrainAction, plan
+from taco_launch.core.facts.reports.health.drain_plan import DRAINED, DrainAction, EarlierCheck, plan
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, WARNING, HealthVerdict
 from taco_launch.core.model.host.hosts import HealthPolicy
 from taco_launch.core.model.slots import NODE, USER, Drain
@@ -29,7 +29,7 @@ def done(
 ) -> tuple[DrainAction, ...]:
     """Plan for n0, whose checks now and before (None: it did not answer) found this; the other hosts are well."""
     verdicts = tuple(HealthVerdict(name, level, f"{name} is {level}", "") for name, level in now)
-    earlier = [{} if names is None else {"n0": frozenset(names)} for names in before]
+    earlier = [EarlierCheck({} if names is None else {"n0": frozenset(names)}) for names in before]
     drains = {f"n{number}": None for number in range(size)} | dict(others or {}) | {"n0": record}
     return plan(policy, (("n0", verdicts),), earlier, drains, size)
 
@@ -97,7 +97,9 @@ def test_the_limit(size: int, share: int, others: Mapping[str, Drain | None], li
 
 def test_hosts_that_do_not_answer_count_as_drained() -> None:
     verdicts = (("n0", (HealthVerdict("Xid", FAULT, "Xid 79", ""),)),)
-    (action,) = plan(ALL, verdicts, [{"n0": frozenset(("Xid",))}], {"n0": None, "n1": None, "n2": None}, 4)
+    (action,) = plan(
+        ALL, verdicts, [EarlierCheck({"n0": frozenset(("Xid",))})], {"n0": None, "n1": None, "n2": None}, 4
+    )
     assert (
         action.limit == "the policy may keep 1 of 4 hosts drained (share: 20 %), and 1 are, 1 of them without an answer"
     )
@@ -106,7 +108,8 @@ def test_hosts_that_do_not_answer_count_as_drained() -> None:
 def test_hosts_of_one_check_count_and_those_that_are_opened_make_room() -> None:
     faulty, well = ((HealthVerdict("disk space", level, "/", ""),) for level in (FAULT, OK))
     hosts = (("n0", well), ("n1", faulty), ("n2", faulty))
-    earlier = [{"n0": frozenset[str](), "n1": frozenset(("disk space",)), "n2": frozenset(("disk space",))}]
+    full = frozenset(("disk space",))
+    earlier = [EarlierCheck({"n0": frozenset[str](), "n1": full, "n2": full})]
     actions = plan(ALL, hosts, earlier, {"n0": FULL, "n1": None, "n2": None, "n3": None}, 4)
     assert [(each.host, each.event) for each in actions] == [("n0", "resumed"), ("n1", "drained"), ("n2", "refused")]
 
@@ -117,3 +120,20 @@ def test_a_reason_is_one_line_that_a_record_can_hold() -> None:
     (action,) = plan(HealthPolicy(after=1), verdicts, (), drains, 2)
     assert action.reason.startswith("policy: Xid: Xid 79?[31m, yyy")
     assert (len(action.reason), action.reason.isprintable()) == (200, True)
+
+
+def test_checks_that_did_not_judge_the_same_do_not_count() -> None:
+    """A quick check between two measurements says nothing of what these measure."""
+    slow = HealthVerdict("CPU rate", FAULT, "1 of 10 GB/s", "")
+    measured = EarlierCheck({"n0": frozenset(("CPU rate",))}, frozenset(("CPU rate", "Xid")))
+    quick = EarlierCheck({"n0": frozenset[str]()}, frozenset(("Xid",)))
+    fine = EarlierCheck({"n0": frozenset[str]()}, frozenset(("CPU rate", "Xid")))
+    drains: dict[str, Drain | None] = {"n0": None, "n1": None}
+    (action,) = plan(HealthPolicy(), (("n0", (slow,)),), (measured, quick), drains, 2)
+    assert (action.event, action.checks) == (DRAINED, ("CPU rate",))
+    assert plan(HealthPolicy(), (("n0", (slow,)),), (measured, fine), drains, 2) == ()
+
+
+def test_a_link_drains_neither_of_its_hosts() -> None:
+    slow = HealthVerdict("network link", FAULT, "gpu1 to gpu2", "")
+    assert plan(HealthPolicy(after=1), (("n0", (slow,)), ("n1", (slow,))), (), {"n0": None, "n1": None}, 2) == ()

@@ -116,7 +116,8 @@ def check(
         junit.write_text(report.junit(verdicts, silent), "utf-8")
     _remember(settings, verdicts)
     if failed is not None:
-        raise failed
+        render.error(failed.message, failed.hint)
+        ctx.exit(failed.exit_code)
     if any(answer.error for answer in answers) or (acted is not None and acted.errors):
         ctx.exit(HOST_FAILED)
     ctx.exit(DRIFT if any(judge.worst(each) == FAULT for _, each in verdicts) else OK)

@@ -31,7 +31,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     (tmp_path / "cluster.yaml").write_text(INVENTORY)
 
-    def run(found: Sequence[HostVerdicts], *args: str, silent: str = "") -> tuple[Result, list[Any]]:
+    def run(found: Sequence[HostVerdicts] | HostError, *args: str, silent: str = "") -> tuple[Result, list[Any]]:
         given: list[Any] = []
 
         def gather(_fanout: Fanout, *_: object, **__: object) -> tuple[Answer[HostFacts], ...]:
@@ -51,6 +51,8 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
             given.extend(([host.name for host in hosts], options))
             step("round 1 of 3 of pairs")
             step("round 1 of 3 of pairs")
+            if isinstance(found, HostError):
+                raise found
             return found
 
         monkeypatch.setattr("taco_launch.hosts.check.gather", gather)
@@ -112,3 +114,10 @@ def test_options_that_have_no_effect_or_no_sense_are_refused(words: tuple[str, .
     done = call("check", *words)
     assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
     assert "hint: " in done.stderr
+
+
+def test_what_was_checked_is_shown_where_the_measurement_fails(checks: Callable[..., tuple[Result, list[Any]]]) -> None:
+    done, _given = checks(HostError("no slots", hint="wait"), "--level", "full", "--json")
+    assert done.exit_code == 5
+    assert [each["host"] for each in json.loads(done.stdout)["hosts"]] == ["gpu1", "gpu2", "gpu3"]
+    assert done.stderr.endswith("error: no slots\nhint: wait\n")

@@ -18,23 +18,9 @@ _HEADER = re.compile(r"type \S+ hook |-[PN] ")
 _DROPS = re.compile(r"type \S+ hook [^\"]*\bpolicy drop;|-P \S+ DROP$")
 _COMMENT = re.compile(r"^-A \S+|(?<!\S)(?:-m comment|(?:--)?comment \S+|# handle \d+)(?!\S)")
 # What a rule without a verdict ends in: it decides on nothing.
-_STATEMENT = (
-    r"(?<!\S)(?:counter(?: packets \d+ bytes \d+)?|log(?: (?:prefix|level|flags|group|snaplen|queue-threshold) \S+)*)"
-)
+_STATEMENT = r"(?<!\S)(?:counter(?: packets \d+ bytes \d+)?|log(?: (?:prefix|level|flags|group|snaplen|queue-threshold) \S+){0,6})"
 _QUIET = re.compile(_STATEMENT + r"$| set \S+$|(?<!\S)(?:add|update|delete) @\S+ \{[^{}]*\}$")
-_QUIET_TARGETS = (
-    "LOG",
-    "NFLOG",
-    "ULOG",
-    "MARK",
-    "CONNMARK",
-    "SECMARK",
-    "CONNSECMARK",
-    "SET",
-    "AUDIT",
-    "TRACE",
-    "TCPMSS",
-)
+_QUIET_TARGETS = re.compile(r"(?:NF|U)?LOG|(?:CONN|SEC|CONNSEC)?MARK|SET|AUDIT|TRACE|TCPMSS")
 # What changes nothing about which packets a rule matches.
 _NOISE = re.compile(
     _STATEMENT + r"(?!\S)|(?<!\S)(?:-m (?:tcp|multiport|state|conntrack)|(?:meta l4proto|ip protocol|-p) (?:tcp|6)"
@@ -140,7 +126,7 @@ def _rule(line: str) -> _Rule:
         return _NOTHING
     if verdict is None or " vmap " in text:
         return _NOTHING if verdict is None and _QUIET.search(text) else _UNREAD
-    if verdict[5] in _QUIET_TARGETS:
+    if _QUIET_TARGETS.fullmatch(verdict[5] or ""):
         return _NOTHING
     match = None if joined else _PORTS.search(matches)
     ports = _ports(match[1] or match[2]) if match else None

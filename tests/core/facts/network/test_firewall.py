@@ -166,7 +166,8 @@ def test_rules_that_would_take_long_to_follow() -> None:
     assert ranges(found[1]) == EVERY
     deep = "".join(f"-A c{n} -j c{n + 1}\n" for n in range(3000))
     assert iptables_drops(f"-A INPUT -j c0\n{deep}-A c3000 -j DROP\n") == ("-A c3000 -j DROP", 0)
-    assert nft_drops(nft("tcp dport {" * 100000, policy="drop")) == ("policy drop (nft table inet filter)", 0)
+    logs = ["log level " * 900] * 200
+    assert nft_drops(nft("tcp dport {" * 100000, *logs, policy="drop")) == ("policy drop (nft table inet filter)", 0)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,12 @@ def kept_back(state: Path) -> str:
             closed.append(path)
         elif about.f_blocks:
             disks.setdefault(device, Disk(path, "", about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize))
-    words = [f"file systems: read-only: {', '.join(closed)}"] if closed else []
-    words += [f"{each.name}: {each.text}" for each in space(tuple(disks.values())) if each.level == FAULT]
-    return f"kept back by a check: {'; '.join(words)} (taco-launch check shows what to do)" if words else ""
+    full = [f"{each.name}: {each.text}" for each in space(tuple(disks.values())) if each.level == FAULT]
+    words = [f"{'; '.join(full)} (taco-launch check shows what to do)"] if full else []
+    if closed:  # not a fault of `check`, which does not look at all of these
+        steps = f"there, findmnt -T {closed[0]} shows its mount and dmesg -T why; then: mount -o remount,rw MOUNT"
+        words.append(f"file systems: read-only: {', '.join(closed)} ({steps})")
+    return f"kept back by a check: {'; '.join(words)}" if words else ""
 
 
 def _unreadable(why: str, since: float) -> Drain:

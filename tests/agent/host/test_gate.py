@@ -36,16 +36,21 @@ def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[in
     ("path", "free", "flags", "why"),
     [
         ("state", 2 * GIB, 0, ""),
-        ("state", 0, 0, "disk space: {state} has 0 B free of 100.0 GiB"),
-        ("shm", 0, 0, "disk space: /dev/shm has 0 B free of 100.0 GiB"),
-        ("tmp", 50 * GIB, os.ST_RDONLY, "file systems: read-only: /tmp"),
+        ("state", 0, 0, "disk space: {state} has 0 B free of 100.0 GiB (taco-launch check shows what to do)"),
+        ("shm", 0, 0, "disk space: /dev/shm has 0 B free of 100.0 GiB (taco-launch check shows what to do)"),
+        (
+            "tmp",
+            50 * GIB,
+            os.ST_RDONLY,
+            "file systems: read-only: /tmp (there, findmnt -T /tmp shows its mount and dmesg -T why; then: mount -o remount,rw MOUNT)",
+        ),
     ],
 )
 def test_disks(disks: dict[str, tuple[int, int]], tmp_path: Path, path: str, free: int, flags: int, why: str) -> None:
     disks[path] = (free, flags)
     seen = slots_here(2, GATED)
     words = why.format(state=tmp_path / "state")
-    full = f"kept back by a check: {words} (taco-launch check shows what to do)" if words else ""
+    full = f"kept back by a check: {words}" if words else ""
     assert {slot.foreign for slot in seen.slots} == {full}
     assert seen.free == (0 if why else 2)
     assert slots_here(2).free == 2, "without a policy nothing is looked at"

@@ -58,12 +58,12 @@ def nft_drops(text: str) -> Optional[Tuple[str, int]]:
             chain = ""
         elif chain and line.strip():
             chains[table][chain].append(line.strip())
-            if re.search(r"\bhook input\b", line) and table.split(" ")[0] in ("ip", "inet", "ip6"):
+            if re.match(r"\s*type \S+ hook input\b", line) and table.split(" ")[0] in ("ip", "inet", "ip6"):
                 starts.append((table, chain))
     first = ""
     closed = 0
     for table, chain in starts:
-        rule = _stops(chains[table], chain, [])
+        rule = _stops(chains[table], chain)
         if rule is not None:
             first = first or f"{rule} (nft table {table})"
         if not table.startswith("ip6 "):  # hosts are reached by IPv4
@@ -75,10 +75,10 @@ def iptables_drops(text: str) -> Optional[Tuple[str, int]]:
     """Return the first rule of `iptables -S` that stops what comes in, and the ports as `nft_drops` does; None if none stops anything."""
     chains: Chains = {"INPUT": []}
     for line in text.split("\n"):
-        match = re.match(r"-[AP] (\S+) ", line)
+        match = re.match(r"-([APN]) (\S+)", line)
         if match is not None:
-            chains.setdefault(match[1], []).append(line.strip())
-    rule = _stops(chains, "INPUT", [])
+            chains.setdefault(match[2], []).extend([line.strip()] if match[1] != "N" else [])
+    rule = _stops(chains, "INPUT")
     return None if rule is None else (rule, closed_ports(chains, "INPUT"))
 
 
@@ -105,20 +105,20 @@ def _rules(sections: Sections) -> Tuple[List[Tuple[str, str, int]], Optional[Fai
     return found, missing
 
 
-def _stops(chains: Chains, chain: str, passed: List[str]) -> Optional[str]:
+def _stops(chains: Chains, start: str) -> Optional[str]:
     """Return the first rule of a chain, or of those that it leads to, that drops or rejects."""
-    if chain in passed or chain not in chains:
-        return None
-    passed.append(chain)
-    for rule in chains[chain]:
+    passed = {start}
+    rules = chains.get(start, [])[::-1]
+    while rules:
+        rule = rules.pop()
         bare = re.sub(r'xt target "(\w+)"', r"-j \1", rule)
-        bare = re.sub(r'"[^"]*"', "", bare)
+        bare = re.sub(r'"[^"]*"|--comment [^\s"]+', "", bare)
         if re.search(r"\b(?:invalid|INVALID)\b", bare):
             continue
-        if re.search(r"\b(?:drop|reject|DROP|REJECT|TARPIT)\b", bare):
-            return "policy drop" if "hook input" in bare else rule
-        for target in re.findall(r"(?:\bjump|\bgoto|-[jg]) ([^\s,}]+)", bare):
-            below = _stops(chains, target, passed)
-            if below is not None:
-                return below
+        if re.search(r"(?<![\w-])(?:drop|reject|DROP|REJECT|TARPIT)(?![\w-])", bare):
+            return "policy drop" if bare.startswith("type ") else rule
+        for target in re.findall(r"(?:\bjump|\bgoto|-[jg]) ([^\s,}]+)", bare)[::-1]:
+            if target not in passed:
+                passed.add(target)
+                rules += chains.get(target, [])[::-1]
     return None

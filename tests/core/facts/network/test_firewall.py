@@ -91,6 +91,17 @@ OF_DISTRIBUTIONS = (
         (nft("jump input", policy="drop"), EVERY),
         (nft("ct state vmap { established : accept, related : accept, invalid : drop }", policy="drop"), EVERY),
         (nft("tcp dport 22 accept", policy="drop") + nft("tcp dport 12222 accept", "drop", family="ip"), EVERY),
+        (nft("tcp dport 22 accept", "reject with icmp type host-prohibited"), BUT_SSH),
+        (
+            nft("ct state established accept", "udp dport { 53 } accept", "meta l4proto udp accept", policy="drop"),
+            EVERY,
+        ),
+        (nft('tcp dport 22 accept comment "webhook receivers"', policy="drop"), BUT_SSH),
+        (nft('iifname "eth0" jump zone comment "was policy drop"', more="\tchain zone {\n\t\tdrop\n\t}\n"), ()),
+        (nft('tcp dport 80 drop comment "type filter hook input priority filter; policy drop;"'), ((80, 80),)),
+        (nft('tcp dport 22 log prefix "no udp " counter packets 1 bytes 2', policy="drop"), EVERY),
+        (nft("ip saddr 10.0.0.1 goto zone", "drop", more="\tchain zone {\n\t}\n"), ()),
+        (nft('iifname "eth0" goto zone', "goto zone", more="\tchain zone {\n\t\tdrop\n\t}\n"), EVERY),
     ],
 )
 def test_the_ports_that_nft_closes(text: str, closed: tuple[tuple[int, int], ...]) -> None:
@@ -98,10 +109,72 @@ def test_the_ports_that_nft_closes(text: str, closed: tuple[tuple[int, int], ...
     assert (ranges(found[1]) if found else ()) == closed
 
 
+ZONE = "\tchain zone {\n\t\tip saddr 10.0.0.0/8 accept\n\t}\n"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "meta l4proto { tcp, udp } th dport 1024-65535 accept",
+        "ip saddr 10.0.0.0/8 meta l4proto { tcp, udp } accept",
+        "ip protocol { icmp, tcp, udp } accept",
+        "ip protocol != icmp accept",
+        "meta l4proto . th dport { tcp . 22, tcp . 1024-65535 } accept",
+        "ip saddr . meta l4proto { 10.0.0.0/8 . tcp, 10.0.0.0/8 . udp } accept",
+        "ip saddr . tcp dport { 10.0.0.0/8 . 22 } accept",
+        "meta l4proto vmap { tcp : jump zone, udp : jump zone }",
+        "ip protocol vmap { icmp : jump zone, tcp : jump zone }",
+        "ct state vmap { established : accept, new : jump zone }",
+        "tcp dport vmap @ports",
+        "ip saddr @sctp tcp dport 1-65535 accept",
+        "ip saddr @udp accept",
+        "ct state { established, untracked } accept",
+        'iifname "lo1" accept',
+        'iifname { "lo", "ib0" } accept',
+        "queue num 0",
+        "tcp dport 1-65535 counter packets 1 bytes 2 queue to 0",
+        "tcp dport 22 synproxy mss 1460 wscale 7",
+        'log prefix "open quote accept',
+        "ip saddr { 10.0.0.1,\n\t\t\t     10.0.0.2 } accept",
+        "tcp dport { 22 } " + "counter " * 2000 + "accept",
+    ],
+)
+def test_what_nft_may_let_in_is_not_closed(rule: str) -> None:
+    found = nft_drops(nft("ct state established,related accept", rule, policy="drop", more=ZONE))
+    assert found == ("policy drop (nft table inet filter)", 0)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "-A INPUT ! -p icmp -s 10.0.0.0/8 -j ACCEPT",
+        "-A INPUT -p ip -s 10.0.0.0/8 -j ACCEPT",
+        "-A INPUT -j NFQUEUE --queue-num 0",
+        "-A INPUT -p tcp -j missing",
+        "-N drop-all\n-A INPUT -j drop-all\n-A drop-all -s 10.0.0.0/8 -j ACCEPT\n-A drop-all -j DROP",
+        '-A INPUT -s 10.0.0.0/8 -m comment --comment "udp \\" -p udp -j DROP" -j ACCEPT',
+    ],
+)
+def test_what_iptables_may_let_in_is_not_closed(rules: str) -> None:
+    assert iptables_drops(f"-P INPUT DROP\n{rules}\n") == ("-P INPUT DROP", 0)
+
+
+def test_rules_that_would_take_long_to_follow() -> None:
+    layers = "".join(f"-A c{n} -s 10.0.{i}.0/24 -j c{n + 1}\n" for n in range(40) for i in range(3))
+    found = iptables_drops(f"-P INPUT DROP\n-N c40\n-A INPUT -j c0\n{layers}")
+    assert found is not None
+    assert ranges(found[1]) == EVERY
+    deep = "".join(f"-A c{n} -j c{n + 1}\n" for n in range(3000))
+    assert iptables_drops(f"-A INPUT -j c0\n{deep}-A c3000 -j DROP\n") == ("-A c3000 -j DROP", 0)
+    logs = ["log level " * 900] * 200
+    assert nft_drops(nft("tcp dport {" * 100000, *logs, policy="drop")) == ("policy drop (nft table inet filter)", 0)
+
+
 @pytest.mark.parametrize(
     ("text", "closed"),
     [
         ("-P INPUT DROP\n", EVERY),
+        ('-P INPUT DROP\n-N empty\n-A INPUT -j empty\n-A INPUT -j LOG --log-prefix "DROP "\n', EVERY),
         ("-P INPUT DROP\n-A INPUT -p tcp -m tcp --dport 22 -j ACCEPT\n", BUT_SSH),
         (
             "-P INPUT DROP\n-A INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A INPUT -p icmp -j ACCEPT\n",

@@ -64,7 +64,8 @@ def measure_hosts(
             f"--level {options.level} requires {many} on which a job can run{f' ({why})' if why else ''}",
             hint=f"wait for jobs with --wait-for-jobs; {cluster.typed} host list shows drained hosts",
         )
-    what = plan.plan(options.level, len(chosen), bisect=options.bisect)
+    ports = cluster.inventory.network.port_range
+    what = plan.plan(options.level, len(chosen), bisect=options.bisect, ports=ports)
     request = plan.request(options.level, chosen, what, options.patience)
     pieces: list[bytes] = []
 

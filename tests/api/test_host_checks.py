@@ -10,6 +10,7 @@ from taco_launch.api import Cluster
 from taco_launch.api.host_checks import HostCheckOptions, measure_hosts
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.facts.reports.health.verdict import NOT_POSSIBLE
+from taco_launch.core.launch.plan import own_ports
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import HostRanks, JobRecord, JobSpec, JobState
@@ -101,6 +102,15 @@ def test_the_job_has_the_free_hosts_and_others_are_left_out_with_the_reason(
     assert found["gpu1"][0].text.startswith("sends 8.4 Gbit/s [8, 8.8], receives ")
     assert steps == ["round 1 of 1 of pairs"]
     assert jobs.calls == ["delete"], "a measurement leaves no job behind"
+
+
+def test_the_ports_of_the_measurement_are_of_the_range(tmp_path: Path, environ: dict[str, str]) -> None:
+    (tmp_path / "c.yaml").write_text(FOUR.replace("{interface: eth0}", "{interface: eth0, port_range: 40000-40100}"))
+    inventory, jobs = load(str(tmp_path / "c.yaml"), {}, frozenset), Jobs()
+    measure_hosts(Cluster(inventory, environ=environ, backend=jobs), inventory.hosts, OPTIONS)
+    (spec,) = jobs.ran
+    assert '"ports":[40000,40100]' in spec.command[3]
+    assert own_ports(spec) == (40100,)
 
 
 def test_with_patience_busy_hosts_are_waited_for(inventory: Inventory, environ: dict[str, str]) -> None:

@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 ROOMS = {
     "cli": 11_350,
     "api": 1_200,
-    "bench": 8_600,
+    "bench": 8_720,
     "jobs": 12_050,
     "setup": 8_700,
     "hosts": 7_850,

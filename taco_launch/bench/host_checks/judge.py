@@ -1,5 +1,6 @@
 """Judges measured hosts beside one another: what is far below the others in all of its repetitions is slow."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
@@ -13,12 +14,19 @@ _LOSSY = 0.01
 # With fewer hosts, it is not known which one is slow.
 _FEW = 3
 _RULE = f"taco-launch: all repetitions are above {SLOW:.0%} of"
-_OF_HOSTS = f"{_RULE} the median of the hosts"
+_OF_HOSTS = f"{_RULE} the median of the hosts with as many cores"
 _OF_FLOOR = "--expect"
 _OF_NETWORK = f"{_RULE} the fast quarter of all directions"
 _OF_PACKETS = f"taco-launch: at most {_LOSSY:.0%} of packets are sent again"
 _NOTHING_ELSE = "is another program using the host? dmesg -T and the BIOS's power settings show more; then drain it"
 _CABLE = "check its cable, transceiver and switch port: ethtool NIC, ethtool -S NIC; then drain it"
+_KINDS = "are the hosts in several racks, or of several kinds? check them apart"
+_FIREWALL = (
+    "does a firewall close ports between the hosts? open network.port_range of the inventory, or all ports without it"
+)
+# Rows of dcgmi's table.
+_FAILED = re.compile(r"[|:]\s*Fail\b")
+_RESULT = re.compile(r"[|:]\s*(?:Pass|Fail|Warn)\b")
 _HINTS = {
     "CPU rate": f"lscpu and turbostat show the clocks; {_NOTHING_ELSE}",
     "CPU rate, one core": f"lscpu and turbostat show the clocks; {_NOTHING_ELSE}",
@@ -39,9 +47,9 @@ def verdicts(
     by_host: dict[str, list[HealthVerdict]] = {host: [] for host in hosts}
     network = [each for each in measured.values if each.name == NETWORK]
     for host, verdict in (
-        *_values(measured.values, floors),
+        *_values(measured, floors),
         *_programs(measured),
-        *_network(network, measured.round_trips),
+        *_network(network, measured.round_trips, measured.cores),
     ):
         if verdict not in by_host[host]:
             by_host[host].append(verdict)
@@ -55,13 +63,16 @@ def faulty_hosts(judged: Iterable[tuple[str, Sequence[HealthVerdict]]]) -> tuple
     )
 
 
-def _values(values: Sequence[MeasuredValue], floors: Mapping[str, float]) -> Judged:
-    """Judge values of single hosts."""
-    for name in dict.fromkeys(each.name for each in values if len(each.hosts) == 1):
-        of_name = [each for each in values if each.name == name]
-        good = [each for each in of_name if each.values]
+def _values(measured: HostMeasurements, floors: Mapping[str, float]) -> Judged:
+    """Judge values of single hosts, beside hosts with as many cores: others are of another kind."""
+    kinds: dict[tuple[str, int | None], list[MeasuredValue]] = {}
+    for each in measured.values:
+        if len(each.hosts) == 1:
+            kinds.setdefault((each.name, measured.cores.get(each.hosts[0])), []).append(each)
+    for (name, _cores), of_kind in kinds.items():
+        good = [each for each in of_kind if each.values]
         usual = median(median(each.values) for each in good) if good else 0.0
-        for each in of_name:
+        for each in of_kind:
             yield each.hosts[0], _value(each, usual, len(good), floors.get(name))
 
 
@@ -78,7 +89,7 @@ def _value(each: MeasuredValue, usual: float, count: int, floor: float | None) -
         text = f"{lead}{rate(each.values)}; the median of the hosts is {_amount(usual)}"
         return HealthVerdict(name, FAULT, text, _OF_HOSTS, hint)
     if count < _FEW and floor is None:
-        text = f"{lead}{rate(each.values)}; not judged: that requires {_FEW} hosts, or --expect"
+        text = f"{lead}{rate(each.values)}; not judged: that requires {_FEW} hosts with as many cores, or --expect"
         return HealthVerdict(name, NOT_POSSIBLE, text, _OF_HOSTS)
     return HealthVerdict(name, OK, lead + rate(each.values), _OF_HOSTS)
 
@@ -96,30 +107,50 @@ def _programs(measured: HostMeasurements) -> Judged:
             name, source = ("DCGM diag" if program == "dcgmi" else program), f"{program}, in the job's image"
             if done is None:
                 yield host, HealthVerdict(name, NOT_POSSIBLE, f"{program} is not installed in the job's image", source)
-            elif done[0]:
-                text = f"exit code {done[0]}: {' '.join(done[1].split())[-200:]}"
-                yield host, HealthVerdict(name, FAULT, text, source, _GPU_HINT)
+            elif done[0] or (program == "dcgmi" and _FAILED.search(done[1])):
+                level = FAULT if _has_results(program, host, done[1], measured.values) else NOT_POSSIBLE
+                failed = "; ".join(line for line in done[1].splitlines() if _FAILED.search(line))
+                text = f"exit code {done[0]}: {failed[:200] or ' '.join(done[1].split())[-200:]}"
+                yield host, HealthVerdict(name, level, text, source, _GPU_HINT if level == FAULT else "")
             elif program == "dcgmi":
                 yield host, HealthVerdict(name, OK, "passed", source)
 
 
-def _network(values: Sequence[MeasuredValue], trips: Mapping[tuple[str, str], float]) -> Judged:
+def _has_results(program: str, host: str, text: str, values: Sequence[MeasuredValue]) -> bool:
+    """Return whether a program that failed tested the GPUs: without results it could not start, or had no service."""
+    if program == "dcgmi":
+        return _RESULT.search(text) is not None
+    return any(each.values and each.hosts == (host,) and each.name.startswith(program) for each in values)
+
+
+def _network(
+    values: Sequence[MeasuredValue], trips: Mapping[tuple[str, str], float], cores: Mapping[str, int]
+) -> Judged:
     """Name the hosts and the single links that are slow, and those that lose packets."""
     if not values:
         return
     rates = sorted(median(each.values) for each in values if each.values)
+    if not rates:
+        for host in dict.fromkeys(host for each in values for host in each.hosts):
+            text = f"no host can connect to another: {next(each.problem for each in values if host in each.hosts)}"
+            yield host, HealthVerdict(NETWORK, NOT_POSSIBLE, text, _OF_NETWORK, _FIREWALL)
+        return
     # Not the median of all: of four hosts, half of the directions are slow where one host is.
-    usual = rates[3 * len(rates) // 4] if rates else 0.0
+    usual = rates[3 * len(rates) // 4]
     slow = {each.hosts for each in values if _is_slow(each, usual)}
     hosts = tuple(dict.fromkeys(host for each in values for host in each.hosts))
     named, links = blame([each.hosts for each in values], slow)
     level, hint = _level(named, len(hosts))
+    slow_hosts = {host for host, _side in named}
+    alike = {cores.get(host) for host in hosts if host not in slow_hosts}
     for host in hosts:
+        # Where no host of its kind is faster, its network may be of another kind, too.
+        advice = (level, hint) if cores.get(host) in alike else (WARNING, _KINDS)
         sides = [side for each, side in named if each == host]
         own = [[each for each in values if each.hosts[side] == host] for side in (0, 1)]
         for side in sides:
             text = f"{('sends', 'receives')[side]} {_all(own[side])}; usual is {_amount(usual, bits=True)}"
-            yield host, HealthVerdict(NETWORK, level, text, _OF_NETWORK, hint)
+            yield host, HealthVerdict(NETWORK, advice[0], text, _OF_NETWORK, advice[1])
         if not sides:
             shortest = min((time for pair, time in trips.items() if host in pair), default=0.0)
             text = f"sends {_all(own[0])}, receives {_all(own[1])}, round trip {1e6 * shortest:.0f} us"
@@ -151,7 +182,7 @@ def _level(named: Sequence[tuple[str, int]], count: int) -> tuple[str, str]:
     """Return the level and the hint of named hosts; so many of them are more likely racks than broken hosts."""
     several = len({host for host, _side in named})
     if 2 * several > count or 2 * several == count > 4:
-        return WARNING, "are the hosts in several racks, or of several kinds? check them apart"
+        return WARNING, _KINDS
     return FAULT, _CABLE
 
 

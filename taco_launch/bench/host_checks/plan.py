@@ -15,6 +15,8 @@ _KINDS = ("CPU", "core", "memory", "disk")
 # What the job gets as its code; it runs the folder `program` of it.
 _CODE = Path(__file__).parent
 _TTL = 86400.0
+# As program/__main__.py has it: a secret that the ranks share; arguments would show it to everyone on the host.
+_VARIABLE = "TACO_CHECK_TOKEN"
 
 # Pairs of hosts, by their numbers, that are measured side by side; no host is in two of them.
 Round = tuple[tuple[int, int], ...]
@@ -38,24 +40,29 @@ def rounds(count: int, *, bisect: bool = False) -> tuple[Round, ...]:
     return tuple(every[number * len(every) // few] for number in range(few))
 
 
-def plan(level: str, count: int, *, bisect: bool = False) -> dict[str, Any]:
-    """Return what the program is given; its token keeps other connections out."""
+def plan(level: str, count: int, *, bisect: bool = False, ports: tuple[int, int] | None = None) -> dict[str, Any]:
+    """Return what the program is given; it listens on `ports` alone, the first and the last, or on any with None."""
     return {
-        "token": secrets.token_hex(8),
         "rounds": rounds(count, bisect=bisect) if level == PAIRS else (),
         "hosts": _KINDS if level == FULL else (),
         "repeats": REPEATS,
         "seconds": _SECONDS,
         "streams": _STREAMS,
+        "ports": ports,
     }
 
 
 def request(level: str, hosts: Sequence[str], what: dict[str, Any], patience: float) -> JobRequest:
-    """Return the job that measures hosts: a process on each, all their slots; it waits for them `patience` seconds."""
+    """Return the job that measures hosts: a process on each, all their slots; it waits for them `patience` seconds.
+
+    A new token in its environment keeps other connections out. Rank 0 listens on the last of the plan's ports.
+    """
+    meeting = (("MASTER_PORT", str(what["ports"][1])),) if what["ports"] else ()
     return JobRequest(
         command=("python3", "-m", "program", json.dumps(what, separators=(",", ":"))),
         name=f"check-{level}-{secrets.token_hex(3)}",
         launcher="env",
+        env=((_VARIABLE, secrets.token_hex(8)), *meeting),
         per_host=True,
         hosts=len(hosts),
         host=",".join(hosts),

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import field
 from typing import Any
 
 from taco_launch.core.errors import HostError
@@ -32,12 +33,13 @@ class MeasuredValue:
 class HostMeasurements:
     """What a job measured: values, round-trip times of pairs in seconds, and the GPU programs of each host.
 
-    A program is (exit code, end of its output), or None where it is not installed.
+    A program is (exit code, end of its output), or None where it is not installed. `cores` is how many each host has.
     """
 
     values: tuple[MeasuredValue, ...]
     round_trips: dict[tuple[str, str], float]
     programs: dict[str, dict[str, tuple[int, str] | None]]
+    cores: dict[str, int] = field(default_factory=dict)
 
 
 def documents(log: str) -> Iterator[dict[str, Any]]:
@@ -67,6 +69,7 @@ def read(log: str, hosts: Sequence[str]) -> HostMeasurements:
         raise HostError("the output of the measurement is not complete", hint="run the check again")
     values, trips, programs = [], {}, {}
     try:
+        cores = {hosts[line["rank"]]: int(line["cores"]) for line in lines if "rank" in line}
         for line in keyed:
             name, *ranks = line["key"]
             of = tuple(hosts[rank] for rank in ranks)
@@ -77,7 +80,6 @@ def read(log: str, hosts: Sequence[str]) -> HostMeasurements:
                 programs[of[0]] = {
                     each: None if done is None else (int(done[0]), str(done[1]))
                     for each, done in line["programs"].items()
-                    if each != "problem"
                 }
             else:
                 rates, resent, again, control = (
@@ -88,4 +90,4 @@ def read(log: str, hosts: Sequence[str]) -> HostMeasurements:
         raise HostError(
             f"the output of the measurement cannot be read: {error!r}", hint="run the check again"
         ) from None
-    return HostMeasurements(tuple(values), trips, programs)
+    return HostMeasurements(tuple(values), trips, programs, cores)

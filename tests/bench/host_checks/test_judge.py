@@ -1,5 +1,6 @@
 """Who is slow, by simulated measurements: the right host, side or link is named, and none where nothing is wrong."""
 
+import itertools
 import random
 from collections.abc import Callable, Iterable
 
@@ -7,6 +8,7 @@ import pytest
 
 from taco_launch.bench.host_checks.judge import faulty_hosts, verdicts
 from taco_launch.bench.host_checks.plan import REPEATS, rounds
+from taco_launch.bench.host_checks.program.host import readings
 from taco_launch.bench.host_checks.results import NETWORK, HostMeasurements, MeasuredValue
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, WARNING, HealthVerdict
 
@@ -124,6 +126,60 @@ def test_a_host_that_nobody_reaches_is_named_with_the_reason() -> None:
     found = dict(verdicts(HostMeasurements(tuple(values), {}, {}), hosts, {}))
     assert faulty_hosts(found.items()) == ("gpu3",)
     assert "sends nothing (timed out); usual is 9.6 Gbit/s" in [each.text for each in found["gpu3"]]
+
+
+def test_where_nothing_connects_no_host_is_blamed() -> None:
+    values = [MeasuredValue(NETWORK, ends, problem="timed out") for ends in itertools.permutations(names(3), 2)]
+    found = dict(verdicts(HostMeasurements(tuple(values), {}, {}), names(3), {}))
+    assert wrong(found) == {host: [(NETWORK, "no")] for host in names(3)}
+    assert {(each.level, each.text) for every in found.values() for each in every} == {
+        (NOT_POSSIBLE, "no host can connect to another: timed out")
+    }
+    assert all("firewall" in (each.hint or "") for every in found.values() for each in every)
+
+
+@pytest.mark.parametrize(("cores", "level"), [((64, 64, 64, 32), WARNING), ((64, 64, 64, 64), FAULT), ((32, 64, 64, 64), FAULT)])  # fmt: skip
+def test_a_slow_network_of_a_host_of_another_kind_is_a_warning(cores: tuple[int, ...], level: str) -> None:
+    hosts = names(4)
+    values = [
+        MeasuredValue(NETWORK, ends, (RATE / 4 if "gpu4" in ends else RATE,) * 3) for ends in itertools.permutations(hosts, 2)
+    ]  # fmt: skip
+    measured = HostMeasurements(tuple(values), {}, {}, dict(zip(hosts, cores, strict=True)))
+    found = dict(verdicts(measured, hosts, {}))
+    assert {host: {each.level for each in every} for host, every in found.items()} == {
+        **{host: {OK} for host in hosts},
+        "gpu4": {level},
+    }
+    assert all(("several kinds" in (each.hint or "")) == (level == WARNING) for each in found["gpu4"])
+
+
+def test_values_are_judged_beside_hosts_with_as_many_cores() -> None:
+    rates = (64e9, 64e9, 64e9, 32e9, 20e9)
+    values = tuple(MeasuredValue("CPU rate", (host,), (each,) * 3) for host, each in zip(names(5), rates, strict=True))
+    levels = []
+    for cores in ((64, 64, 64, 32, 64), (64, 64, 64, 64, 64)):
+        measured = HostMeasurements(values, {}, {}, dict(zip(names(5), cores, strict=True)))
+        levels.append([each[0].level for _, each in verdicts(measured, names(5), {})])
+    assert levels == [[OK, OK, OK, NOT_POSSIBLE, FAULT], [OK, OK, OK, FAULT, FAULT]]
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "text", "level"),
+    [
+        ("dcgmi", 255, "Error: unable to establish a connection to the specified host: localhost", NOT_POSSIBLE),
+        ("dcgmi", 124, "it had not ended after 240 s", NOT_POSSIBLE),
+        ("dcgmi", 0, "| GPU Memory | Fail - GPU: 3 |\n| PCIe | Pass - All |", FAULT),
+        ("dcgmi", 226, "| GPU Memory | Pass - All |", FAULT),
+        ("nvbandwidth", 127, "error while loading shared libraries: libcuda.so.1", NOT_POSSIBLE),
+        ("nvbandwidth", 1, "SUM host_to_device_memcpy_ce 20.00\nERROR", FAULT),
+    ],
+)
+def test_a_gpu_program_that_could_not_test_is_no_fault(program: str, code: int, text: str, level: str) -> None:
+    values = tuple(MeasuredValue(name, ("gpu1",), (each,)) for name, each in readings(text).items())
+    found = dict(verdicts(HostMeasurements(values, {}, {"gpu1": {program: (code, text)}}), ("gpu1",), {}))
+    (verdict,) = [each for each in found["gpu1"] if each.text.startswith("exit code")]
+    assert (verdict.level, faulty_hosts(found.items())) == (level, ("gpu1",) if level == FAULT else ())
+    assert text.splitlines()[0][-40:] in verdict.text
 
 
 def of_hosts(rates: Iterable[float], seed: int = 0, floors: dict[str, float] | None = None) -> Found:

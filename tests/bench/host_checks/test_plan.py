@@ -37,3 +37,13 @@ def test_the_job_has_whole_hosts_and_the_program() -> None:
     forever = request(PAIRS, ("gpu1", "gpu2"), plan(PAIRS, 2), float("inf"))
     assert (forever.no_wait, forever.queue_timeout) == (False, None)
     assert job.command[:3] == ("python3", "-m", "program")
+
+
+def test_the_token_is_in_the_environment_alone_and_the_ports_are_in_the_plan() -> None:
+    job = request(PAIRS, ("gpu1", "gpu2"), plan(PAIRS, 2, ports=(40000, 40100)), 0.0)
+    (name, token), meeting = job.env
+    assert meeting == ("MASTER_PORT", "40100")
+    assert (name, len(token or "")) == ("TACO_CHECK_TOKEN", 16)
+    assert token not in " ".join(job.command)
+    assert "token" not in job.command[3]
+    assert '"ports":[40000,40100]' in job.command[3]

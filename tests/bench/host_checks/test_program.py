@@ -1,17 +1,20 @@
 """The program itself, its ranks as processes of this machine; and how its output is read."""
 
+import contextlib
 import json
 import os
 import re
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from taco_launch.bench.host_checks import plan
-from taco_launch.bench.host_checks.program import network
+from taco_launch.bench.host_checks.program import __main__ as program
+from taco_launch.bench.host_checks.program import host, network
 from taco_launch.bench.host_checks.program.host import readings
 from taco_launch.bench.host_checks.results import NETWORK, read
 from taco_launch.core.errors import HostError
@@ -25,15 +28,14 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def run(level: str, size: int, *, path: str = "", absent: int | None = None) -> tuple[int, str]:
-    """Run all ranks but `absent`; return the exit code and the output of rank 0."""
-    what = {**plan.plan(level, size), "seconds": 0.05, "hosts": ("core",) if level == plan.FULL else ()}
-    env = {"PATH": f"{path}:{os.environ['PATH']}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}  # fmt: skip
+def run(level: str, size: int, *, ports: tuple[int, int] | None = None, path: str = "") -> tuple[int, str]:
+    """Run all ranks; return the exit code and the output of rank 0."""
+    what = {**plan.plan(level, size, ports=ports), "seconds": 0.05, "hosts": ("core",) if level == plan.FULL else ()}
+    env = {"PATH": f"{path}:{os.environ['PATH']}", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size), "TACO_CHECK_TOKEN": "secret"}  # fmt: skip
     argv = (sys.executable, "-m", "program", json.dumps(what))
     started = [
         subprocess.Popen(argv, cwd=FOLDER, env={**env, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
         for rank in range(size)
-        if rank != absent
     ]
     output, _ = started[0].communicate(timeout=patience(60))
     for each in started[1:]:
@@ -50,6 +52,7 @@ def test_each_direction_of_each_pair_is_measured() -> None:
     assert all(each.name == NETWORK and len(each.values) >= plan.REPEATS and min(each.values) > 1e6 for each in found.values)  # fmt: skip
     assert set(found.round_trips) == {("a", "b"), ("a", "c"), ("b", "c")}
     assert all(0 < seconds < 1 for seconds in found.round_trips.values())
+    assert found.cores == dict.fromkeys("abc", len(os.sched_getaffinity(0)))
     for cut in (output[: output.rindex("@check")], "", re.sub(r"@check \{.key", "@check {.key", output, count=1)):
         with pytest.raises(HostError, match=r"not complete|cannot be read"):
             read(cut, ("a", "b", "c"))
@@ -111,3 +114,97 @@ def test_rdma_is_measured_by_ib_write_bw(tmp_path: Path, monkeypatch: pytest.Mon
         network.write_bw(18515, "10.0.0.2")
     monkeypatch.setenv("NCCL_IB_DISABLE", "1")
     assert network.rdma_device() == ""
+
+
+@pytest.mark.enable_socket
+def test_data_ports_are_of_the_range_and_one_that_is_taken_is_left() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        first = int(taken.getsockname()[1])
+        with network.listen("127.0.0.1", (first, first + 1)) as one:
+            assert one.getsockname()[1] == first + 1
+            with pytest.raises(
+                OSError, match=f"no port of 127.0.0.1 is free in network.port_range, {first}-{first + 1}"
+            ):
+                network.DataPort("127.0.0.1", "secret", (first, first + 1))
+            with network.listen("127.0.0.1", None) as free:
+                assert free.getsockname()[1] > 0
+
+
+@pytest.mark.enable_socket
+def test_stray_connections_neither_end_nor_delay_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "PATIENCE", patience(5))
+    monkeypatch.setattr(program, "ANSWER_SECONDS", patience(30))
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        port = listener.getsockname()[1]
+        greetings = (b"[]\n", b"1\n", b"{}\n", b"\xff\n", b"", b"x" * 9999, b'{"token": "secret", "rank": 0}\n')
+        for greeting in greetings:
+            stack.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(greeting)
+        assert set(program.Ranks(listener, 1, "secret").about) == {0}
+        monkeypatch.setattr(program, "PATIENCE", 0.3)
+        with pytest.raises(OSError, match="ranks 0 did not reach rank 0"):
+            program.Ranks(listener, 1, "other")
+
+
+def test_a_slow_or_long_greeting_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "ANSWER_SECONDS", 0.3)
+    rank, stray = socket.socketpair()
+    with rank, stray:
+        stop = threading.Event()
+
+        def drip() -> None:
+            while not stop.wait(0.05):
+                stray.sendall(b" ")
+
+        sender = threading.Thread(target=drip)
+        sender.start()
+        try:
+            with pytest.raises(OSError, match=r"too slowly|timed out"):
+                program._greeting(rank)
+        finally:
+            stop.set()
+            sender.join()
+        stray.sendall(b" " * 5000)
+        with pytest.raises(ValueError, match="Expecting value"):
+            program._greeting(rank)
+
+
+def test_a_host_whose_gpu_programs_fail_to_answer_has_a_problem() -> None:
+    class Simulated(program.Ranks):
+        def __init__(self) -> None:
+            self.about = {0: {}, 1: {}}
+
+        def ask(self, rank: int, _do: str, **_values: object) -> dict[str, object]:
+            return {"problem": "rank 1 does not answer: timed out"} if rank else {"dcgmi": None}
+
+    found = program.Results()
+    program.hosts(Simulated(), {"hosts": (), "repeats": 1, "seconds": 0.1}, found)
+    assert found.more["problem", 1] == {"problem": "rank 1 does not answer: timed out"}
+    assert found.more["programs", 0] == {"programs": {"dcgmi": None}}
+
+
+def test_a_value_is_measured_again_beside_hosts_with_as_many_cores() -> None:
+    found = program.Results(dict(enumerate((64, 64, 64, 32, 32, 32))))
+    for rank, rate in enumerate((64.0, 64.0, 64.0, 32.0, 32.0, 10.0)):
+        found.add(("CPU rate", rank), {"rate": rate})
+    assert found.slow() == [("CPU rate", 5)]
+    assert found.control(("CPU rate", 5), found.slow()) in (("CPU rate", 3), ("CPU rate", 4))
+
+
+def test_a_process_that_fails_is_a_problem_and_no_rate() -> None:
+    with pytest.raises(OSError, match="copy on 2 cores: a process failed: MemoryError"):
+        host.on_cores("copy", 2, 0.01, 1 << 60)
+    with pytest.raises(OSError, match=r"1 cores: a process failed: .*KeyError"):
+        host.on_cores("nothing", 1, 0.01, 1)
+    assert host.on_cores("copy", 2, 0.01, 1 << 20) > 1e6
+
+
+@pytest.mark.parametrize(("limit", "cores", "size"), [("max", 1, 32 << 20), (str(1 << 30), 16, 16 << 20)])
+def test_copies_fit_into_the_memory_of_the_container(
+    limit: str, cores: int, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    monkeypatch.setattr(host, "_LIMITS", (str(tmp_path / "memory.max"), str(tmp_path / "absent")))
+    assert host.copy_bytes(cores) == size
+    (tmp_path / "memory.max").write_text(f"{64 << 20}\n")
+    with pytest.raises(OSError, match="64 MiB of memory are too little for copies by 16 cores"):
+        host.copy_bytes(16)

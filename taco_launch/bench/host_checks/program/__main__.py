@@ -14,15 +14,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from statistics import median
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from .host import PROGRAM_SECONDS, local, programs
-from .network import ANSWER_SECONDS, DataPort, own_address, ping, rdma_device, send, write_bw
+from .network import ANSWER_SECONDS, DataPort, listen, own_address, ping, rdma_device, send, write_bw
 
 PATIENCE = 60.0
 _RECHECK_SECONDS, _AGAIN = 60.0, 5
 # As judge.py has it.
 _SLOW = 0.7
+# As plan.py has it.
+_VARIABLE = "TACO_CHECK_TOKEN"
+_GREETING_BYTES = 4096
+# Of ib_write_bw, with no range of ports.
+_WRITE_BW_PORT = 18515
 
 
 def say(**values: Any) -> None:
@@ -45,8 +50,8 @@ OPERATIONS: Dict[str, Callable[..., Dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def work(rank: int, address: str, port: int, token: str) -> None:
-    """Do what rank 0 asks for, until it closes the connection."""
+def work(rank: int, address: str, port: int, token: str, ports: Optional[List[int]]) -> None:
+    """Do what rank 0 asks for, until it closes the connection; listen on `ports` alone if given."""
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -59,15 +64,43 @@ def work(rank: int, address: str, port: int, token: str) -> None:
     with control:
         control.settimeout(None)
         own, why = own_address(control.getsockname()[0])
-        data = DataPort(own, token)
-        cores = len(os.sched_getaffinity(0))
-        _put(control, {"rank": rank, "token": token, "to": [own, data.port], "by": why, "cores": cores, "rdma": rdma_device()})  # fmt: skip
+        data = DataPort(own, token, ports)
+        greeting = {
+            "rank": rank, "token": token, "to": [own, data.port], "by": why, "cores": len(os.sched_getaffinity(0)),
+            "rdma": rdma_device(), "write_bw_port": _write_bw_port(own, ports),
+        }  # fmt: skip
+        _put(control, greeting)
         for message in _lines(control):
             try:
                 answer = OPERATIONS[message.pop("do")](**message)
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 answer = {"problem": str(error) or type(error).__name__}
             _put(control, answer)
+
+
+def _write_bw_port(address: str, ports: Optional[List[int]]) -> int:
+    if ports is None:
+        return _WRITE_BW_PORT
+    with listen(address, ports) as free:
+        return int(free.getsockname()[1])
+
+
+def _greeting(connection: socket.socket) -> Dict[str, Any]:
+    """Read the first line of a connection, in ANSWER_SECONDS in all; return {} if it is not that of a rank.
+
+    Raises:
+        OSError: it did not come in time.
+        ValueError: it is not JSON.
+    """
+    data, end = b"", time.monotonic() + ANSWER_SECONDS
+    while not data.endswith(b"\n") and len(data) < _GREETING_BYTES:
+        connection.settimeout(max(0.01, end - time.monotonic()))
+        piece = connection.recv(_GREETING_BYTES - len(data))
+        if not piece or time.monotonic() > end:
+            raise OSError("the connection ended early, or sent too slowly")
+        data += piece
+    about = json.loads(data)
+    return about if isinstance(about, dict) else {}
 
 
 class Ranks:
@@ -83,20 +116,27 @@ class Ranks:
         self.about: Dict[int, Dict[str, Any]] = {}
         self.token = token
         end = time.monotonic() + PATIENCE
+        listener.settimeout(0.1)
         while len(self._links) < size:
-            listener.settimeout(max(0.1, end - time.monotonic()))
-            try:
-                connection, _ = listener.accept()
-            except socket.timeout:
+            if time.monotonic() > end:
                 missing = ", ".join(str(rank) for rank in range(size) if rank not in self._links)
-                raise OSError(f"ranks {missing} did not reach rank 0 within {PATIENCE:g} s") from None
-            connection.settimeout(ANSWER_SECONDS)
-            lines = _lines(connection)
-            with contextlib.suppress(OSError, ValueError, StopIteration):
-                about = next(lines)
-                if about.get("token") == token:
-                    connection.settimeout(4 * PROGRAM_SECONDS)
-                    self._links[about["rank"]], self.about[about["rank"]] = (connection, lines), about
+                raise OSError(f"ranks {missing} did not reach rank 0 within {PATIENCE:g} s")
+            with contextlib.suppress(socket.timeout):
+                connection, _ = listener.accept()
+                # A thread each: a stray connection that is silent must not delay the ranks.
+                threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
+
+    def _greet(self, connection: socket.socket) -> None:
+        """Add a rank's connection; close any other."""
+        about: Dict[str, Any] = {}
+        with contextlib.suppress(OSError, ValueError):
+            about = _greeting(connection)
+        if about.get("token") != self.token:
+            connection.close()
+            return
+        connection.settimeout(4 * PROGRAM_SECONDS)
+        self.about[about["rank"]] = about
+        self._links[about["rank"]] = (connection, _lines(connection))
 
     def ask(self, rank: int, do: str, **values: Any) -> Dict[str, Any]:
         """Have a rank do something; return what it answers, {"problem": ...} where it fails."""
@@ -113,7 +153,7 @@ class Ranks:
         if not (self.about[sender]["rdma"] and self.about[receiver]["rdma"]):
             return self.ask(sender, "send", to=to, token=self.token, seconds=plan["seconds"], streams=plan["streams"])
         with ThreadPoolExecutor(1) as pool:
-            port = 18515 + sender % 1000
+            port = self.about[receiver]["write_bw_port"]
             server = pool.submit(self.ask, receiver, "write_bw", port=port)
             time.sleep(0.5)
             answer = self.ask(sender, "write_bw", port=port, address=to[0])
@@ -123,8 +163,9 @@ class Ranks:
 class Results:
     """Every value that was measured, by what it is of; printed once all is done."""
 
-    def __init__(self) -> None:
-        """Hold nothing yet."""
+    def __init__(self, cores: Optional[Dict[int, int]] = None) -> None:
+        """Hold nothing yet; `cores` of each rank tell its kind of host."""
+        self._cores = cores or {}
         self.rates: Dict[Tuple[Any, ...], List[float]] = {}
         self.more: Dict[Tuple[Any, ...], Dict[str, Any]] = {}
 
@@ -140,15 +181,19 @@ class Results:
     def slow(self) -> List[Tuple[Any, ...]]:
         """Return what looks slow, and is measured again alone: less than _SLOW of the fast quarter of its kind."""
         slow = []
-        for kind in dict.fromkeys(key[0] for key in self.rates):
-            of_kind = {key: values for key, values in self.rates.items() if key[0] == kind}
+        for kind in dict.fromkeys(map(self._kind, self.rates)):
+            of_kind = {key: values for key, values in self.rates.items() if self._kind(key) == kind}
             usual = sorted(median(values) for values in of_kind.values())[(3 * len(of_kind)) // 4]
             slow += [key for key, values in of_kind.items() if max(values) < _SLOW * usual]
         return slow
 
+    def _kind(self, key: Tuple[Any, ...]) -> Tuple[Any, ...]:
+        """Return what a value is compared within: directions, or one thing of hosts with as many cores."""
+        return (key[0], self._cores.get(key[1]) if len(key) == 2 else None)
+
     def control(self, key: Tuple[Any, ...], slow: List[Tuple[Any, ...]]) -> Tuple[Any, ...]:
         """Return one that is not slow to compare with, of other hosts if there is one."""
-        usual = [each for each in self.rates if each[0] == key[0] and each not in slow]
+        usual = [each for each in self.rates if self._kind(each) == self._kind(key) and each not in slow]
         return min(usual, key=lambda each: len(set(each[1:]) & set(key[1:])))
 
     def show(self) -> None:
@@ -215,7 +260,7 @@ def hosts(ranks: Ranks, plan: Dict[str, Any], results: Results) -> None:
         with ThreadPoolExecutor(len(ranks.about)) as pool:
             answers = pool.map(lambda rank, do=do, values=values: (rank, ranks.ask(rank, do, **values)), ranks.about)
         for rank, answer in answers:
-            if do == "local":
+            if do == "local" or "problem" in answer:
                 _add_local(results, rank, answer)
             else:
                 results.add(("programs", rank), {"programs": answer})
@@ -225,7 +270,8 @@ def hosts(ranks: Ranks, plan: Dict[str, Any], results: Results) -> None:
 
 def lead(listener: socket.socket, size: int, token: str, plan: Dict[str, Any]) -> None:
     """Measure by a plan, as rank 0."""
-    ranks, results = Ranks(listener, size, token), Results()
+    ranks = Ranks(listener, size, token)
+    results = Results({rank: about["cores"] for rank, about in ranks.about.items()})
     for rank, about in sorted(ranks.about.items()):
         say(rank=rank, address=about["to"][0], by=about["by"], cores=about["cores"], rdma=about["rdma"])
     if plan["hosts"]:
@@ -241,12 +287,12 @@ def main(plan: Dict[str, Any]) -> None:
     """Run as one rank of the job."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    token = plan["token"]
+    token, ports = os.environ[_VARIABLE], plan["ports"]
     if rank:
-        work(rank, address, port, token)
+        work(rank, address, port, token, ports)
         return
     with socket.create_server(("", port), backlog=size + 8) as listener:
-        threading.Thread(target=work, args=(0, address, port, token), daemon=True).start()
+        threading.Thread(target=work, args=(0, address, port, token, ports), daemon=True).start()
         lead(listener, size, token, plan)
 
 

@@ -1,5 +1,6 @@
 """One host: rates of its CPUs, its memory and its disk in bytes/s, and the programs that test GPUs."""
 
+import contextlib
 import hashlib
 import os
 import re
@@ -13,23 +14,28 @@ from typing import Any, Callable, Dict
 
 PROGRAM_SECONDS = 240.0
 _CHUNK = 1 << 20
-_COPY_BYTES = 32 << 20
+# A copy has two of these; fewer bytes would fit into caches.
+_COPY_BYTES, _LEAST_COPY_BYTES = 32 << 20, 8 << 20
+# Memory that a container may have, of version 2 and 1 of control groups.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _DISK_BYTES = 256 << 20
 _OUTPUT = 1000
+# A row of dcgmi's table.
+_FAILED = re.compile(r"[|:]\s*Fail\b")
 
 
-def hash_rate(seconds: float) -> float:
-    """Return the bytes/s that one core hashes."""
-    data, count, start = bytes(_CHUNK), 0, time.monotonic()
+def hash_rate(seconds: float, size: int) -> float:
+    """Return the bytes/s that one core hashes, so many bytes at once."""
+    data, count, start = bytes(size), 0, time.monotonic()
     while time.monotonic() - start < seconds:
         hashlib.sha256(data).digest()
         count += len(data)
     return count / (time.monotonic() - start)
 
 
-def copy_rate(seconds: float) -> float:
-    """Return the bytes/s that one core copies, from and to memory beyond its caches."""
-    source, target = bytearray(_COPY_BYTES), bytearray(_COPY_BYTES)
+def copy_rate(seconds: float, size: int) -> float:
+    """Return the bytes/s that one core copies, so many bytes at once."""
+    source, target = bytearray(size), bytearray(size)
     count, start = 0, time.monotonic()
     while time.monotonic() - start < seconds:
         target[:] = source
@@ -37,20 +43,53 @@ def copy_rate(seconds: float) -> float:
     return count / (time.monotonic() - start)
 
 
-WORK: Dict[str, Callable[[float], float]] = {"hash": hash_rate, "copy": copy_rate}
+WORK: Dict[str, Callable[[float, int], float]] = {"hash": hash_rate, "copy": copy_rate}
 
 
-def on_cores(kind: str, cores: int, seconds: float) -> float:
-    """Return the sum of a rate over processes, which start together."""
-    argv = [sys.executable, str(Path(__file__).resolve()), kind, str(seconds)]
-    started = [subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(cores)]
+def copy_bytes(cores: int) -> int:
+    """Return how many bytes each core copies at once; all copies take at most half of the free memory.
+
+    Raises:
+        OSError: there is too little for a measurement beyond caches.
+    """
+    free = [1024 * int(each) for each in re.findall(r"^MemAvailable:\s*(\d+)", _text("/proc/meminfo"), re.MULTILINE)]
+    free += [int(text) for text in map(_text, _LIMITS) if text.strip().isdigit()]
+    size = min([_COPY_BYTES, *(each // (4 * cores) for each in free)])
+    if size < _LEAST_COPY_BYTES:
+        raise OSError(f"memory copy: {min(free) >> 20} MiB of memory are too little for copies by {cores} cores")
+    return size
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text(encoding="utf-8")
+    return ""
+
+
+def on_cores(kind: str, cores: int, seconds: float, size: int) -> float:
+    """Return the sum of a rate over processes, which start together.
+
+    Raises:
+        OSError: one of them failed; with the end of its output.
+    """
+    argv = [sys.executable, str(Path(__file__).resolve()), kind, str(seconds), str(size)]
+    pipe = subprocess.PIPE
+    started = [subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(cores)]
     for each in started:
         assert each.stdout is not None
         each.stdout.readline()
     for each in started:
         assert each.stdin is not None
         each.stdin.close()
-    return sum(float(each.stdout.read()) for each in started if each.stdout is not None and each.wait() == 0)
+        each.stdin = None  # as communicate() requires of one that is closed
+    ends = [(each.communicate(), each.returncode) for each in started]
+    for (_, errors), code in ends:
+        if code:
+            why = (
+                f"signal {-code}: out of memory?" if code < 0 else (errors.strip().splitlines() or [f"exit {code}"])[-1]
+            )
+            raise OSError(f"{kind} on {cores} cores: a process failed: {why}")
+    return sum(float(output) for (output, _), _ in ends)
 
 
 def disk() -> Dict[str, float]:
@@ -84,12 +123,10 @@ def local(kind: str, seconds: float) -> Dict[str, Any]:
     cores = len(os.sched_getaffinity(0))
     if kind == "disk":
         return dict(disk())
-    work, count, name = {
-        "CPU": ("hash", cores, "CPU rate"),
-        "core": ("hash", 1, "CPU rate, one core"),
-        "memory": ("copy", cores, "memory copy"),
-    }[kind]
-    return {name: on_cores(work, count, seconds)}
+    if kind == "memory":
+        return {"memory copy": on_cores("copy", cores, seconds, copy_bytes(cores))}
+    count, name = {"CPU": (cores, "CPU rate"), "core": (1, "CPU rate, one core")}[kind]
+    return {name: on_cores("hash", count, seconds, _CHUNK)}
 
 
 def readings(text: str) -> Dict[str, float]:
@@ -117,13 +154,16 @@ def programs() -> Dict[str, Any]:
             try:
                 done = subprocess.run(argv, capture_output=True, timeout=PROGRAM_SECONDS, check=False)
                 text = (done.stdout + done.stderr).decode("utf-8", "replace")
-                results[argv[0]] = [done.returncode, text[-_OUTPUT:], readings(text)]
+                rows = "\n".join(" ".join(row.split()) for row in text.splitlines() if _FAILED.search(row))
+                results[argv[0]] = [done.returncode, f"{rows[:_OUTPUT]}\n{text[-_OUTPUT:]}", readings(text)]
             except subprocess.TimeoutExpired:
                 results[argv[0]] = [124, f"it had not ended after {PROGRAM_SECONDS:g} s", {}]
+            except OSError as error:
+                results[argv[0]] = [126, str(error), {}]
     return results
 
 
 if __name__ == "__main__":  # a process of on_cores: it is ready, and starts when its input ends
     print(flush=True)
     sys.stdin.read()
-    print(WORK[sys.argv[1]](float(sys.argv[2])))
+    print(WORK[sys.argv[1]](float(sys.argv[2]), int(sys.argv[3])))

@@ -1,8 +1,10 @@
 """The network from one rank to another: rates of TCP streams or of ib_write_bw in bytes/s, round-trip times in seconds."""
 
 import contextlib
+import errno
 import fcntl
 import os
+import random
 import re
 import shutil
 import socket
@@ -11,7 +13,7 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 ANSWER_SECONDS = 10.0
 _CHUNK = 1 << 20
@@ -31,12 +33,28 @@ def own_address(towards: str) -> Tuple[str, str]:
     return towards, "the way to rank 0"
 
 
+def listen(address: str, ports: Optional[Sequence[int]]) -> socket.socket:
+    """Listen on a free port of an address, from the first to the last of `ports`, or any with None.
+
+    Raises:
+        OSError: none is free, or the address is not of this host.
+    """
+    first, last = ports or (0, 0)
+    for port in random.sample(range(first, last + 1), last + 1 - first):
+        try:
+            return socket.create_server((address, port), family=_family(address), backlog=64)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+    raise OSError(f"no port of {address} is free in network.port_range, {first}-{last}")
+
+
 class DataPort:
     """Receives what other ranks send: counts bytes, or returns each one at once."""
 
-    def __init__(self, address: str, token: str) -> None:
-        """Listen on a free port of an address."""
-        self._listener = socket.create_server((address, 0), family=_family(address), backlog=64)
+    def __init__(self, address: str, token: str, ports: Optional[Sequence[int]] = None) -> None:
+        """Listen on a free port of an address, as listen() does."""
+        self._listener = listen(address, ports)
         self._token = token.encode()
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()

@@ -44,6 +44,6 @@ def test_the_token_is_in_the_environment_alone_and_the_ports_are_in_the_plan() -
     (name, token), meeting = job.env
     assert meeting == ("MASTER_PORT", "40100")
     assert (name, len(token or "")) == ("TACO_CHECK_TOKEN", 16)
-    assert token not in " ".join(job.command)
+    assert str(token) not in " ".join(job.command)
     assert "token" not in job.command[3]
     assert '"ports":[40000,40100]' in job.command[3]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,7 +174,8 @@ def test_a_host_whose_gpu_programs_fail_to_answer_has_a_problem() -> None:
         def __init__(self) -> None:
             self.about = {0: {}, 1: {}}
 
-        def ask(self, rank: int, _do: str, **_values: object) -> dict[str, object]:
+        def ask(self, rank: int, do: str, **values: Any) -> dict[str, Any]:
+            del do, values
             return {"problem": "rank 1 does not answer: timed out"} if rank else {"dcgmi": None}
 
     found = program.Results()

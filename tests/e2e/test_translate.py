@@ -48,6 +48,7 @@ OF_MPIRUN = (
     "{mpirun} -np 1 --timeout 60 -x B=1 --quiet {python} probe.py '$A'",
     "env A=7 {mpirun} -np 2 -x A {python} probe.py",
     "{mpirun} -np 2 nice -n 1 {python} probe.py -H other",
+    "{mpirun} -np 1 -x B=1 {python} probe.py : -np 1 -x B=1 {python} probe.py",
 )
 OF_MPIRUN_5 = (
     *OF_MPIRUN[:7],
@@ -59,7 +60,7 @@ OF_MPIRUN_5 = (
 )
 MPMD = "starts a second program, but a job has only one"
 REFUSED = (
-    ("{mpirun} -np 1 {python} probe.py : -np 1 {python} probe.py", MPMD),
+    ("{mpirun} -np 1 {python} probe.py a : -np 1 {python} probe.py b", MPMD),
     ("{mpirun} -np 1 -x A=1 {python} probe.py a : -np 1 -x A=2 {python} probe.py b", MPMD),
 )
 OF_TORCH = (

@@ -70,8 +70,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(lab, matrix, measured)
 
 
-def seed(site: Site) -> None:
-    """Have what a ladder of the matrix measures stand in the history as a dozen accepted nights.
+@pytest.fixture(scope="module")
+def seeded(site: Site) -> Site:
+    """Return it with what a ladder of the matrix measures in its history, as a dozen accepted nights.
 
     Nights on two busy cores differ by far more than nightly runs on GPUs, so these do: each has other runs of the ladder, and a
     quarter more or less.
@@ -90,6 +91,7 @@ def seed(site: Site) -> None:
             for position, run in enumerate(run for run in runs if (run.repeat + ago) % 2):
                 readings = tuple(replace(each, value=each.value * wave) for each in run.readings)
                 history.add(night, position, replace(run, readings=readings))
+    return site
 
 
 def test_a_ladder_prints_its_table_and_fills_the_history(site: Site) -> None:
@@ -110,8 +112,8 @@ def test_a_ladder_prints_its_table_and_fills_the_history(site: Site) -> None:
     assert json.loads(site("list", "--json").stdout)["jobs"] == []
 
 
-def test_nights(site: Site) -> None:
-    seed(site)
+def test_nights(seeded: Site) -> None:
+    site = seeded
     for _ in range(2):
         code, line, told = site.night()
         assert (code, told["outcome"]) == (0, "ok"), line
@@ -130,8 +132,9 @@ def test_nights(site: Site) -> None:
     assert (code, told["outcome"]) == (0, "ok"), line
 
 
-def test_a_slow_host_is_found_and_drained_and_the_next_night_measures_the_rest(site: Site, tmp_path: Path) -> None:
+def test_a_slow_host_is_found_and_drained_and_the_next_night_measures_the_rest(seeded: Site, tmp_path: Path) -> None:
     """The policy drains it; after `heal` and `host resume` all hosts are judged by their own baseline again."""
+    site = seeded
     health = {"drain": ["network rate"], "after": 2}
     names, container = ("gpu1", "gpu2", "gpu3"), site.lab.training()
     ops = site.lab.inventory(tmp_path / "c.yaml", *names, cluster=site.lab.name, container=container, health=health)

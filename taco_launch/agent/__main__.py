@@ -65,11 +65,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "keep-queue": Operation("scheduler.keeper", {"lock": int}),
     "schedule": Operation("scheduler.scheduler", {"lock": int, "keeper": int}),
     "begin": Operation("scheduler.elsewhere", _JOB),
+    "allocation": Operation("scheduler.allocation", _JOB),
     "wake": Operation("upkeep.scheduler_wakeup", {}),
     "notify": Operation("supervisor.notify", {"folder": job, "event_time": str}),
 }
 # Entries that start agent processes of their own, or ask whether they were started from the same file.
-_NEEDS_AGENT = frozenset(("enter", "run", "guard-start", "rank-stacks", "keep-queue", "schedule", "begin", "wake"))
+_NEEDS_AGENT = frozenset(
+    ("enter", "run", "guard-start", "rank-stacks", "keep-queue", "schedule", "begin", "allocation", "wake")
+)
 
 
 def main(agent: str, arguments: List[str]) -> int:

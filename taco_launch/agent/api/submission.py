@@ -74,7 +74,7 @@ def _make(jobs: Jobs, agent: str, request: Submit) -> JobFolder:
         board.require(caller.environment, in_container=spec.container is not None)
     if spec.container is not None and not spec.container.variant:
         _check_image(spec.container.image)
-    with jobs.create(spec.name) as draft:
+    with jobs.create(spec.name, anywhere=spec.slurm is not None) as draft:
         draft.agent.symlink_to(agent)
         records.write_spec(draft, spec)
         records.write_caller(draft, caller)

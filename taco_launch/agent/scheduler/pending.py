@@ -42,7 +42,8 @@ class ResourceRequest(NamedTuple):
     """What a job's spec asks for; it never changes.
 
     `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all);
-    `constraints` and `leaves` are those of Waiting, `variant` is which container of the cluster it runs in.
+    `constraints` and `leaves` are those of Waiting, `variant` is which container of the cluster it runs in, `is_slurm` whether
+    Slurm decides on its hosts.
     """
 
     policy: Policy
@@ -52,6 +53,7 @@ class ResourceRequest(NamedTuple):
     constraints: Tuple[Tuple[str, GpuConstraints], ...] = ()
     leaves: Tuple[Tuple[str, str], ...] = ()
     variant: str = ""
+    is_slurm: bool = False
 
 
 class PendingJob:
@@ -122,7 +124,13 @@ class PendingJob:
 
     def is_ready(self, now: float) -> bool:
         """Return whether it may begin once there are slots."""
-        return self.is_waiting and self.begins_at <= now and not self.is_asked and self.asked is not None
+        ours = self.asked is not None and not self.asked.is_slurm
+        return self.is_waiting and self.begins_at <= now and not self.is_asked and ours
+
+    @property
+    def is_in_slurm(self) -> bool:
+        """Whether Slurm decides when it begins."""
+        return self.is_waiting and self.asked is not None and self.asked.is_slurm
 
     def is_pending(self, now: float) -> bool:
         """Return whether a scheduler has to look after it."""
@@ -263,9 +271,8 @@ class PendingJobs:
         )
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
         variant = containers.of(spec)
-        return ResourceRequest(
-            *map(self._one, (spec.policy, wanted_of(spec), hosts, spec.owner, constraints, leaves, variant))
-        )
+        found = (spec.policy, wanted_of(spec), hosts, spec.owner, constraints, leaves, variant)
+        return ResourceRequest(*map(self._one, found))._replace(is_slurm=spec.slurm is not None)
 
     def _one(self, value: Any) -> Any:
         """Return an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""

@@ -19,6 +19,8 @@ from taco_launch.agent.host import occupancy
 from taco_launch.agent.scheduler.job_starter import JobStarter, quietly
 from taco_launch.agent.scheduler.pending import PendingJob, Words, slots_to_watch
 from taco_launch.agent.scheduler.slot_watch import SlotWatchers
+from taco_launch.agent.scheduler.slurm_queue import SlurmQueue
+from taco_launch.agent.slurm import slurm_job
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
@@ -94,6 +96,7 @@ class Scheduler:
         self._watchers = watchers
         self._starter = JobStarter(jobs)
         self._pending = self._starter.pending
+        self._slurm = SlurmQueue(self._starter)
         self._aside: Dict[str, threading.Thread] = {}
         self._supervised_at = 0.0
 
@@ -114,6 +117,7 @@ class Scheduler:
         self._aside = {name: thread for name, thread in self._aside.items() if thread.is_alive()}
         self._starter.look(now)
         self._keep(now)
+        self._slurm.step(now)
         begun = self._starter.begin(now, self._watchers.occupancies(), self._watchers.down())
         waits = (entry for entry in self._starter.entries() if entry.is_ready(now) and not entry.is_starting)
         self._watchers.want(slots_to_watch(waits), time.monotonic())
@@ -129,7 +133,7 @@ class Scheduler:
         entries = [entry for entry in self._starter.entries() if entry.is_pending(now)]
         if not entries and not self._aside:
             return None
-        due = [now + _SCAN_SECONDS]
+        due = [now + _SCAN_SECONDS, *(now + seconds for seconds in self._slurm.seconds(now))]
         for entry in entries:
             due += [time_ for time_ in (entry.begins_at, entry.rests_until, entry.removes_at) if time_ and time_ > now]
             if entry.limit is not None and entry.limit.time > now:
@@ -184,6 +188,7 @@ class Scheduler:
 
         def end() -> None:
             folder = self._pending.folder(entry)
+            slurm_job.cancel(folder)
             records.ended(records.Events(folder), JobState.FAILED, limit.exit_code, reason)
             folder.caller.unlink(missing_ok=True)
 

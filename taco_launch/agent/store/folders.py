@@ -192,6 +192,8 @@ class JobFolder:
         self.caller = path / "caller.json"
         self.events = path / "events.jsonl"
         self.lock = path / "lock"
+        # The job's number in Slurm, where Slurm keeps the queue.
+        self.slurm = path / "slurm.json"
         # What somebody asks of the job's supervisor: it reads them.
         self.stop = path / "stop.json"
         self.suspend = path / "suspend.json"
@@ -266,8 +268,10 @@ class Jobs:
         self._pending = self.queue / "pending"
 
     @contextlib.contextmanager
-    def create(self, name: str) -> Iterator[JobFolder]:
+    def create(self, name: str, *, anywhere: bool = False) -> Iterator[JobFolder]:
         """Make a folder that is not seen by others yet; unless `publish` shows it in the block, it is removed.
+
+        With `anywhere` it may be on a network file system: nothing of the job runs in it.
 
         Raises:
             UsageError: no job can have this name.
@@ -278,7 +282,8 @@ class Jobs:
             raise UsageError(f"job {name!r}: this is not a valid job name")
         try:
             make_private(self.path)
-            require_local_disk(self.path)
+            if not anywhere:
+                require_local_disk(self.path)
             folder = self.path / f"{_NEW}{name}-{os.urandom(4).hex()}"
             make_private(folder / "logs")
         except OSError as error:

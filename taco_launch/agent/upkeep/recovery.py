@@ -8,6 +8,7 @@ import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.host import facts, processes
+from taco_launch.agent.slurm import slurm_job
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -34,6 +35,11 @@ def current_record(folder: JobFolder) -> JobRecord:
             folder.path.stat()
         if found.state.is_terminal or (found.state.waits and not is_asked(folder)):
             return found
+        if (
+            not found.state.waits and folder.slurm.exists()
+        ):  # its supervisor is on another node: a lock tells nothing of it
+            slurm_job.end_if_gone(folder)
+            return records.record(folder)
         lock = records.try_lock(folder)
     except FileNotFoundError:
         raise NoJobError(f"job {folder.name}: another process removed it") from None
@@ -60,6 +66,8 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
         if found.state.waits:
             apply_stop_or_suspend(folder, found)
             return
+        if folder.slurm.exists():  # it has begun on another node since the caller looked
+            return
         _lose(folder, found, roots)
     finally:
         os.close(lock)
@@ -72,10 +80,12 @@ def apply_stop_or_suspend(folder: JobFolder, found: JobRecord) -> None:
     """Do what somebody asks of a job that waits, whose lock the caller has."""
     stop, suspend = records.read_request(folder, folder.stop), records.read_request(folder, folder.suspend)
     if stop is not None:
+        slurm_job.cancel(folder)
         records.ended(records.Events(folder), JobState.CANCELLED, SIGNAL_BASE + stop.signal, f"stopped by {stop.by}")
         folder.caller.unlink(missing_ok=True)
     elif suspend is not None:
         if found.state is not JobState.SUSPENDED:
+            slurm_job.hold(folder)
             records.Events(folder).add(state.SUSPENDED, f"suspended by {suspend.by}")
         folder.suspend.unlink(missing_ok=True)
 

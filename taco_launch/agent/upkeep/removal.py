@@ -36,7 +36,8 @@ def remove(jobs: Jobs, agent: str, folder: JobFolder) -> Iterator[str]:
     if spec.policy.clean_up is CleanUp.NONE:
         _end_here(folder, record)
     of_mark: Dict[str, List[str]] = {}
-    for host, mark in recovery.guests(folder, spec).items():
+    guests = {} if spec.slurm is not None else recovery.guests(folder, spec)  # nodes keep nothing of a job of Slurm
+    for host, mark in guests.items():
         of_mark.setdefault(mark, []).append(host)
     for mark, hosts in of_mark.items():
         for host, answer in ssh.ask(

@@ -8,6 +8,9 @@ from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.hosts.doctor import missing_keys
 
+_NO_IMAGE = "none: jobs run on the head only, without a container"
+_WITHOUT_IMAGE = {"slurm": "none: jobs run as plain processes on the nodes that Slurm chooses"}
+
 
 @verb(inventory=True, output=True)
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of an inventory, for an editor's completion.")
@@ -47,7 +50,7 @@ def _show(found: Inventory, output: str) -> None:
     click.echo(f"Cluster: {found.cluster}")
     click.echo(f"Source:  {render.printable(found.source)}")
     click.echo(
-        f"Image:   {_image(found.container) if found.container else 'none: jobs run on the head only, without a container'}"
+        f"Image:   {_image(found.container) if found.container else _WITHOUT_IMAGE.get(found.engine, _NO_IMAGE)}"
     )
     versions = ", ".join(f"{name} {version}" for name, version in found.versions)
     click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")

@@ -163,6 +163,11 @@ def _print_plan(settings: Settings, spec: JobSpec, access: Credentials, out: str
     from taco_launch.cli.output import plan_tables
     from taco_launch.jobs import dry_run as plan
 
+    if spec.slurm is not None:
+        if out:
+            raise UsageError("--to does not apply to Slurm", hint="the whole script is printed: redirect it to a file")
+        plan_tables.show_script(spec, settings.output, explain=explain)
+        return
     cluster = settings.cluster(access)
     if spec.container is not None and spec.container.variant:
         spec = _planned_container(settings, cluster, spec) if explain else _own_container(settings, spec)

@@ -27,7 +27,7 @@ OF_EACH_JOB = (
     Part.LIMITS,
     Part.LOGS,
 )
-OF_QUEUED_JOBS = (Part.QUEUE, Part.RETRIES, Part.RECORDS)
+OF_QUEUED_JOBS = (Part.QUEUE, Part.SLURM, Part.RETRIES, Part.RECORDS)
 _GROUPS = {
     Part.SUSPEND: OptionGroup.QUEUE,
     Part.RETRIES: OptionGroup.LIMITS,

@@ -81,6 +81,7 @@ class OptionGroup(enum.Enum):
     LAUNCHER = "Launcher"
     TUNING = "Network and tuning"
     QUEUE = "Queue"
+    SLURM = "Slurm"
     LIMITS = "Limits and retries"
     LOGS = "Records and logs"
     DRY_RUN = "Dry run"

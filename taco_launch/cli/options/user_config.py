@@ -63,7 +63,7 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
         elif key == "output" and value not in FORMATS:
             faults.add_unknown((key,), value, FORMATS, f"must be one of {', '.join(FORMATS)}")
         elif key == "inventory" and not _is_absolute(value):
-            faults.add((key,), "must be lab, lab:NAME, or a path that starts with / or ~/")
+            faults.add((key,), "must be lab, lab:NAME, slurm:, slurm:USER@LOGIN, or a path that starts with / or ~/")
     faults.raise_any()
     inventory = values.get("inventory")
     expanded = os.path.expanduser(inventory) if inventory else None  # noqa: PTH111 - lab:NAME is not a path
@@ -72,4 +72,4 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
 
 def _is_absolute(inventory: str) -> bool:
     """Return whether an inventory's name means the same in every folder."""
-    return inventory.startswith(("/", "~/")) or inventory.partition(":")[0] == "lab"
+    return inventory.startswith(("/", "~/")) or inventory.partition(":")[0] in ("lab", "slurm")

@@ -9,8 +9,10 @@ from taco_launch.core.command import shell
 from taco_launch.core.launch.plan import line
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.core.model.plans import LaunchPlan
+from taco_launch.core.slurm import batch_script
 from taco_launch.jobs.dry_run import NearHcas
 
 
@@ -21,6 +23,18 @@ def lines(found: LaunchPlan, launcher: str) -> str:
         if LAUNCHERS[launcher].is_single
         else "\n".join(f"{one.host}  {line(one)}" for one in found.commands)
     )
+
+
+def show_script(spec: JobSpec, output: str, *, explain: bool) -> None:
+    """Print the batch script that Slurm would get, or with `explain` why each of its lines is there; JSON has both."""
+    found = batch_script.directives(spec, f"jobs/{spec.name}/debug.log")
+    text = batch_script.script(found, "agent.pyz", f"jobs/{spec.name}")
+    if output in ("json", "yaml"):
+        render.data({"script": text, "directives": [each._asdict() for each in found]}, output)
+    elif explain:
+        render.table(["OPTION", "WHY"], [[each.option, each.why] for each in found])
+    else:
+        click.echo(text, nl=False)
 
 
 def show(

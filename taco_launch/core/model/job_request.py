@@ -56,6 +56,14 @@ class JobRequest:
     # Whether GPUs are chosen by the links between them.
     gpu_topology: Optional[bool] = None
 
+    # What is requested of Slurm, as sbatch has it.
+    partition: Optional[str] = None
+    account: Optional[str] = None
+    qos: Optional[str] = None
+    constraint: Optional[str] = None
+    reservation: Optional[str] = None
+    dependency: Optional[str] = None
+
     # Environment variables of the ranks, (name, value); the value None takes the caller's.
     env: Tuple[Tuple[str, Optional[str]], ...] = ()
     # Knobs of a library, (name, value as people write it); None where the value is missing.

@@ -150,6 +150,22 @@ class CodeSnapshot:
 
 
 @dataclass(frozen=True)
+class SlurmOptions:
+    """What a job requests of Slurm besides its size; "" leaves it to Slurm."""
+
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    reservation: str = ""
+    dependency: str = ""
+    # nodes that it may not have
+    exclude: Tuple[str, ...] = ()
+    # True: each rank is to have a GPU
+    gpus: bool = False
+
+
+@dataclass(frozen=True)
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
@@ -166,6 +182,7 @@ class JobSpec:
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
     inventory's; `asked` goes before them. `code` is what the hosts get before the ranks start, which start in it, or in `workdir`: that
     is absolute, or a folder of the code. `exclusive`: no other job is to have a slot of the hosts that this one is on.
+    `slurm` is given where Slurm keeps the queue and decides on the hosts.
     """
 
     name: str
@@ -198,6 +215,7 @@ class JobSpec:
     code: Optional[CodeSnapshot] = None
     workdir: str = ""
     tensorboard: Optional[TensorBoard] = None
+    slurm: Optional[SlurmOptions] = None
 
     def is_here(self, host: Host) -> bool:
         """Return whether a host is the one that mpirun runs on."""

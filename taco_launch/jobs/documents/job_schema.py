@@ -84,12 +84,19 @@ RunPolicy = create_model(
     **_keys(job_fields.POLICY),
     schedulingPolicy=_inner(SchedulingPolicy, "Queue and priority of the job, and how long it may wait."),
 )
+SlurmSection = create_model(
+    "SlurmSection",
+    __base__=SchemaSection,
+    __doc__="What is requested of Slurm, as sbatch has it.",
+    **_keys(job_fields.SLURM),
+)
 JobDocument = create_model(
     "JobDocument",
     __base__=CommandSection,
     __doc__="A job of taco-launch, as `run -f` and `submit -f` read it.",
     **_keys(job_fields.TOP),
     runPolicy=_inner(RunPolicy, "How the job is ended, and what happens then."),
+    slurm=_inner(SlurmSection, "What is requested of Slurm, where Slurm keeps the queue."),
 )
 
 

@@ -16,7 +16,7 @@ from taco_launch.hosts.inventory.schema.names import MAX_SLOTS
 from taco_launch.jobs.request.sizes import MOST_HOSTS
 
 # Sections of a job file.
-TOP, POLICY, SCHEDULING = (), ("runPolicy",), ("runPolicy", "schedulingPolicy")
+TOP, POLICY, SCHEDULING, SLURM = (), ("runPolicy",), ("runPolicy", "schedulingPolicy"), ("slurm",)
 _SLOTS, _HOSTS = (1, MAX_SLOTS), (1, MOST_HOSTS)
 _MOST_SECONDS = 1_000_000_000
 _LIMIT, _LEAST_SECOND, _SPAN = (0.001, _MOST_SECONDS), (1, _MOST_SECONDS), (0, _MOST_SECONDS)
@@ -38,6 +38,7 @@ class Part(enum.Enum):
     RECORDS = enum.auto()
     CODE = enum.auto()
     CONTAINER = enum.auto()
+    SLURM = enum.auto()
 
 
 class JobField(NamedTuple):
@@ -283,6 +284,40 @@ FIELDS = (
         _P.QUEUE,
         "Fail (exit code 4, for `run` 125) if slots are not free now.",
         section=None,
+    ),
+    JobField(
+        "partition",
+        "text",
+        _P.SLURM,
+        "Slurm: partition of the job. Default: the cluster's.",
+        metavar="NAME",
+        section=SLURM,
+    ),
+    JobField(
+        "account",
+        "text",
+        _P.SLURM,
+        "Slurm: account that the job is charged to. Default: yours.",
+        metavar="NAME",
+        section=SLURM,
+    ),
+    JobField("qos", "text", _P.SLURM, "Slurm: quality of service.", metavar="NAME", section=SLURM),
+    JobField(
+        "constraint",
+        "text",
+        _P.SLURM,
+        "Slurm: features that the nodes must have, such as a100&ib.",
+        metavar="LIST",
+        section=SLURM,
+    ),
+    JobField("reservation", "text", _P.SLURM, "Slurm: reservation that the job uses.", metavar="NAME", section=SLURM),
+    JobField(
+        "dependency",
+        "text",
+        _P.SLURM,
+        "Slurm: start only after other jobs of Slurm, such as afterok:123.",
+        metavar="LIST",
+        section=SLURM,
     ),
     JobField(
         "suspend",

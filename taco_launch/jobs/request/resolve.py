@@ -14,6 +14,7 @@ from taco_launch.hosts.inventory.load import SHIPPED
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.jobs.request import job_names, nested, policy, sizes
 from taco_launch.jobs.request.caller import Caller
+from taco_launch.jobs.request.slurm_options import nodes_of, slurm_options
 
 # Of a line in quotes, no more letters than these.
 _MOST_SHOWN = 60
@@ -57,6 +58,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     inside = each(lambda: _container(request, inventory), None)
     workdir = each(lambda: _workdir(request), "")
     board = each(lambda: _board(request), None)
+    asked_of_slurm = each(lambda: slurm_options(request, inventory, hosts), None)
     if problems:
         raise _one(problems, request)
     spec = JobSpec(
@@ -84,6 +86,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
         policy=rules,
         exclusive=request.exclusive,
         tensorboard=board,
+        slurm=asked_of_slurm,
         **size,
     )
     nested.refuse(spec, caller)
@@ -191,7 +194,7 @@ def _workdir(request: JobRequest) -> str:
 
 def _hosts(request: JobRequest, inventory: Inventory, caller: Caller) -> tuple[Host, ...]:
     if request.host is None:
-        hosts = inventory.hosts
+        hosts = nodes_of(inventory)
     elif inventory.source == SHIPPED:
         hosts = select.hosts_of(request.host, caller.local_names())
     else:

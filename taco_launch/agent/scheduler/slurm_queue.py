@@ -1,0 +1,93 @@
+"""Give waiting jobs to Slurm, tell why they wait there, and notice those that Slurm ended before they began."""
+
+from typing import Dict, List, Optional
+
+from taco_launch.agent.scheduler.job_starter import JobStarter
+from taco_launch.agent.scheduler.pending import PendingJob, Words
+from taco_launch.agent.slurm import programs, slurm_job
+from taco_launch.agent.store import records
+from taco_launch.core.errors import HostError, UsageError
+from taco_launch.core.lifecycle import state
+from taco_launch.core.slurm import job_states
+from taco_launch.core.slurm.job_states import SlurmJob
+
+# Between two questions, by how long the newest of the jobs waits.
+_ASK_SECONDS = (1.0, 15.0)
+_ASK_SHARE = 0.05
+# The first events of a job come from its node through the shared file system.
+_FIRST_WORDS_SECONDS = 20.0
+
+
+class SlurmQueue:
+    """The waiting jobs that Slurm decides on."""
+
+    def __init__(self, starter: JobStarter) -> None:
+        """Know none yet."""
+        self._starter = starter
+        self._ask_at = 0.0
+        # Since when a job is not in Slurm's queue any more, seconds since the epoch.
+        self._left: Dict[str, float] = {}
+
+    def step(self, now: float) -> None:
+        """Submit new jobs, and look how the others stand, where it is time for that."""
+        waiting = [entry for entry in self._starter.entries() if entry.is_in_slurm and not entry.is_asked]
+        for entry in waiting:
+            if slurm_job.number_of(self._starter.pending.folder(entry)) is None:
+                self._starter.under_lock(entry, lambda entry=entry: self._submit(entry, now))  # type: ignore[misc]
+                self._ask_at = now + _ASK_SECONDS[0]
+        if not waiting or now < self._ask_at:
+            return
+        newest = max(entry.queued_at for entry in waiting)
+        self._ask_at = now + min(max((now - newest) * _ASK_SHARE, _ASK_SECONDS[0]), _ASK_SECONDS[1])
+        try:
+            known: Optional[Dict[int, SlurmJob]] = programs.jobs()
+        except HostError as error:
+            words = f"Slurm does not answer: {error.message}"
+            for entry in waiting:
+                self._tell(entry, words, now)
+            return
+        assert known is not None
+        for entry in waiting:
+            self._look(entry, known, now)
+
+    def seconds(self, now: float) -> List[float]:
+        """Return in how many seconds the next look is due, if any job is in Slurm's queue."""
+        return [max(self._ask_at - now, 0.0)] if any(entry.is_in_slurm for entry in self._starter.entries()) else []
+
+    def _submit(self, entry: PendingJob, now: float) -> None:
+        folder = self._starter.pending.folder(entry)
+        try:
+            number = slurm_job.submit(folder, records.read_spec(folder))
+        except UsageError as error:
+            slurm_job.refused(folder, error)
+        except HostError as error:
+            self._note(entry, f"Slurm does not answer: {error.message}", now)
+        else:
+            self._note(entry, f"job {number} of Slurm: it was submitted", now)
+
+    def _look(self, entry: PendingJob, known: Dict[int, SlurmJob], now: float) -> None:
+        folder = self._starter.pending.folder(entry)
+        number = slurm_job.number_of(folder)
+        if number is None:
+            return
+        job = known.get(number)
+        if job is not None and job.waits:
+            self._left.pop(entry.name, None)
+            self._tell(entry, job.words, now)
+        elif job is not None and job.state == "CONFIGURING":
+            self._tell(entry, f"job {number} of Slurm: its nodes are being prepared", now)
+        elif job is None or not job.lives:
+            since = self._left.setdefault(entry.name, now)
+            if now - since > _FIRST_WORDS_SECONDS or (job is not None and job.state == "CANCELLED"):
+                end = job_states.end_of(number, programs.details(number))
+                self._starter.under_lock(entry, lambda: slurm_job.record_end(folder, end))
+
+    def _tell(self, entry: PendingJob, words: str, now: float) -> None:
+        if (("", words),) != entry.recorded:
+            self._starter.under_lock(entry, lambda: self._note(entry, words, now))
+
+    def _note(self, entry: PendingJob, words: str, now: float) -> None:
+        told: Words = (("", words),)
+        if told != entry.recorded:
+            entry.told_at, entry.recorded = now, told
+            self._starter.events(entry).add(state.WAITING, state.FOR_SLOTS, hosts=told)

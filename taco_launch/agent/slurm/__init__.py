@@ -1,0 +1,1 @@
+"""Call Slurm's programs: give it jobs, ask about them, take them back."""

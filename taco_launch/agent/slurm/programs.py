@@ -1,0 +1,113 @@
+"""sbatch, squeue, scancel and scontrol, each with a limit of time; their errors as ours."""
+
+import os
+import subprocess
+from typing import Dict, List, Optional, Sequence
+
+from taco_launch.core.errors import HostError, UsageError, last_line
+from taco_launch.core.slurm import job_states
+from taco_launch.core.slurm.job_states import SlurmJob
+
+# slurmctld answers in less than a second; a busy one of a large site is retried by its programs for some.
+_SECONDS = 60.0
+_NO_CLUSTER = (
+    "set SLURM_CONF=FILE if slurm.conf is not in its usual place, or use -i slurm: on a login node of the cluster"
+)
+# What slurmctld answers about a request that it will never grant.
+_REFUSES = "Batch job submission failed: "
+_UNKNOWN = "Invalid job id specified"
+
+
+def submit(script: str) -> int:
+    """Give Slurm a batch script; return the job's number.
+
+    Raises:
+        UsageError: Slurm refuses it; with its reason.
+        HostError: Slurm cannot be asked.
+    """
+    answer = _call(("sbatch", "--parsable"), script)
+    number = answer.strip().partition(";")[0]  # `;CLUSTER` follows where there are several
+    if not number.isdecimal():
+        raise HostError(f"sbatch: its answer has no job number: {answer[:80]!r}")
+    return int(number)
+
+
+def jobs() -> Dict[int, SlurmJob]:
+    """Return all jobs of this user that Slurm knows, by number; also those that ended a few minutes ago.
+
+    Raises:
+        HostError: Slurm cannot be asked.
+    """
+    text = _call(("squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", f"--format={job_states.FORMAT}"))
+    return job_states.parse_squeue(text)
+
+
+def details(number: int) -> Optional[Dict[str, str]]:
+    """Return what Slurm tells of a job, as NAME: VALUE; None where it does not know it any more. Raises as `jobs` does."""
+    text = describe(number)
+    return None if text is None else job_states.parse_pairs(text)
+
+
+def describe(number: int) -> Optional[str]:
+    """Return what `scontrol show job -d` prints of a job; None where Slurm does not know it. Raises as `jobs` does."""
+    try:
+        return _call(("scontrol", "show", "job", "--details", "--oneliner", str(number)))
+    except HostError as error:
+        if _UNKNOWN in error.message:
+            return None
+        raise
+
+
+def cancel(numbers: Sequence[int]) -> None:
+    """Have jobs ended; of one that has ended that is no error. Raises as `jobs` does."""
+    _call(("scancel", "--quiet", *map(str, numbers)))
+
+
+def hold(number: int) -> None:
+    """Have a waiting job wait until it is released. Raises as `jobs` does."""
+    _call(("scontrol", "hold", str(number)))
+
+
+def release(number: int) -> None:
+    """Have a held job wait for its nodes again. Raises as `jobs` does."""
+    _call(("scontrol", "release", str(number)))
+
+
+def names_of(nodes: str) -> List[str]:
+    """Return the nodes that a list of Slurm's stands for, such as n[1-2]. Raises as `jobs` does."""
+    return _call(("scontrol", "show", "hostnames", nodes)).split()
+
+
+def addresses_of(nodes: str) -> Dict[str, str]:
+    """Return by what name or IP address Slurm reaches each node. Raises as `jobs` does."""
+    lines = _call(("sinfo", "--Node", "--noheader", f"--nodes={nodes}", "--format=%N %o")).splitlines()
+    pairs = (line.split() for line in lines)
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def _call(argv: Sequence[str], text: str = "") -> str:
+    program = argv[0]
+    try:
+        done = subprocess.run(
+            argv,
+            input=text.encode("utf-8", "surrogateescape"),
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise HostError(f"{program} was not found: Slurm is not installed on this machine", hint=_NO_CLUSTER) from None
+    except OSError as error:
+        raise HostError(f"{program}: {error.strerror}") from None
+    except subprocess.TimeoutExpired:
+        raise HostError(
+            f"{program} did not answer within {_SECONDS:g} s", hint="is slurmctld running? sinfo shows it"
+        ) from None
+    if not done.returncode:
+        return done.stdout.decode("utf-8", "replace")
+    words = last_line(done.stderr) or f"exit {done.returncode}"
+    _before, refused, reason = words.partition(_REFUSES)
+    if refused:
+        raise UsageError(f"Slurm refuses the job: {reason}", hint="taco-launch run --dry-run shows what it requests")
+    missing = "configuration source" in words or "resolve_ctls_from_dns_srv" in words
+    raise HostError(f"{program}: {words}", hint=_NO_CLUSTER if missing else "sinfo shows the state of the cluster")

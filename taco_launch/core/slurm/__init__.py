@@ -1,0 +1,1 @@
+"""Describe jobs to Slurm, and read what its programs print."""

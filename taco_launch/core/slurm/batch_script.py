@@ -1,0 +1,82 @@
+"""JobSpec -> the batch script by which Slurm gives the job its nodes. Pure."""
+
+import math
+from typing import Iterator, List, NamedTuple, Sequence, Tuple
+
+from taco_launch.core.command import shell
+from taco_launch.core.model.jobs import JobSpec, SlurmOptions
+
+# After TERM, what the supervisor and the guards take besides the job's own grace time; seconds.
+_BESIDE_SECONDS = 60.0
+# What the script itself needs: the job has the environment that it was submitted with.
+_EXPORTED = ("HOME", "LANG", "PATH", "SLURM_CONF", "USER")
+
+
+class Directive(NamedTuple):
+    """One #SBATCH line, and why it is there."""
+
+    option: str
+    why: str
+
+
+def directives(spec: JobSpec, output: str) -> Tuple[Directive, ...]:
+    """Return the options of sbatch for a job; `output` is the file for what the script itself prints."""
+    assert spec.slurm is not None
+    return (
+        Directive(f"--job-name={spec.name}", "the job's name"),
+        *_size(spec),
+        *(Directive(f"--{option}={value}", why) for option, value, why in _asked(spec.slurm) if value),
+        *_limits(spec),
+        Directive("--no-requeue", "retries are the job's own: --backoff-limit"),
+        Directive(f"--export={','.join(_EXPORTED)}", "ranks get the environment of the submission, kept with the job"),
+        Directive(f"--output={output.replace('%', '%%')}", "what Slurm and the supervisor print"),
+        Directive("--open-mode=append", "a restarted script keeps what the first one printed"),
+    )
+
+
+def script(found: Sequence[Directive], agent: str, folder: str) -> str:
+    """Return the batch script: it starts the job's queue and supervisor on the first node of the allocation."""
+    lines = [f"#SBATCH {directive.option}" for directive in found]
+    command = shell(("python3", "-I", "-S", agent, "allocation", folder))
+    return "\n".join(("#!/bin/sh", *lines, f"exec {command}", ""))
+
+
+def _size(spec: JobSpec) -> Iterator[Directive]:
+    assert spec.slurm is not None
+    ranks, hosts, each = spec.np, spec.host_count, spec.slots_per_host
+    if spec.slots_per_worker is not None:  # no worker spans two hosts
+        ranks, hosts, each = None, (spec.np or 0) // spec.slots_per_worker, spec.slots_per_worker
+    least = f"{spec.least_hosts}-" if spec.least_hosts is not None else ""
+    if hosts is not None:
+        yield Directive(f"--nodes={least}{hosts}", "hosts of the job")
+    if ranks is not None:
+        yield Directive(f"--ntasks={ranks}", "ranks of the job")
+    each = each if ranks is None else spec.most_per_host
+    if each is not None:
+        yield Directive(f"--ntasks-per-node={each}", "ranks on each host" if ranks is None else "most ranks on a host")
+    if spec.slurm.gpus and each is not None and ranks is None:
+        yield Directive(f"--gres=gpu:{each}", "a GPU for each rank")
+    elif spec.slurm.gpus:
+        yield Directive("--gpus-per-task=1", "a GPU for each rank")
+    if spec.exclusive:
+        yield Directive("--exclusive", "--exclusive: no other job on these hosts")
+    if spec.slurm.exclude:
+        yield Directive(f"--exclude={','.join(spec.slurm.exclude)}", "hosts that were not chosen")
+
+
+def _asked(asked: SlurmOptions) -> List[Tuple[str, str, str]]:
+    return [
+        ("partition", asked.partition, "--partition"),
+        ("account", asked.account, "--account"),
+        ("qos", asked.qos, "--qos"),
+        ("constraint", asked.constraint, "--constraint"),
+        ("reservation", asked.reservation, "--reservation"),
+        ("dependency", asked.dependency, "--dependency"),
+    ]
+
+
+def _limits(spec: JobSpec) -> Iterator[Directive]:
+    policy = spec.policy
+    if policy.timeout is not None:
+        minutes = math.ceil((policy.timeout + policy.grace + _BESIDE_SECONDS) / 60)
+        yield Directive(f"--time={minutes}", "--timeout in minutes, and the time that the job's end takes")

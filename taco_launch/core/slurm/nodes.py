@@ -1,0 +1,44 @@
+"""What sinfo prints -> the nodes of a cluster. Pure."""
+
+import re
+from typing import Dict, NamedTuple, Tuple
+
+# Of `sinfo --Node --noheader --Format`: node, partition, CPUs (allocated/idle/other/total), GPUs, GPUs in use, state.
+FORMAT = "NodeList:|,Partition:|,CPUsState:|,Gres:|,GresUsed:|,StateLong:|"
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+class Node(NamedTuple):
+    """A node: its slots (GPUs, else CPUs), how many of them are in use, its partitions, and its state in Slurm's words."""
+
+    name: str
+    slots: int
+    used: int
+    gpus: int
+    partitions: Tuple[str, ...]
+    state: str
+
+
+def parse_nodes(text: str) -> Tuple[Node, ...]:
+    """Return the nodes in the order in which sinfo shows them: a line for each node and partition.
+
+    Raises:
+        ValueError: a line has another form; with the line.
+    """
+    found: Dict[str, Node] = {}
+    for line in filter(str.strip, text.splitlines()):
+        parts = line.strip().split("|")
+        cpus = parts[2].split("/") if len(parts) == 7 else []
+        if len(cpus) != 4 or not all(map(str.isdecimal, cpus)) or not _NAME.fullmatch(parts[0]):
+            raise ValueError(f"sinfo printed a line that cannot be read: {line[:120]!r}")
+        name, partition, _cpus, gres, gres_used, state, _end = parts
+        partition = partition.rstrip("*")
+        known = found.get(name)
+        if known is not None:
+            found[name] = known._replace(partitions=(*known.partitions, partition))
+            continue
+        gpus, gpus_used = (sum(map(int, _GPUS.findall(text))) for text in (gres, gres_used))
+        slots, used = (gpus, gpus_used) if gpus else (int(cpus[3]), int(cpus[0]))
+        found[name] = Node(name, slots, used, gpus, (partition,), state)
+    return tuple(found.values())

@@ -1,0 +1,134 @@
+"""Jobs by way of a real Slurm of two nodes on this machine."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Taco, eventually
+from tests.e2e.slurm import slurm, why_not
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variables of a running Slurm."""
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    with slurm(tmp_path_factory.mktemp("slurm")) as environ:
+        yield environ
+
+
+@pytest.fixture
+def on_slurm(taco: Taco, cluster: dict[str, str]) -> Taco:
+    """The command line with `-i slurm:` as its inventory."""
+    return Taco(taco.state, {**taco.env, **cluster, "TACO_LAUNCH_INVENTORY": "slurm:"})
+
+
+def call(environ: dict[str, str], *argv: str) -> str:
+    done = subprocess.run(argv, env={**os.environ, **environ}, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def number(taco: Taco, name: str) -> str:
+    return str(json.loads((taco.folder(name) / "slurm.json").read_text())["job"])
+
+
+def runs(taco: Taco, name: str) -> None:
+    eventually(lambda: taco.job(name)["state"] == "RUNNING", 30, f"{name} to run")
+
+
+def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, cluster: dict[str, str]) -> None:
+    words = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE; sleep 2; [ $OMPI_COMM_WORLD_RANK != 3 ] || exit 7"
+    on_slurm.ok("submit", "--name", "j", "--np", "4", "--partition", "all", "--", "sh", "-c", words)
+    assert "|j|" in call(cluster, "squeue", "--noheader", "--format=|%j|")
+    waited = on_slurm("wait", "j")
+    assert waited.returncode == 7
+    assert "job j: FAILED" in waited.stderr
+    assert "rank 3 on n2 exited with code 7" in waited.stderr
+    shown = on_slurm.job("j")
+    assert [(share["host"], share["ranks"]) for share in shown["shares"]] == [("n1", 2), ("n2", 2)]
+    logs = on_slurm.ok("logs", "j", "-v").stdout
+    assert all(f"rank {rank} of 4" in logs for rank in range(4)), logs
+    assert call(cluster, "scontrol", "show", "job", "-o", number(on_slurm, "j")).partition("ExitCode=")[2][:3] == "7:0"
+    on_slurm.ok("delete", "j")
+
+
+def test_cancelled_by_slurm(on_slurm: Taco, cluster: dict[str, str]) -> None:
+    on_slurm.ok("submit", "--name", "runs", "--np", "4", "--", "sleep", "100")
+    on_slurm.ok("submit", "--name", "waits", "--np", "4", "--", "sleep", "100")
+    runs(on_slurm, "runs")
+    eventually(
+        lambda: "nodes that fit are in use (Resources)" in on_slurm.ok("get", "waits").stdout, 20, "the reason to be told"
+    )
+    call(cluster, "scancel", number(on_slurm, "waits"))
+    call(cluster, "scancel", number(on_slurm, "runs"))
+    for name in ("runs", "waits"):
+        waited = on_slurm("wait", name)
+        assert waited.returncode == 143
+        assert f"cancelled in Slurm (job {number(on_slurm, name)} of Slurm)" in waited.stderr
+
+
+def test_stop_of_a_job_that_runs_and_of_one_that_waits(on_slurm: Taco, cluster: dict[str, str]) -> None:
+    for name in ("runs", "waits"):
+        on_slurm.ok("submit", "--name", name, "--np", "4", "--", "sleep", "100")
+    runs(on_slurm, "runs")
+    on_slurm.ok("stop", "waits", "runs")
+    assert [on_slurm("wait", name).returncode for name in ("runs", "waits")] == [143, 143]
+    eventually(lambda: not call(cluster, "squeue", "--noheader").strip(), 30, "Slurm's queue to be empty")
+
+
+def test_suspended_and_resumed(on_slurm: Taco, cluster: dict[str, str], tmp_path: Path) -> None:
+    flag = tmp_path / "again"
+    script = f"[ -e {flag} ] && exit 0; touch {flag}; sleep 100"
+    on_slurm.ok("submit", "--name", "s", "--np", "1", "--", "sh", "-c", script)
+    eventually(flag.exists, 30, "the job to run")
+    on_slurm.ok("suspend", "s")
+    assert on_slurm.job("s")["state"] == "SUSPENDED"
+    eventually(lambda: not call(cluster, "squeue", "--noheader").strip(), 30, "its nodes to be given back")
+    on_slurm.ok("resume", "s")
+    assert on_slurm("wait", "s").returncode == 0
+
+
+def test_beside_its_ranks(on_slurm: Taco, tmp_path: Path) -> None:
+    on_slurm.ok("submit", "--name", "j", "--np", "4", "--", "python3", "-c", "import time; time.sleep(100)")
+    runs(on_slurm, "j")
+    assert on_slurm.ok("exec", "j", "--rank", "3", "--", "echo", "hi").stdout == "hi\n"
+    assert "4 ranks are in <module>" in on_slurm.ok("stacks", "j").stdout
+    (tmp_path / "sent").write_text("text")
+    on_slurm.ok("cp", "--rank", "3", str(tmp_path / "sent"), "j:/tmp/taco-launch-0/sent")
+    on_slurm.ok("cp", "--rank", "3", "j:/tmp/taco-launch-0/sent", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_text() == "text"
+    assert "jobs hold 4 of 4 slots" in on_slurm.ok("top", "node").stdout
+
+
+def test_torchrun_on_both_nodes(on_slurm: Taco) -> None:
+    done = on_slurm.ok("run", "--launcher", "torchrun", "--hosts", "2", "--slots-per-host", "2", "--", "sh", "-c", "echo $RANK")
+    assert sorted(line.rpartition("| ")[2] for line in done.stdout.splitlines()) == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--np", "2", "--partition", "none"), "Slurm refuses the job: Invalid partition name specified"),
+        (("--np", "2", "--priority", "3"), "--priority does not apply to Slurm"),
+        (("--np", "2", "--qos", "a\nb"), "is not a valid value for Slurm"),
+        ((), "the size of the job is missing"),
+    ],
+)
+def test_refused(on_slurm: Taco, options: tuple[str, ...], words: str) -> None:
+    done = on_slurm("run", *options, "--", "true")
+    assert words in done.stderr
+    assert done.returncode in (2, 125)
+
+
+def test_without_slurm(taco: Taco, tmp_path: Path) -> None:
+    done = Taco(taco.state, {**taco.env, "SLURM_CONF": str(tmp_path / "none")})("-i", "slurm:", "list")
+    assert done.returncode == 5
+    assert "is this a login node of a Slurm cluster?" in done.stderr
+    assert "--partition requires Slurm" in taco("run", "--np", "1", "--partition", "p", "--", "true").stderr

@@ -162,9 +162,7 @@ def completion(shell: str) -> None:
 
     For zsh, ~/.zshrc needs these lines: fpath+=~/.zfunc; autoload -Uz compinit; compinit.
     """
-    from taco_launch.cli.options import shell_scripts
-
-    shell_scripts.register()
+    _register_shells()
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"there is no completion script for {shell}")
@@ -272,9 +270,7 @@ def _guarded() -> int:
         git_secrets=passwords,
     )
     if _COMPLETE in os.environ:
-        from taco_launch.cli.options import shell_scripts
-
-        shell_scripts.register()
+        _register_shells()
     try:
         code = _with_usage_errors(lambda: cli.main(prog_name="taco-launch", standalone_mode=False, obj=settings))
         sys.stdout.flush()
@@ -297,6 +293,12 @@ def _guarded() -> int:
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _register_shells() -> None:
+    from taco_launch.cli.options import shell_scripts
+
+    shell_scripts.register()
 
 
 def _passwords() -> dict[str, str]:

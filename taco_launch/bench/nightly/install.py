@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 from taco_launch.bench.history.history import open_history
 from taco_launch.bench.nightly import crontab, record, schedule
@@ -233,8 +234,6 @@ def remarks(
 
 def local_zone() -> tuple[tzinfo, str]:
     """Return the time zone that cron and systemd go by, and its name: this machine's, whatever the caller's TZ says."""
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - only here
-
     try:
         with _ZONE.open("rb") as file:
             name = str(_ZONE.resolve()).partition("/zoneinfo/")[2] or "local time"

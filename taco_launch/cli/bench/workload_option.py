@@ -3,6 +3,7 @@
 import os
 
 from taco_launch.bench.model.matrix import LogFormat, Workload
+from taco_launch.bench.run import matrix_file
 from taco_launch.cli.options.common import add_option
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema import names
@@ -27,8 +28,6 @@ def workload_of(text: str) -> Workload:
         UsageError: it names none.
         SpecError: the matrix is wrong.
     """
-    from taco_launch.bench.run import matrix_file  # noqa: PLC0415 - pydantic takes long to import
-
     if text in KINDS:
         return Workload(text, LogFormat(text), ())
     source, colon, name = text.rpartition(":")

@@ -55,14 +55,15 @@ class JobCommand(SeparatedCommand, GroupedCommand):
 
     def _refuse_others(self, ctx: click.Context, before: list[str], behind: list[str], *, alone: bool) -> None:
         """Refuse what other tools take: mpirun's long options with one dash, and Arena's words and options."""
-        if any(word.startswith("-") and not word.startswith("--") and len(word) > 2 for word in before):
-            from taco_launch.cli.options import foreign_options
-
-            foreign_options.refuse(ctx, before)
         words = self.words(ctx, before, lax=True)[1]
-        if words and any(param.name == "hosts" for param in self.params):
-            from taco_launch.cli.options import foreign_options
+        has_dash = any(word.startswith("-") and not word.startswith("--") and len(word) > 2 for word in before)
+        is_stray = words and any(param.name == "hosts" for param in self.params)
+        if not has_dash and not is_stray:
+            return
+        from taco_launch.cli.options import foreign_options
 
+        foreign_options.refuse(ctx, before)
+        if is_stray:
             hint = foreign_options.arena_hint(settings_of(ctx).typed, before, words, behind, alone=alone)
             if hint is not None:
                 raise click.UsageError(hint, ctx)

@@ -1,4 +1,4 @@
-"""Print results: tables, JSON, YAML, logs. Only this file and waiting.py import rich."""
+"""Print results: tables, JSON, YAML, logs. Only this file imports rich."""
 
 import functools
 import itertools
@@ -19,6 +19,9 @@ from taco_launch.core.command import as_typed
 from taco_launch.core.model.codec import to_json
 
 if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.status import Status
+
     from taco_launch.core.model.job_view import JobView, WaitReasons
     from taco_launch.core.model.jobs import JobRecord
     from taco_launch.core.signatures.match import SignatureMatch
@@ -134,12 +137,9 @@ def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
             click.echo(draw() + "\n")
             sys.stdout.flush()
             time.sleep(seconds)
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(auto_refresh=False) as live:
+    with _live(draw, auto_refresh=False) as live:
         while True:
-            live.update(Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis"), refresh=True)
+            live.refresh()
             time.sleep(seconds)
 
 
@@ -308,11 +308,16 @@ def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[]
     if settings.quiet or not sys.stderr.isatty():
         yield lambda: None
         return
+    answered = itertools.count(1)
+    with status_line(f"{doing}: 0 of {total} hosts") as status:
+        yield lambda: status.update(f"{doing}: {next(answered)} of {total} hosts")
+
+
+def status_line(text: str) -> "Status":
+    """Return a line on stderr for a terminal, which can change."""
     from rich.console import Console
 
-    answered = itertools.count(1)
-    with Console(stderr=True).status(f"{doing}: 0 of {total} hosts") as status:
-        yield lambda: status.update(f"{doing}: {next(answered)} of {total} hosts")
+    return Console(stderr=True).status(text)
 
 
 @contextmanager
@@ -321,15 +326,20 @@ def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterat
     if settings.quiet or not sys.stderr.isatty():
         yield False
         return
+    with _live(lambda: "\n".join(map(printable, lines())), stderr=True, transient=True, refresh_per_second=4):
+        yield True
+
+
+def _live(draw: Callable[[], str], *, stderr: bool = False, **settings: Any) -> "Live":
+    """Return what shows on a terminal what `draw` gives; a line that wraps would be more than it is taken for."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    def drawn() -> Text:  # a line that wraps would be more than it is taken for
-        return Text("\n".join(map(printable, lines())), no_wrap=True, overflow="ellipsis")
+    def drawn() -> Text:
+        return Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis")
 
-    with Live(console=Console(stderr=True), get_renderable=drawn, transient=True, refresh_per_second=4):
-        yield True
+    return Live(console=Console(stderr=stderr), get_renderable=drawn, **settings)
 
 
 class LogOutput:

@@ -25,6 +25,7 @@ from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.inventory import VARIABLE
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import Backend, FollowListener, HeadFacts, Output, connect, require_started
+from taco_launch.jobs.request.caller import here, local_names
 
 if TYPE_CHECKING:
     from taco_launch.api.job import Job
@@ -116,7 +117,6 @@ class Cluster:
             TacoLaunchError: it is a lab's, and taco-launch-lab is not installed.
         """
         from taco_launch.hosts.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
-        from taco_launch.jobs.request.caller import local_names  # noqa: PLC0415
 
         if isinstance(self._given, Inventory):
             return self._given
@@ -189,8 +189,7 @@ class Cluster:
             return self._resolved(_typed(request))
 
     def _resolved(self, request: JobRequest) -> JobSpec:
-        from taco_launch.jobs.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
-        from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415
+        from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415 - lists of jobs need none of it
 
         return resolve(request, self.inventory, here(self.environ))
 
@@ -369,23 +368,9 @@ class Cluster:
             UsageError: a host is not in the inventory.
             HostError: a host does not answer.
         """
-        from taco_launch.core.facts import SUBJECTS  # noqa: PLC0415 - only where hosts are asked
-        from taco_launch.core.model.host import paths  # noqa: PLC0415
-        from taco_launch.hosts.fanout import connect  # noqa: PLC0415
-        from taco_launch.hosts.gather_facts import gather, with_declared_values  # noqa: PLC0415
-        from taco_launch.hosts.inventory.select import choose  # noqa: PLC0415
+        from taco_launch.api.host_facts import facts_of  # noqa: PLC0415 - only where hosts are asked
 
-        hosts = choose(self.inventory, ",".join(names)) if names else self.inventory.hosts
-        container = paths.container(self.inventory.cluster) if self.inventory.container else None
-        access = self.access
-        with connect(self.inventory, tuple(hosts), access) as fanout:
-            answers = gather(fanout, SUBJECTS, sudo=access.sudo_password is not None, container=container)
-        found = []
-        for answer, host in zip(answers, hosts, strict=True):
-            if answer.error is not None or answer.value is None:
-                raise answer.error or AssertionError(host.name)
-            found.append(with_declared_values(answer.value, host))
-        return tuple(found)
+        return facts_of(self.inventory, names, self.access)
 
 
 def _typed(request: JobRequest) -> JobRequest:

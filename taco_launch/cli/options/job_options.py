@@ -20,6 +20,7 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.jobs.request import job_fields
+from taco_launch.jobs.request.caller import here
 
 _STDIN = "-"
 # In a context's `meta`: the options of the command line, but for the inventory.
@@ -160,7 +161,6 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         SpecError: something in it, the inventory or the profile is wrong.
     """
     from taco_launch.jobs.request import nested, remarks, resolve
-    from taco_launch.jobs.request.caller import here
 
     caller = here(os.environ)
     try:

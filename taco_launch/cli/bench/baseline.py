@@ -1,7 +1,6 @@
 """nightly baseline: what nightly runs are held against, shown and changed."""
 
 import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, agre
 from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.bench.history import named_ladder
+from taco_launch.cli.bench.history import named_ladder, when
 from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
@@ -84,7 +83,7 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     rows = [
         (
             one.ladder.id,
-            _at(one.ladder.started),
+            when(one.ladder.started),
             one.outcome,
             "yes" if one.ladder.accepted else f"no{one.why_not and f': {one.why_not}'}",
             one.outlier,
@@ -214,7 +213,3 @@ def _nightly_run(history: History, ladder: str) -> Ladder:
     if one.ended is None:
         raise UsageError(f"{one.id} has not ended")
     return one
-
-
-def _at(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

@@ -1,7 +1,6 @@
 """bench ladder: measure a matrix, several times in shuffled order, and compare its variants."""
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -21,6 +20,7 @@ from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output
+from taco_launch.cli.bench.history import when
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.options.job_options import spec_of
@@ -157,8 +157,9 @@ def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, ce
         if not fresh:
             of = cells * (matrix.repeats + matrix.warm_ups)
             done = len(history.runs(earlier.id))
-            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(earlier.started))
-            settings.talk(f"continuing sweep {earlier.id} of {at}: {done} of {of} runs done (--fresh starts over)")
+            settings.talk(
+                f"continuing sweep {earlier.id} of {when(earlier.started)}: {done} of {of} runs done (--fresh starts over)"
+            )
             return earlier
         history.end(earlier.id, flow.GIVEN_UP)
     seed = new_seed() if matrix.seed is None else matrix.seed

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from taco_launch.bench.compare import chart, tables
+from taco_launch.bench.compare import tables
 from taco_launch.bench.compare.tables import Table, number
 from taco_launch.bench.history.history import History, default_path
 from taco_launch.bench.model.ladder import LadderStep
@@ -232,7 +232,7 @@ def _show_bars(found: Sequence[Table], noun: str) -> None:
         if len(first.entries) > 1:
             click.echo(f"{workload}, {first.metric.unit}, as bars:")
             ranks = noun.upper() if noun == "ranks" else noun
-            render.table([ranks, "VARIANT", "", "RATE"], chart.bars(first), numbers=(ranks, "RATE"))
+            render.table([ranks, "VARIANT", "", "RATE"], tables.bars(first), numbers=(ranks, "RATE"))
             click.echo()
 
 

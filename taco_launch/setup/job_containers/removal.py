@@ -16,8 +16,6 @@ from taco_launch.setup.apply.host_ops import SetupEvent, SetupLog, apply
 from taco_launch.setup.model import job_containers
 from taco_launch.setup.stages.container import variant_removal
 
-UNUSED_SECONDS = 86400.0
-
 
 @dataclass(frozen=True)
 class KnownVariant:

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import replace
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line import profile_options as entries
 from taco_launch.core.launch.command_line.decisions import Decisions, decide, versions
+from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.core.launch.command_line.network_remarks import join_texts, network_remarks
 from taco_launch.core.launch.command_line.overrides import Option, tells_hosts
@@ -30,6 +31,9 @@ _EMPTY = re.compile(
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _BY_A_SHELL = "write bash -c 'PROGRAM --node_rank=$RANK ...' for a shell in each rank"
 _OTHER = "-"  # no interface's name
+# What a shell would put in; a password may look so, a path does not.
+_REFERENCE = re.compile(r"(?<!\\)\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})")
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
 _KNOBS = ("NCCL_", "HOROVOD_", "LIGHT_", "UCX_")
 Pairs = Sequence[Tuple[str, Optional[str]]]
 
@@ -77,11 +81,8 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_lost(draft.spec),
         *_board(draft.spec, draft.placement),
     ]
-    if draft.given:
-        from taco_launch.core.launch.command_line.given_remarks import given_remarks  # noqa: PLC0415 - few jobs have any
-
-        gpus = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
-        said += given_remarks(draft.given, draft.placement, gpus)
+    gpus = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
+    said += given_remarks(draft.given, draft.placement, gpus)
     given = draft.given if by_mpirun else ()
     mca = [(option.tokens[1].text, option.tokens[-1].text) for option in given if option.key[0] == "mca"]
     pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca
@@ -341,3 +342,29 @@ def _overridden(facts: JobFacts, options: Sequence[Option]) -> Iterator[str]:
         exclude = name.replace("_if_include", "_if_exclude")
         if exclude != name and f"OMPI_MCA_{exclude}" in inherited:
             yield f"OMPI_MCA_{exclude} of your environment conflicts with --mca {name}, so mpirun fails: unset it"
+
+
+def reference(name: str, value: str) -> str:
+    """Return the $NAME in the value of a variable of paths, "" where there is none: the ranks get it as it stands."""
+    found = _REFERENCE.search(value) if name.endswith("PATH") else None
+    return found[0] if found else ""
+
+
+def given_remarks(given: Sequence[Option], placement: Placement, gpus: Mapping[str, int]) -> Iterator[str]:
+    """Yield the remarks on what is given by name; `gpus` are the numbers of GPUs of hosts, as far as they are known."""
+    there = max((gpus.get(share.host, 0) for share in placement.shares), default=0)
+    most = max((share.ranks for share in placement.shares), default=0)
+    for name, value in (pair for option in given for pair in option.env):
+        if value is None:
+            continue
+        if text := reference(name, value):
+            yield f"{name}: no shell expands the value, so the ranks get {text} literally: write its value instead"
+        elif name in _MEETING:
+            yield f"{name}={value} overrides what taco-launch sets so that the ranks of this job meet: omit it"
+        elif name == VISIBLE_GPUS and 0 < len(value.split(",")) < most:
+            yield f"ranks share GPUs: {name}={value} names {len(value.split(','))} for up to {most} ranks on a host"
+        elif name == VISIBLE_GPUS and value and len(value.split(",")) < there:
+            yield (
+                f"{name}={value}: the ranks see these GPUs, whichever the job has, and other jobs may use them: "
+                "choose the job's GPUs with --gpu-ids instead"
+            )

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from taco_launch.bench.history.history import open_history
 from taco_launch.bench.nightly import install as flow
 from taco_launch.bench.nightly import record, schedule
 from taco_launch.bench.nightly import status as nightly_status
@@ -232,7 +233,8 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     found = matrix_file.load(matrix, os.environ)
     inventory = settings.load()
     history = ladder_output.history_path(db)
-    flow.open_once(history)
+    with open_history(history):  # which makes it where there is none
+        pass
     host = flow.reach(settings.backend(access_of({})))
     words = f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no errors, the history is {history}"
     render.data({"message": words}, settings.output)

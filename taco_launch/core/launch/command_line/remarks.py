@@ -8,10 +8,12 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line import profile_options as entries
 from taco_launch.core.launch.command_line.decisions import Decisions, decide, versions
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
+from taco_launch.core.launch.command_line.light_2d_allreduce import torus
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.core.launch.command_line.network_remarks import join_texts, network_remarks
-from taco_launch.core.launch.command_line.overrides import Option, tells_hosts
+from taco_launch.core.launch.command_line.overrides import Option, given_options, replaced, tells_hosts
 from taco_launch.core.launch.command_line.profile_options import LeftOut
+from taco_launch.core.launch.command_line.request_checks import check_asked
 from taco_launch.core.launch.command_line.separator import words_mpirun_takes
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides
@@ -54,6 +56,24 @@ class Draft:
     given: Tuple[Option, ...]
     options: Tuple[Option, ...]
     left_out: LeftOut
+
+
+def draft_of(spec: JobSpec, placement: Placement, facts: JobFacts, folder: str, *, only_env: bool = False) -> Draft:
+    """Decide what the line of a placed job has; with `only_env`, of its options those alone that set variables.
+
+    Raises:
+        UsageError: what is requested contradicts the placement.
+        UnusableError: RDMA is requested, and a host has none.
+    """
+    check_asked(spec, placement, facts)
+    decisions = decide(spec, placement, facts, folder)
+    ours, left_out = entries.options(spec.profile, decisions)
+    given = tuple(given_options(spec))
+    options = torus(replaced(ours, given), spec, placement, facts, decisions)
+    if only_env:
+        options = [option for option in options if option.env]
+        left_out = tuple(each for each in left_out if each[0].env)
+    return Draft(spec, placement, facts, folder, decisions, tuple(ours), given, tuple(options), left_out)
 
 
 def remarks(draft: Draft) -> Tuple[str, ...]:

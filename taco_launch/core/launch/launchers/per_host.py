@@ -3,14 +3,11 @@
 from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from taco_launch.core.launch.command_line import profile_options as entries
-from taco_launch.core.launch.command_line.decisions import decide
 from taco_launch.core.launch.command_line.env import TORCH_SOCKETS, VISIBLE_GPUS, mark, rendezvous
 from taco_launch.core.launch.command_line.host_env import HostEnv, host_env, with_gpus
-from taco_launch.core.launch.command_line.light_2d_allreduce import torus
-from taco_launch.core.launch.command_line.overrides import Option, given_options, replaced
-from taco_launch.core.launch.command_line.remarks import Draft, remarks
-from taco_launch.core.launch.command_line.request_checks import check_asked, check_once
+from taco_launch.core.launch.command_line.overrides import Option
+from taco_launch.core.launch.command_line.remarks import draft_of, remarks
+from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
 from taco_launch.core.launch.command_line.torch_sockets import WHY, with_sockets
 from taco_launch.core.launch.launchers import env as per_slot
@@ -35,13 +32,9 @@ def plan(
         UsageError: this machine is taken under two names.
         UnusableError: RDMA is requested, and a host has none.
     """
-    check_asked(spec, placement, facts)
     check_once(spec, placement)
-    decisions = decide(spec, placement, facts, "")
-    ours, left_out = entries.options(spec.profile, decisions)
-    given = tuple(given_options(spec))
-    every = torus(replaced(ours, given), spec, placement, facts, decisions)
-    options = tuple(option for option in every if option.env)
+    draft = draft_of(spec, placement, facts, "", only_env=True)
+    decisions, given, options = draft.decisions, draft.given, draft.options
     of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
     own = with_sockets(of_gpus, spec, placement, facts, decisions, options)
     values = {name: value for option in options for name, value in option.env if value is not None}
@@ -74,8 +67,6 @@ def plan(
         escaped = map(escape, spec.command)
         argv = (*argv, *(map(_torchrun_argument, escaped) if launcher_of(spec).sets_rendezvous else escaped))
         commands.append(HostCommand(share.host, argv, typed, ranks, tuple(env.items()), passed))
-    hidden = tuple(each for each in left_out if each[0].env)
-    draft = Draft(spec, placement, facts, "", decisions, tuple(ours), given, options, hidden)
     return LaunchPlan(
         tuple(words[0]), tuple(commands), own, (), (*_unused(given, spec, own, placement), *remarks(draft))
     )

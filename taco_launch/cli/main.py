@@ -23,7 +23,7 @@ from taco_launch.cli.options.common import (
     talk_options,
     this_machine,
 )
-from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.cli.options.suggestions import SuggestingGroup, nearest
 from taco_launch.cli.output import render
 from taco_launch.core.command import GIT_SECRETS, as_typed
 from taco_launch.core.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageError
@@ -220,13 +220,11 @@ def _usage_error(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     message, hint = _on_one_line(error), context and f"{context.command_path} --help"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
-        from difflib import get_close_matches
-
         message = error.message.removesuffix(".")
         params = context.command.params if context else ()
         old = {name for param in params if getattr(param, "hidden", False) for name in param.opts}
-        near = get_close_matches(error.option_name, set(error.possibilities) - old, n=1)
-        hint = f"did you mean: {near[0]}" if near else hint
+        near = nearest(error.option_name, set(error.possibilities) - old)
+        hint = f"did you mean: {near}" if near else hint
     return UsageError(message, hint)
 
 

@@ -16,7 +16,6 @@ import click
 
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
 from taco_launch.core.command import as_typed
-from taco_launch.core.model.codec import to_json
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from taco_launch.core.model.job_view import JobView, WaitReasons
     from taco_launch.core.model.jobs import JobRecord
-    from taco_launch.core.signatures.match import SignatureMatch
     from taco_launch.hosts.remote.terminal import SafeStream
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
@@ -284,22 +282,6 @@ def hang(record: "JobRecord") -> str:
     first = record.stalled.ranks[0]
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.stalled.since))
     return f"{HANGS} since {at}; rank {first.rank} on {first.host} {doing(first)}"
-
-
-def findings(found: "Sequence[SignatureMatch]", output: str) -> None:
-    """Print what a log tells of a failure: each known text with the line it stands in, its cause, what to do."""
-    if output in ("json", "yaml"):
-        data([to_json(match.finding) for match in found], output)
-        return
-    from taco_launch.core.signatures.known import FailureText
-
-    for match in found:
-        told = match.finding
-        where = f" on {told.host}" if told.host else ""
-        note = " (no failure)" if match.kind is FailureText.NOTE else ""
-        click.echo(printable(f"line {told.line}: {told.signature}{where}{note}"))
-        for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
-            click.echo(f"  {name + ':':<7}{printable(text)}")
 
 
 @contextmanager

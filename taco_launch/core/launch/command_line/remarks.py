@@ -111,10 +111,9 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
     if pairs:
         # Only needed where there are such variables, and its table takes a while to load.
         from taco_launch.core.launch.knobs import remarks as knob_remarks  # noqa: PLC0415
-        from taco_launch.core.launch.knobs import versions as knob_versions  # noqa: PLC0415
 
         said += knob_remarks.remarks(pairs)
-        said += knob_versions.by_version(pairs, versions(draft.spec, draft.facts))
+        said += knob_remarks.by_version(pairs, versions(draft.spec, draft.facts))
     return tuple(dict.fromkeys(said))
 
 

@@ -290,19 +290,8 @@ class History:
                 f"{self.path}: it contains a sweep with the invalid id {str(row['id'])[:80]!r}",
                 hint="another program wrote this file; use another history: --db PATH",
             )
-        return Ladder(
-            id=row["id"],
-            matrix=row["matrix"],
-            kind=LadderKind(row["kind"]),
-            digest=row["digest"],
-            seed=row["seed"],
-            cluster=row["cluster"],
-            started=row["started"],
-            ended=row["ended"],
-            outcome=row["outcome"],
-            accepted=bool(row["accepted"]),
-            imported=bool(row["imported"]),
-        )
+        switches = {name: bool(row[name]) for name in ("accepted", "imported")}
+        return Ladder(**{**dict(row), "kind": LadderKind(row["kind"]), **switches})
 
 
 def _as_begun(ladder: Ladder) -> Ladder:

@@ -73,11 +73,9 @@ class _Verbs(SuggestingGroup):
         if args[0] != "doctor" and config_path(os.environ).exists():  # doctor reports what is wrong with it
             _use_config(ctx)
         if self.get_command(ctx, args[0]) is None:
-            from taco_launch.core.launch.command_line.nested_launcher import inner
+            from taco_launch.cli.options import nested_launcher
 
-            if inner(args) is not None:
-                from taco_launch.cli.options import nested_launcher
-
+            if nested_launcher.is_launcher(args):
                 typed, rows = nested_launcher.line(f"{settings_of(ctx).typed} run", (), args)
                 problem = f"{args[0]} is not a command; taco-launch starts the ranks itself"
                 raise UsageError(problem + nested_launcher.remarks(rows), hint=typed)

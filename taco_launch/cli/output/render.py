@@ -135,8 +135,10 @@ def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
             click.echo(draw() + "\n")
             sys.stdout.flush()
             time.sleep(seconds)
-    with _live(draw, auto_refresh=False) as live:
+    shown = ""
+    with _live(lambda: shown, auto_refresh=False) as live:  # which draws once more at its end
         while True:
+            shown = draw()
             live.refresh()
             time.sleep(seconds)
 

@@ -58,9 +58,8 @@ def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = 
             return hostfile.parse(text, source, local_names())
     from taco_launch.hosts.inventory import resolve  # noqa: PLC0415 - a hostfile needs neither YAML nor pydantic
 
-    if is_ini:
-        return resolve.parse_ini(text, source)
-    return resolve.parse_yaml(text, Faults(source, *_yaml_hint(text, source)))
+    hint = (ansible.HINT,) if is_ini else _yaml_hint(text, source)
+    return resolve.parse(text, Faults(source, *hint), is_ini=is_ini)
 
 
 def read_file(path: str, option: str, missing: str = "") -> bytes:

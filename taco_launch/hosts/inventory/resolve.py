@@ -39,22 +39,14 @@ _SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
 _WITH_DEFAULTS = ("docker", "nvidia")
 
 
-def parse_ini(text: str, source: str) -> Inventory:
-    """Return the inventory of a text that is one of Ansible's in INI.
-
-    Raises:
-        SpecError: something in it is wrong: all faults.
-    """
-    faults = Faults(source, ansible.HINT)
-    return resolve(check.check(ansible.from_ini(text, faults), faults), faults)
-
-
-def parse_yaml(text: str, faults: Faults) -> Inventory:
-    """Return the inventory of a text in YAML, ours or Ansible's.
+def parse(text: str, faults: Faults, *, is_ini: bool) -> Inventory:
+    """Return the inventory of a text in YAML, ours or Ansible's, or of one of Ansible's in INI.
 
     Raises:
         SpecError: it is another kind of file, or something in it is wrong: all faults.
     """
+    if is_ini:
+        return resolve(check.check(ansible.from_ini(text, faults), faults), faults)
     try:
         value = document.read(text, faults)
     except SpecError:

@@ -186,7 +186,9 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
     history.end(plan.ladder.id, measured.outcome)
     if measured.outcome == flow.TIME_BUDGET:
         budget = render.age(plan.budget or 0)
-        settings.talk(f"the time budget of {budget} is used up: {runs} of {_due(plan.steps)} runs were made")
+        settings.talk(
+            f"the time budget of {budget} is used up: {runs} of {sum(not step.warm_up for step in plan.steps)} runs were made"
+        )
     gaps = tables.missing(cells, measured.runs)
     for gap in gaps:
         if gap.failed < gap.runs:
@@ -200,10 +202,6 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
         error.exit_code = HOST_FAILED if measured.hosts_failed else FAILED
         raise error
     return 0
-
-
-def _due(steps: Sequence[LadderStep]) -> int:
-    return sum(not step.warm_up for step in steps)
 
 
 def show_tables(settings: Settings, plan: LadderPlan, measured: LadderResult) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.bench.run.matrix_schema import json_schema as of_matrix
 from taco_launch.cli import verbs
 from taco_launch.cli.options.common import settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema.names import did_you_mean
+from taco_launch.hosts.inventory.to_document import json_schema as of_inventory
+from taco_launch.jobs.documents.job_schema import json_schema as of_job
 
 TOPICS = {
     "environment": "Environment variables and the configuration file.",
@@ -23,6 +26,8 @@ TOPICS = {
     "matrix": "Keys of a benchmark matrix.",
     "profiles": "Options of the mpirun command line: the profiles, and a profile of your own.",
 }
+# The JSON Schema of the documents that a topic is about.
+_SCHEMAS = {"inventory": of_inventory, "job-file": of_job, "matrix": of_matrix}
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _CELL = re.compile(r"(?<!\\)\|")
 # Columns of a terminal that a text takes at most.
@@ -69,25 +74,10 @@ def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
 def text_of(topic: str) -> str:
     """Return the text of a topic as Markdown, with the keys of the document that it is about."""
     text = resources.files("taco_launch.cli.topics").joinpath(f"{topic}.md").read_text("utf-8")
-    schema = _schema(topic)
-    return text if schema is None else "\n".join((text, *_keys("Keys", schema), *_sections(schema)))
-
-
-def _schema(topic: str) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of the documents that a topic is about."""
-    if topic == "inventory":
-        from taco_launch.hosts.inventory.to_document import json_schema as of_inventory  # noqa: PLC0415 - pydantic takes long to import
-
-        return of_inventory()
-    if topic == "job-file":
-        from taco_launch.jobs.documents.job_schema import json_schema as of_job  # noqa: PLC0415 - pydantic takes long to import
-
-        return of_job()
-    if topic == "matrix":
-        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix  # noqa: PLC0415 - pydantic takes long to import
-
-        return of_matrix()
-    return None
+    if topic not in _SCHEMAS:
+        return text
+    schema = _SCHEMAS[topic]()
+    return "\n".join((text, *_keys("Keys", schema), *_sections(schema)))
 
 
 def _sections(schema: Mapping[str, Any]) -> Iterator[str]:

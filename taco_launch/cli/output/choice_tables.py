@@ -2,21 +2,14 @@
 
 from collections.abc import Sequence
 
-import click
-
 from taco_launch.cli.output.render import columns
 from taco_launch.core.model.choices import GpuChoice, RejectedSet
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.jobs.dry_run import NearHcas
 
 
-def show(choice: GpuChoice) -> None:
-    """Print the set that was chosen, and those that came next."""
-    click.echo(text(choice))
-
-
 def text(choice: GpuChoice) -> str:
-    """Return the same as text."""
+    """Return as text the set that was chosen, and those that came next."""
     rows = [_row("chosen", choice), *(_row("lost", each) for each in choice.alternatives)]
     return columns(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
 

@@ -82,7 +82,7 @@ def _rdma(
     nccl: Optional[str],
 ) -> Capability:
     """Return whether every host has a port that can be used, and every such port an address that it is reached by."""
-    if not any(_has_hcas(host) for host in hosts) and all(_is_known(host) for host in hosts):
+    if not any(_has_hcas(host) for host in hosts) and not any(map(_unknown, hosts)):
         return Capability(False, "no host has an HCA")
     having = by_host(rails)
     faults = {host.host: _without(host, made) for host in hosts if host.host not in having}
@@ -103,10 +103,6 @@ def _rdma(
 
 def _is_infiniband(made: Fabric) -> bool:
     return isinstance(made.link_layer, FabricChoice) and made.link_layer.value == "InfiniBand"
-
-
-def _is_known(host: HostFacts) -> bool:
-    return not _unknown(host)
 
 
 def _unknown(host: HostFacts) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from taco_launch.agent.gang.guard_connection import LATE, GuardConnection, RemoteGuardConnection
+from taco_launch.agent.gang.silent_hosts import SilentHosts
 from taco_launch.agent.ssh.commands import MOST_AT_ONCE
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import HostError
@@ -50,6 +51,8 @@ class GuardPool:
         self._beat = min(HEARTBEAT_SECONDS, loss_seconds / 5)
         self._beat_at = 0.0
         self._tick = TICK_MS
+        self._silent = SilentHosts()
+        self.waits: Tuple[Tuple[str, str], ...] = ()  # hosts that do not answer while the job starts: (host, why)
         self.looked = time.monotonic()  # when the guards were last listened to
 
     @property
@@ -100,11 +103,15 @@ class GuardPool:
     def _wait(self, note: Note, done: Callable[[], bool], seconds: float) -> bool:
         """Continue until something holds, at most for some seconds; say whether it does."""
         deadline = time.monotonic() + seconds
-        while not done():
-            if time.monotonic() > deadline:
-                return False
-            self.pump(note)
-            self._meanwhile()
+        try:
+            while not done():
+                if time.monotonic() > deadline:
+                    return False
+                self.pump(note)
+                self.waits = self._silent.step(self.remote)
+                self._meanwhile()
+        finally:
+            self._silent.close()
         return True
 
     def dismiss(self, links: Sequence[RemoteGuardConnection], note: Note, *, remove: bool) -> None:

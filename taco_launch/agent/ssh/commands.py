@@ -21,6 +21,8 @@ _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # For a question that a person waits for: the containers' ssh_config has three attempts, which take 33 s of a host that is off.
 ONCE = ("-o", "ConnectionAttempts=1")
+# ssh's own exit code when there is no connection.
+NOT_CONNECTED = 255
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
 # A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
@@ -45,6 +47,11 @@ def argv(
     """Return the command that runs an operation of the agent on a host; `state` is the state folder, by default this process's."""
     run = ("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent, state), *words)
     return ("ssh", *_OPTIONS, *options, host, shell(run))
+
+
+def connection_only(host: str) -> Tuple[str, ...]:
+    """Return the command that does nothing on a host but connect to it, by no connection that is there already."""
+    return ("ssh", *_OPTIONS, *ONCE, "-o", "ControlPath=none", host, "true")
 
 
 def _brought(agent: str, state: Optional[Path] = None) -> str:

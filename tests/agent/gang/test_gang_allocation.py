@@ -116,6 +116,37 @@ def test_a_host_that_is_dialled_after_one_that_hangs_has_its_own_time(
     assert caught.value.reasons == (("n2", "its guard did not report its host in time"),)
 
 
+CUT = "ssh: connect to host n2 port 22: Connection timed out"
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (f'echo "{CUT}" >&2; exit 255', f"cut off while the job started: nothing heard for 0 s; {CUT}"),
+        ("exec sleep 600", "its guard did not report its host in time"),
+        ("echo banner exchange timed out >&2; exit 255", "its guard did not report its host in time"),
+        ("exit 0", "its guard did not report its host in time"),
+    ],
+    ids=["cut-off", "slow-to-connect", "busy", "slow"],
+)
+def test_only_a_host_that_is_cut_off_is_given_up_soon(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, second: str, why: str
+) -> None:
+    """The first ssh of n2 hangs in all cases, as after its login; a second one tells which of them no packet reaches."""
+    ssh = cluster.root / "bin" / "ssh"
+    hangs = f'[ "$host" != n2 ] || {{ [ "$last" != true ] || {{ {second}; }}; exec sleep 600; }}\n[ !'
+    ssh.write_text(ssh.read_text().replace("[ !", hangs, 1))
+    monkeypatch.setattr("taco_launch.agent.gang.silent_hosts.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("taco_launch.agent.gang.gang_allocation.GUARD_SECONDS", HANG if "cut" in why else 2.0)
+    gang = cluster.gang("a", 4)
+    waits = []
+    gang._meanwhile = lambda: waits.append(gang.waits)
+    with pytest.raises(UnusableError) as caught:
+        assembled(gang)
+    assert caught.value.reasons == (("n2", why),)
+    assert (("n2", "no answer for 0.1 s while the job starts; it is asked by a second ssh"),) in waits
+
+
 def test_a_job_is_on_the_fewest_leaves(cluster: Cluster) -> None:
     one, two = (replace(host, slots=2, labels=(("leaf", leaf),)) for host, leaf in zip(HOSTS, "ab", strict=True))
     held = Leases(cluster.root / "leases-n1", cluster.root / "jobs-held")

@@ -16,7 +16,7 @@ from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts, LocalHcas
 from taco_launch.core.model.jobs import JobSpec
-from taco_launch.core.protocol.guard_messages import Close, Heartbeat
+from taco_launch.core.protocol.guard_messages import Close, Heartbeat, ProbeHost
 from taco_launch.core.protocol.message import Message
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
@@ -26,6 +26,7 @@ HEARTBEAT_SECONDS = 5.0
 # To start, and to answer: the probe, counting GPUs and ending processes take at most 60, 30 and 10 seconds.
 GUARD_SECONDS = 45.0
 _BYE_SECONDS = 10.0
+_PROBE_SECONDS = 60.0
 # A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
 _STALL_SECONDS = 1.0
 
@@ -113,6 +114,21 @@ class GuardPool:
         finally:
             self._silent.close()
         return True
+
+    def _probe(self, links: Sequence[GuardConnection]) -> None:
+        """Have hosts looked at that were not yet: each guard continues with its other work."""
+        for link in links:
+            if not link.was_ordered(ProbeHost):
+                subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
+                link.order(ProbeHost(subjects=subjects, address=link.host.address))
+
+    def _probed(self, links: Sequence[GuardConnection], note: Note) -> Dict[str, str]:
+        """Return by host what its probe prints, "" where that does not come in time."""
+        self._probe(links)
+        self._wait(
+            note, lambda: all(link.answers.probed is not None or self._dead(link) for link in links), _PROBE_SECONDS
+        )
+        return {link.name: "" if link.answers.probed is None else link.answers.probed.text for link in links}
 
     def dismiss(self, links: Sequence[RemoteGuardConnection], note: Note, *, remove: bool) -> None:
         """Let guards go, which have nothing more to say; `remove` has them remove the job's folder."""

@@ -279,6 +279,8 @@ def _show_drains(settings: Settings, acted: drain_policy.PolicyRun) -> None:
         for number, action in enumerate(acted.actions):
             lines = map(render.printable, drain_policy.describe(action).split("\n"))
             click.echo(("" if number else "\n") + "\n".join(lines))
+        for host, override in acted.overrides.items():
+            click.echo(render.printable(drain_policy.describe_override(host, override)))
     for error in acted.errors.values():
         render.error(error.message, error.hint)
     if acted.undelivered:

@@ -1,5 +1,6 @@
 """host: keep jobs off a host for maintenance, and open it to them again."""
 
+import socket
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,9 +15,10 @@ from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import host_errors, node_tables, render
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK
 from taco_launch.core.facts.reports.health.judge import worst
+from taco_launch.core.facts.reports.health.overrides import override_of
 from taco_launch.core.facts.reports.health.verdict import FAULT
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.core.model.slots import describe_holders
+from taco_launch.core.model.slots import Override, describe_holders
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.inventory.select import named
@@ -76,11 +78,12 @@ def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: 
 
 @verb(group=host, access=True)
 @_hosts_argument
-@add_option("--force", is_flag=True, help="Do not check the hosts first.")
+@add_option("--force", is_flag=True, help="Open hosts with faults too.")
 def resume(ctx: click.Context, hosts: tuple[str, ...], *, force: bool, **access: Any) -> int:
     """Open a drained host to jobs again; those that wait for it start.
 
-    The host is checked first, as by `check`, and stays drained while it has a fault.
+    The host is checked first, as by `check`, and stays drained while it has a fault. With --force it is opened all the same. Where the inventory has a
+    policy (`health`), the faults are remembered: `check --drain` drains the host for the same fault only after the check was ok in between.
 
     \b
     Examples:
@@ -94,6 +97,7 @@ def resume(ctx: click.Context, hosts: tuple[str, ...], *, force: bool, **access:
     chosen = _chosen(settings, hosts)
     credentials = access_of(access)
     code = OK
+    forced = _forced(settings, chosen, credentials) if force else {}
     if not force:
         sound, code = _sound(settings, chosen, credentials)
         if len(sound) < len(chosen):
@@ -104,9 +108,23 @@ def resume(ctx: click.Context, hosts: tuple[str, ...], *, force: bool, **access:
         connect(settings.load(), chosen, credentials) as fanout,
         render.progress(settings, "resume", len(chosen)) as progress,
     ):
-        answers = drains.resume(fanout, progress)
+        answers = drains.resume(fanout, progress, forced)
     host_errors.show(answers, {each.name: each.address for each in chosen})
     return HOST_FAILED if any(answer.error for answer in answers) else code
+
+
+def _forced(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> dict[str, Override]:
+    """Return in spite of which faults hosts are opened, and show these; without a policy nothing drains for them."""
+    if settings.load().health is None:
+        return {}
+    verdicts, answers = look(settings, chosen, access)
+    show(verdicts)
+    for answer in answers:
+        if answer.error is not None:
+            render.warning(settings, f"{answer.host}: opened without a check: {answer.error.message}")
+    who, now = f"{person()}@{socket.gethostname()}", float(int(time.time()))
+    made = {host: override_of(each, who, now) for host, each in verdicts}
+    return {host: each for host, each in made.items() if each is not None}
 
 
 def _sound(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> tuple[tuple[Host, ...], int]:

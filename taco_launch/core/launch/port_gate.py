@@ -1,6 +1,6 @@
 """Decide by the facts of a job's hosts which of them it is not to run on: those whose RDMA ports for it are down."""
 
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Optional
 
 from taco_launch.core.launch.command_line.decisions import transport
 from taco_launch.core.model.job_facts import JobFacts
@@ -16,11 +16,11 @@ def hosts_with_ports_down(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
     """
     if facts.between is None or transport(spec).text == "tcp":
         return {}
-    given: Mapping[str, str] = {**dict(facts.environment or ()), **dict(spec.env)}
+    given: Mapping[str, Optional[str]] = {**dict(facts.environment or ()), **dict(spec.env)}
     gated = {host.name for host in spec.hosts if host.gate}
     down: Dict[str, List[str]] = {}
     for host, port, state in facts.between.down_ports:
-        if host in gated and _uses(given.get(_CHOICE, ""), port):
+        if host in gated and _uses(given.get(_CHOICE) or "", port):
             down.setdefault(host, []).append(f"{port} is {state}")
     return {host: _words(ports) for host, ports in down.items()}
 

@@ -1,6 +1,6 @@
 """host resume: a host with a fault stays drained."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from click.testing import Result
 from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.health import Xid
+from taco_launch.core.model.slots import Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
@@ -21,6 +22,8 @@ hosts:
   gpu[1-3]: {address: "10.0.0.[1-3]"}
 container: {image: "nvcr.io/nvidia/pytorch:25.01-py3"}
 """
+HEALTH = "health: {drain: [Xid]}\n"
+overrides: dict[str, Override] = {}
 LOST = (Xid(79, "0000:07:00", 1800.0, "GPU has fallen off the bus."),)
 
 
@@ -36,11 +39,14 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         # of the container nothing is asked
         return tuple(Answer(each.host, replace(each, docker=NOT_ASKED)) for each in found)
 
+    overrides.clear()
+
     def run(*args: str) -> tuple[Result, list[str]]:
         opened: list[str] = []
 
-        def open_all(fanout: Fanout, _report: object) -> Sequence[Answer[None]]:
+        def open_all(fanout: Fanout, _report: object, forced: Mapping[str, Override]) -> Sequence[Answer[None]]:
             opened.extend(each.name for each in fanout.transports)
+            overrides.update(forced)
             return ()
 
         monkeypatch.setattr("taco_launch.hosts.check.gather", gather)
@@ -64,3 +70,17 @@ def test_hosts_that_are_opened(
 ) -> None:
     done, names = resume(*args)
     assert (done.exit_code, names) == (0, opened)
+
+
+def test_with_a_policy_the_faults_in_spite_of_which_a_host_is_opened_are_remembered(
+    resume: Callable[..., tuple[Result, list[str]]], tmp_path: Path
+) -> None:
+    resume("gpu2", "--force")
+    assert overrides == {}, "nothing drains it again"
+    (tmp_path / "cluster.yaml").write_text(INVENTORY + HEALTH)
+    done, opened = resume("gpu[1-2]", "--force")
+    assert (done.exit_code, opened) == (0, ["gpu1", "gpu2"])
+    assert "gpu2: fault: Xid: Xid 79" in done.stdout
+    assert {host: each.faults for host, each in overrides.items()} == {
+        "gpu2": (("Xid", "Xid 79 on GPU 7 (RESTART_BM): GPU has fallen off the bus."),)
+    }

@@ -31,7 +31,7 @@ from taco_launch.agent.store.folders import (
 )
 from taco_launch.core.errors import OK, HostError, TacoLaunchError
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.host.hosts import GATE
+from taco_launch.core.model.host.hosts import GATE, WHILE_DRAINED
 from taco_launch.core.model.slots import USER, Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
 from taco_launch.core.protocol.calls.hosts import SlotsReply
 
@@ -54,6 +54,8 @@ class Slots:
         """
         self._folder = folder
         self._own = slot_cleanup.OwnSlots(jobs, folder)
+        self.while_drained = gpus_.endswith(WHILE_DRAINED)
+        gpus_ = gpus_[: -len(WHILE_DRAINED)] if self.while_drained else gpus_
         self._gate: Optional[Callable[[str], str]] = None
         if gpus_.endswith(GATE):
             self._gate, gpus_ = partial(drain.kept_back, jobs.parent), gpus_[: -len(GATE)]
@@ -113,7 +115,10 @@ class Slots:
         slots = tuple(self._with_foreign(slot) for slot, _past in self._states())
         record = drain.read()
         now = Occupancy(socket.gethostname(), slots, self.gpus, self.models, record)
-        why = drained(record) if record is not None else "" if self._gate is None else self._gate(self._lacking)
+        if record is not None and not self.while_drained:
+            why = drained(record)
+        else:
+            why = "" if self._gate is None else self._gate(self._lacking)
         return now.without(dict.fromkeys(self.names, why)) if why else now
 
     def is_stale(self) -> bool:

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from taco_launch.api.host_checks import HostCheckOptions
+from taco_launch.core.facts.reports.health.verdict import FAULT, OK, HealthVerdict
 from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.health import Xid
+from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.slots import Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
@@ -84,3 +87,28 @@ def test_with_a_policy_the_faults_in_spite_of_which_a_host_is_opened_are_remembe
     assert {host: each.faults for host, each in overrides.items()} == {
         "gpu2": (("Xid", "Xid 79 on GPU 7 (RESTART_BM): GPU has fallen off the bus."),)
     }
+
+
+def test_a_host_has_to_pass_the_measurement_as_well(
+    resume: Callable[..., tuple[Result, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+
+    def measure(_cluster: object, hosts: Sequence[Host], options: HostCheckOptions, *_more: object) -> object:
+        given.extend((options.level, [host.name for host in hosts]))
+        slow = HealthVerdict("memory copy", FAULT, "1 GB/s [1, 1]; the median of the hosts is 9 GB/s", "a rule")
+        return (("gpu1", (HealthVerdict("memory copy", OK, "9 GB/s [9, 9]", "a rule"),)), ("gpu3", (slow,)))
+
+    monkeypatch.setattr("taco_launch.cli.hosts.check.measure_drained", measure)
+    done, opened = resume("gpu[1-3]", "--level", "full")
+    assert given == ["full", ["gpu1", "gpu3"]], "a host with a fault is not measured"
+    assert (done.exit_code, opened) == (3, ["gpu1"])
+    assert "gpu1  9 GB/s [9, 9]" in done.stdout
+    assert "gpu3: fault: memory copy: 1 GB/s [1, 1]; the median" in done.stdout
+    assert "error: not opened to jobs: gpu2, gpu3" in done.stderr
+
+
+def test_a_measurement_and_force_contradict_each_other(resume: Callable[..., tuple[Result, list[str]]]) -> None:
+    done, opened = resume("gpu1", "--level", "full", "--force")
+    assert (done.exit_code, opened) == (2, [])
+    assert "--level full and --force contradict each other\nhint: " in done.stderr

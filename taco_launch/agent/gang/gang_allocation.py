@@ -29,7 +29,6 @@ from taco_launch.core.errors import HostError, PlacementError, TacoLaunchError
 from taco_launch.core.launch.command_line.decisions import daemon_ports
 from taco_launch.core.launch.missing_facts import missing_facts, needs_probe
 from taco_launch.core.launch.plan import PER_HOST_PORT, in_rank_order, own_ports
-from taco_launch.core.launch.port_gate import hosts_with_ports_down
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts
@@ -109,7 +108,7 @@ class GangAllocation(GuardPool):
                 leased = self._take(placement, note)
                 if leased is not None and self._meet(placement, note):
                     facts = self._known(known, self._hosts_of(placement), note)
-                    down = hosts_with_ports_down(self._spec, facts)
+                    down = guard_pool.ports_down(self._spec, facts)
                     if not down:
                         break
                     self._let_go(self._hosts_of(placement), note, look=False)

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from taco_launch.agent.gang.guard_connection import LATE, GuardConnection, RemoteGuardConnection
-from taco_launch.agent.gang.silent_hosts import SilentHosts
-from taco_launch.agent.ssh.commands import MOST_AT_ONCE
+from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
@@ -25,6 +24,9 @@ _START_TICK_MS = 2
 HEARTBEAT_SECONDS = 5.0
 # To start, and to answer: the probe, counting GPUs and ending processes take at most 60, 30 and 10 seconds.
 GUARD_SECONDS = 45.0
+# A host is asked by a second ssh after so many seconds of silence, twice the time between heartbeats. With ssh's
+# ConnectTimeout of 10 seconds, one that is cut off is given up after 20 seconds.
+QUIET_SECONDS = 10.0
 _BYE_SECONDS = 10.0
 _PROBE_SECONDS = 60.0
 # A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
@@ -52,7 +54,7 @@ class GuardPool:
         self._beat = min(HEARTBEAT_SECONDS, loss_seconds / 5)
         self._beat_at = 0.0
         self._tick = TICK_MS
-        self._silent = SilentHosts()
+        self._silent = _SilentHosts()
         self.waits: Tuple[Tuple[str, str], ...] = ()  # hosts that do not answer while the job starts: (host, why)
         self.looked = time.monotonic()  # when the guards were last listened to
 
@@ -79,7 +81,7 @@ class GuardPool:
         by_descriptor: Dict[int, GuardConnection] = {}
         for link in self.links:
             begun = link.line is not None or link.dialling
-            if begun or dialling < MOST_AT_ONCE:
+            if begun or dialling < ssh.MOST_AT_ONCE:
                 link.step()
                 dialling += link.dialling and not begun
             if link.line is not None:
@@ -161,6 +163,35 @@ class GuardPool:
         return link.gone or error or LATE
 
 
+class _SilentHosts:
+    """The hosts of a job that are silent while it starts, and the ssh that asks each of them."""
+
+    def __init__(self) -> None:
+        """Ask none yet."""
+        self._asked: Dict[RemoteGuardConnection, ssh.SecondConnection] = {}
+
+    def step(self, links: Sequence[RemoteGuardConnection]) -> Tuple[Tuple[str, str], ...]:
+        """Ask hosts that are silent, and give up those that are cut off; return those that are waited for: (host, why)."""
+        silent = [link for link in links if not link.gone and link.silence() > QUIET_SECONDS]
+        for link in self._asked.keys() - set(silent):
+            self._asked.pop(link).close()
+        for link in silent:
+            second = self._asked.get(link)
+            if second is None:
+                self._asked[link] = ssh.SecondConnection(link.name, QUIET_SECONDS)
+            elif problem := second.problem():
+                self._asked.pop(link).close()
+                link.cut_off(problem)
+        told = f"no answer for {QUIET_SECONDS:g} s while the job starts; it is asked by a second ssh"
+        return tuple((link.name, told) for link in silent if not link.gone)
+
+    def close(self) -> None:
+        """End what still asks."""
+        for second in self._asked.values():
+            second.close()
+        self._asked.clear()
+
+
 def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
     """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
     from taco_launch.core.facts.parse import parse  # noqa: PLC0415
@@ -176,6 +207,15 @@ def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
     facts = tuple(parse(name, text.encode("utf-8", "surrogateescape"), now, now) for name, text in told.items())
     found = over_ssh(known, spec, facts)
     return replace(known, nccl=found.nccl, horovod=found.horovod, between=found.between)
+
+
+def ports_down(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
+    """Return by host why the job must not run there: RDMA ports of its are down."""
+    if facts.between is None:
+        return {}
+    from taco_launch.core.launch.port_gate import hosts_with_ports_down  # noqa: PLC0415 - as in `parsers`
+
+    return hosts_with_ports_down(spec, facts)
 
 
 def near(hosts: Sequence[Host], link: Callable[[str], GuardConnection]) -> Tuple[Tuple[str, LocalHcas], ...]:

@@ -110,7 +110,7 @@ def test_a_host_that_is_dialled_after_one_that_hangs_has_its_own_time(
         return link.name == "n2" and link.dialling
 
     monkeypatch.setattr(RemoteGuardConnection, "is_late", is_late)
-    monkeypatch.setattr("taco_launch.agent.gang.guard_pool.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("taco_launch.agent.ssh.commands.MOST_AT_ONCE", 1)
     with pytest.raises(UnusableError) as caught:
         assembled(cluster.gang("a", 6, hosts=(*HOSTS, Host("n3", "10.0.0.3", slots=2))))
     assert caught.value.reasons == (("n2", "its guard did not report its host in time"),)
@@ -136,7 +136,7 @@ def test_only_a_host_that_is_cut_off_is_given_up_soon(
     ssh = cluster.root / "bin" / "ssh"
     hangs = f'[ "$host" != n2 ] || {{ [ "$last" != true ] || {{ {second}; }}; exec sleep 600; }}\n[ !'
     ssh.write_text(ssh.read_text().replace("[ !", hangs, 1))
-    monkeypatch.setattr("taco_launch.agent.gang.silent_hosts.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("taco_launch.agent.gang.guard_pool.QUIET_SECONDS", 0.1)
     monkeypatch.setattr("taco_launch.agent.gang.gang_allocation.GUARD_SECONDS", HANG if "cut" in why else 2.0)
     gang = cluster.gang("a", 4)
     waits = []

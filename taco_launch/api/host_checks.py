@@ -119,8 +119,8 @@ def measure_drained(
     names = {host.name for host in hosts}
     idle = [node.host for node in cluster.backend.nodes(cluster.inventory) if not _obstacle(node, 0)]
     beside = [host for host in idle if host.name not in names][:_BESIDE]
-    found = measure_hosts(cluster, (*hosts, *beside), replace(options, drained=frozenset(names)), step, watch)
-    return tuple((host, verdicts) for host, verdicts in found if host in names)
+    verdicts = measure_hosts(cluster, (*hosts, *beside), replace(options, drained=frozenset(names)), step, watch)
+    return tuple(each for each in verdicts if each[0] in names)
 
 
 def is_proven(verdicts: Sequence[HealthVerdict]) -> bool:

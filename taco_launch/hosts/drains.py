@@ -110,7 +110,11 @@ def keep_override(transport: Transport, override: Override | None) -> None:
 
 
 def _data(transport: Transport, path: str, most: int) -> bytes:
-    """Return a file of a host, no more than `most` bytes, b"" where there is none."""
+    """Return a file of a host, no more than `most` bytes, b"" where there is none.
+
+    Raises:
+        HostError: it was not read.
+    """
     script = 'if [ -e "$1" ]; then head -c "$2" "$1"; fi'
     result = transport.run(Command(("/bin/sh", "-c", script, "read", path, str(most)), sudo=True))
     if result.exit_code:

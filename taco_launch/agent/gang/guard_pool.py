@@ -182,8 +182,8 @@ class _SilentHosts:
             elif problem := second.problem():
                 self._asked.pop(link).close()
                 link.cut_off(problem)
-        told = f"no answer for {QUIET_SECONDS:g} s while the job starts; it is asked by a second ssh"
-        return tuple((link.name, told) for link in silent if not link.gone)
+        words = f"no answer for {QUIET_SECONDS:g} s while the job starts; it is asked by a second ssh"
+        return tuple((link.name, words) for link in silent if not link.gone)
 
     def close(self) -> None:
         """End what still asks."""
@@ -192,17 +192,17 @@ class _SilentHosts:
         self._asked.clear()
 
 
-def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
+def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts], Callable[..., Dict[str, str]]]:
     """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
     from taco_launch.core.facts.parse import parse  # noqa: PLC0415
-    from taco_launch.core.launch.job_facts_from import job_facts_from  # noqa: PLC0415
+    from taco_launch.core.launch.job_facts_from import hosts_with_ports_down, job_facts_from  # noqa: PLC0415
 
-    return parse, job_facts_from
+    return parse, job_facts_from, hosts_with_ports_down
 
 
 def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
     """Add what is between the hosts, and the head's software, from what the probe said on each host."""
-    parse, over_ssh = parsers()
+    parse, over_ssh, _ports_down = parsers()
     now = time.time()
     facts = tuple(parse(name, text.encode("utf-8", "surrogateescape"), now, now) for name, text in told.items())
     found = over_ssh(known, spec, facts)
@@ -213,8 +213,7 @@ def ports_down(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
     """Return by host why the job must not run there: RDMA ports of its are down."""
     if facts.between is None:
         return {}
-    from taco_launch.core.launch.port_gate import hosts_with_ports_down  # noqa: PLC0415 - as in `parsers`
-
+    _parse, _over_ssh, hosts_with_ports_down = parsers()
     return hosts_with_ports_down(spec, facts)
 
 

@@ -136,8 +136,8 @@ def _forced(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -
         if answer.error is not None:
             render.warning(settings, f"{answer.host}: opened without a check: {answer.error.message}")
     who, now = f"{person()}@{socket.gethostname()}", float(int(time.time()))
-    made = {host: override_of(each, who, now) for host, each in verdicts}
-    return {host: each for host, each in made.items() if each is not None}
+    overrides = {host: override_of(each, who, now) for host, each in verdicts}
+    return {host: each for host, each in overrides.items() if each is not None}
 
 
 def _sound(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> tuple[tuple[Host, ...], int]:
@@ -155,10 +155,10 @@ def _proven(
     settings: Settings, hosts: tuple[Host, ...], access: Credentials, level: str, code: int
 ) -> tuple[tuple[Host, ...], int]:
     """Measure hosts while they are drained, and show what was found; return those that passed, and the exit code."""
-    found = measure(settings, hosts, access, HostCheckOptions(level), beside=True)
-    passed = {host for host, verdicts in found if is_proven(verdicts)}
-    show_measured(settings, [each for each in found if each[0] in passed], level)
-    show(found)
+    measured = measure(settings, hosts, access, HostCheckOptions(level), beside=True)
+    passed = {host for host, verdicts in measured if is_proven(verdicts)}
+    show_measured(settings, [each for each in measured if each[0] in passed], level)
+    show(measured)
     sound = tuple(each for each in hosts if each.name in passed)
     return sound, code if len(sound) == len(hosts) else code or DRIFT
 

@@ -3,7 +3,7 @@
 import pytest
 
 from taco_launch.core.launch.fabric_facts import between
-from taco_launch.core.launch.port_gate import hosts_with_ports_down
+from taco_launch.core.launch.job_facts_from import hosts_with_ports_down
 from taco_launch.core.model.host.hosts import Host, Network
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec

@@ -64,10 +64,11 @@ def apply(
     A host that fails has an error, and no action.
     """
     policy = policy_of(inventory)
-    answers = drains.read(fanout)
+    answers, forced = drains.read(fanout), drains.overrides(fanout)
     errors = {answer.host: answer.error for answer in answers if answer.error is not None}
-    records = {answer.host: answer.value for answer in answers if answer.error is None}
-    overrides = _remaining_overrides(fanout, dict(hosts))
+    errors |= {answer.host: answer.error for answer in forced if answer.error is not None}
+    records = {answer.host: answer.value for answer in answers if answer.host not in errors}
+    overrides = _remaining_overrides(fanout, {each.host: each.value for each in forced if each.value}, dict(hosts))
     actions = plan(policy, hosts, earlier, records, len(inventory.hosts), overrides)
     who, now = f"{by}@{socket.gethostname()}", float(int(time.time()))
     new = {each.host: record_of(each, who, now) for each in actions if each.event == DRAINED}
@@ -84,9 +85,10 @@ def apply(
     return PolicyRun(actions, errors, undelivered, overrides)
 
 
-def _remaining_overrides(fanout: Fanout, verdicts: Mapping[str, Sequence[HealthVerdict]]) -> dict[str, Override]:
+def _remaining_overrides(
+    fanout: Fanout, before: Mapping[str, Override], verdicts: Mapping[str, Sequence[HealthVerdict]]
+) -> dict[str, Override]:
     """Return the overrides that still hold, and note on the hosts which of them do not any more."""
-    before = drains.overrides(fanout)
     now = {host: remaining(each, verdicts[host]) if host in verdicts else each for host, each in before.items()}
     changed = [host for host in before if now[host] != before[host]]
     if changed:

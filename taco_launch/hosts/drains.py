@@ -75,17 +75,18 @@ def read(fanout: Fanout) -> tuple[Answer[Drain | None], ...]:
     return fanout.each(work)
 
 
-def overrides(fanout: Fanout) -> dict[str, Override]:
-    """Return in spite of which faults a person opened hosts; one whose record cannot be read has none."""
+def overrides(fanout: Fanout) -> tuple[Answer[Override | None], ...]:
+    """Return in spite of which faults a person opened each host, None where none did."""
 
     def work(transport: Transport) -> Override | None:
         data = _data(transport, OVERRIDE, MOST_OVERRIDE_BYTES)
         try:
             return codec.from_json(Override, codec.load(data)) if data else None
-        except ValueError:
-            return None
+        except ValueError as error:
+            hint = f"taco-launch host resume {transport.name} removes it"
+            raise HostError(f"{transport.name}: {OVERRIDE} cannot be read ({error})", hint) from None
 
-    return {answer.host: answer.value for answer in fanout.each(work) if answer.error is None and answer.value}
+    return fanout.each(work)
 
 
 def resume(

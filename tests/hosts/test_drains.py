@@ -46,14 +46,16 @@ def test_in_spite_of_what_a_host_was_opened_is_kept_there(tmp_path: Path, monkey
         monkeypatch.setattr(drains, name, str(tmp_path / name))
     fanout, override = Fanout((Simulated("gpu1"),)), Override("ann@x", 1.0, (("Xid", "Xid 79"),))
     (tmp_path / "DRAIN").touch()
-    assert drains.overrides(fanout) == {}
-    assert drains.resume(fanout, int, {"gpu1": override}) == (Answer("gpu1"),)
+    assert drains.overrides(fanout) == (Answer("gpu1"),)
+    assert drains.resume(fanout, lambda: None, {"gpu1": override}) == (Answer("gpu1"),)
     assert not (tmp_path / "DRAIN").exists()
-    drains.resume(fanout, int)
-    assert drains.overrides(fanout) == {"gpu1": override}, "only a person ends it"
+    drains.resume(fanout, lambda: None)
+    assert drains.overrides(fanout) == (Answer("gpu1", override),), "only a person ends it"
     (tmp_path / "OVERRIDE").write_text("{")
-    assert drains.overrides(fanout) == {}
-    drains.resume(fanout, int, {})
+    (answer,) = drains.overrides(fanout)
+    assert answer.error
+    assert "cannot be read" in answer.error.message
+    drains.resume(fanout, lambda: None, {})
     assert not (tmp_path / "OVERRIDE").exists()
 
 

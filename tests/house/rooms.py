@@ -18,7 +18,7 @@ ROOMS = {
     "bench": 8_720,
     "jobs": 12_050,
     "setup": 8_700,
-    "hosts": 7_900,
+    "hosts": 7_910,
     "lab": 3_650,
     "agent": 17_740,
     "core": 31_710,

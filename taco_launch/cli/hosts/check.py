@@ -143,7 +143,7 @@ def _print(
 ) -> None:
     """Print what was checked, what was measured, and what the policy did."""
     if settings.output in ("json", "yaml"):
-        more = {} if acted is None else {"drains": to_json(acted.actions)}
+        more = {} if acted is None else {"drains": to_json(acted.actions), "overrides": to_json(dict(acted.overrides))}
         render.data(_document(verdicts, answers) | more, settings.output)
     elif verdicts:
         render.table(*report.table(verdicts, fold))

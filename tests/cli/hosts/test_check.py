@@ -147,7 +147,11 @@ def records(tmp_path: Path, checks: object, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         drains, "read", lambda fanout: tuple(Answer(each.name, kept.get(each.name)) for each in fanout.transports)
     )
-    monkeypatch.setattr(drains, "overrides", lambda _fanout: dict(opened))
+    monkeypatch.setattr(
+        drains,
+        "overrides",
+        lambda fanout: tuple(Answer(each.name, opened.get(each.name)) for each in fanout.transports),
+    )
     monkeypatch.setattr(
         drains,
         "keep_override",

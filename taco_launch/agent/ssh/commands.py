@@ -24,8 +24,8 @@ ONCE = ("-o", "ConnectionAttempts=1")
 # ssh's own exit code when there is no connection.
 NOT_CONNECTED = 255
 # Of what it prints where it gets none at all: not where the host is too busy for the handshake that follows, nor where a
-# jump host is in the way.
-_NO_CONNECTION = "ssh: connect to host "
+# jump host is in the way. A host that refuses a connection answers.
+_NO_CONNECTION, _REFUSED = "ssh: connect to host ", "Connection refused"
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
 # A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
@@ -215,7 +215,7 @@ class SecondConnection:
         if self._process is None or self._process.poll() is None:
             return ""
         words = self._errors.last_line() if self._process.returncode == NOT_CONNECTED else ""
-        if words.startswith(_NO_CONNECTION):
+        if words.startswith(_NO_CONNECTION) and not words.endswith(_REFUSED):
             return words
         if time.monotonic() - self._begun > self._again:
             self.close()

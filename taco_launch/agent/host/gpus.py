@@ -100,7 +100,9 @@ def lacking(count: int) -> str:
     """Return that fewer GPUs answer than have a device file here, "" where `count`, of those that answer, is as many."""
     with contextlib.suppress(OSError):
         files = sum(re.fullmatch("nvidia[0-9]+", name) is not None for name in os.listdir(_DEVICES))
-        if files > count:
+        if (
+            files > count and shutil.which("nvidia-smi") is not None
+        ):  # else an image without it, which has GPUs all the same
             return f"nvidia-smi lists {count} of the {files} GPUs that have a device file ({_DEVICES}/nvidiaN)"
     return ""
 

@@ -96,6 +96,9 @@ def test_a_host_with_a_lost_gpu_gives_none_of_the_others(smi: Smi, monkeypatch: 
     told = {slot.foreign for slot in host.read_thoroughly().slots}
     assert told == {f"kept back by a check: {words} (taco-launch check shows what to do)"}
     assert slots_here(3).free == 3, "without a policy nothing is looked at"
+    (smi.folder / "nvidia-smi").rename(smi.folder / "smi")
+    assert slots_here(3, GATED).free == 3, "an image without nvidia-smi has its GPUs all the same"
+    (smi.folder / "smi").rename(smi.folder / "nvidia-smi")
     smi.gpus(GPUS)
     assert [slot.name for slot in host.read_thoroughly().slots if slot.is_free] == list(GPUS), "it ends by itself"
     smi.gpus(GPUS[:3])

@@ -3,20 +3,17 @@
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.bench.run.matrix_schema import json_schema as of_matrix
 from taco_launch.cli import verbs
 from taco_launch.cli.options.common import settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema.names import did_you_mean
-from taco_launch.hosts.inventory.to_document import json_schema as of_inventory
-from taco_launch.jobs.documents.job_schema import json_schema as of_job
 
 TOPICS = {
     "environment": "Environment variables and the configuration file.",
@@ -26,8 +23,12 @@ TOPICS = {
     "matrix": "Keys of a benchmark matrix.",
     "profiles": "Options of the mpirun command line: the profiles, and a profile of your own.",
 }
-# The JSON Schema of the documents that a topic is about.
-_SCHEMAS = {"inventory": of_inventory, "job-file": of_job, "matrix": of_matrix}
+# The module with `json_schema` of the documents that a topic is about; pydantic takes longer to import than the rest.
+_SCHEMAS = {
+    "inventory": "taco_launch.hosts.inventory.to_document",
+    "job-file": "taco_launch.jobs.documents.job_schema",
+    "matrix": "taco_launch.bench.run.matrix_schema",
+}
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _CELL = re.compile(r"(?<!\\)\|")
 # Columns of a terminal that a text takes at most.
@@ -76,7 +77,7 @@ def text_of(topic: str) -> str:
     text = resources.files("taco_launch.cli.topics").joinpath(f"{topic}.md").read_text("utf-8")
     if topic not in _SCHEMAS:
         return text
-    schema = _SCHEMAS[topic]()
+    schema = import_module(_SCHEMAS[topic]).json_schema()
     return "\n".join((text, *_keys("Keys", schema), *_sections(schema)))
 
 

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
-from taco_launch.cli.output import job_container_tables, job_tables, node_tables, render
+from taco_launch.cli.output import job_tables, node_tables, render
 from taco_launch.core.errors import UsageError
 from taco_launch.core.manifest import size_text
 from taco_launch.core.model.codec import to_json
@@ -156,6 +156,8 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Example:
       taco-launch -i hosts.yaml top node -w
     """
+    from taco_launch.cli.output import job_container_tables  # noqa: PLC0415 - `list` and `get` need nothing of set-up
+
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
@@ -245,6 +247,8 @@ def prune(
       taco-launch prune --older-than 3h --dry-run
       taco-launch prune --older-than 30d
     """
+    from taco_launch.cli.output import job_container_tables  # noqa: PLC0415 - `list` and `get` need nothing of set-up
+
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     rows, warnings = backend.prune(older_than, None if everybody else person(), dry_run=dry_run)

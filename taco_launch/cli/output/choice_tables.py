@@ -1,11 +1,14 @@
 """Which GPUs of a host were chosen, and which were not, as a table."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from taco_launch.cli.output.render import columns
 from taco_launch.core.model.choices import GpuChoice, RejectedSet
 from taco_launch.hosts.inventory.ranges import fold
-from taco_launch.jobs.dry_run import NearHcas
+
+if TYPE_CHECKING:
+    from taco_launch.jobs.dry_run import NearHcas
 
 
 def text(choice: GpuChoice) -> str:
@@ -14,9 +17,9 @@ def text(choice: GpuChoice) -> str:
     return columns(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
 
 
-def nearest(hosts: Sequence[tuple[str, tuple[NearHcas, ...]]]) -> str:
+def nearest(hosts: Sequence[tuple[str, tuple["NearHcas", ...]]]) -> str:
     """Return as text which HCAs are the nearest to the GPU of each local rank; hosts that are alike are told together."""
-    alike: dict[tuple[NearHcas, ...], list[str]] = {}
+    alike: dict[tuple["NearHcas", ...], list[str]] = {}
     for host, ranks in hosts:
         alike.setdefault(ranks, []).append(host)
     told = []

@@ -44,6 +44,9 @@ def main(arguments: list[str]) -> int:
         )
     chaos = Chaos(folder, asked.patience)
     jobs = plans(seed, asked.jobs, disk=disk)
+    if asked.links:
+        sys.path.insert(0, str(ROOT))
+        import chaos_links  # noqa: F401, PLC0415 - the tests' own hosts; what they import sets signal handlers, here alone
     until, done = time.monotonic() + asked.seconds, []
     links = ThreadPoolExecutor(1).submit(_cut_links, chaos.result, folder, asked, seed, until)
     threading.Thread(target=chaos.watch, daemon=True).start()
@@ -71,8 +74,7 @@ def _cut_links(result: Result, folder: Path, asked: argparse.Namespace, seed: in
     """Have hosts lose their connections; where that cannot be done here, say why."""
     if not asked.links:
         return
-    sys.path.insert(0, str(ROOT))
-    import chaos_links  # noqa: PLC0415 - the tests' own hosts; without them nothing of the tests is imported
+    import chaos_links  # noqa: PLC0415 - without links nothing of the tests is imported
 
     reason = chaos_links.left_out()
     if reason:

@@ -11,7 +11,7 @@ Every call raises a TacoLaunchError (taco_launch.core.errors) with a message and
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.inventory import VARIABLE
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import Backend, FollowListener, HeadFacts, Output, connect, require_started
+from taco_launch.jobs.request.caller import here, local_names
 
 if TYPE_CHECKING:
     from taco_launch.api.job import Job
@@ -117,7 +118,6 @@ class Cluster:
             TacoLaunchError: it is a lab's, and taco-launch-lab is not installed.
         """
         from taco_launch.hosts.inventory.load import load  # noqa: PLC0415 - lists of this machine's jobs need none
-        from taco_launch.jobs.request.caller import local_names  # noqa: PLC0415
 
         if isinstance(self._given, Inventory):
             return self._given
@@ -190,12 +190,11 @@ class Cluster:
             UsageError: a field has a wrong type, parts of the request contradict each other, or its command is a launcher.
             SpecError: a value of the request, the inventory or the profile is wrong; all faults at once.
         """
-        with _fields_in_hints():
-            return self._resolved(_typed(request))
+        with _typed(request) as checked:
+            return self._resolved(checked)
 
     def _resolved(self, request: JobRequest) -> JobSpec:
-        from taco_launch.jobs.request.caller import here  # noqa: PLC0415 - lists of jobs need none of it
-        from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415
+        from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415 - lists of jobs need none of it
 
         return resolve(request, self.inventory, here(self.environ))
 
@@ -227,9 +226,8 @@ class Cluster:
             UsageError: its name is taken, or as `resolve`.
             TacoLaunchError: no host can be its place; nothing is kept of it.
         """
-        with _fields_in_hints():
-            request = _typed(request)
-            spec = self.with_code(self._resolved(request), request)
+        with _typed(request) as checked:
+            spec = self.with_code(self._resolved(checked), checked)
             found = self.backend.submit(spec, self.environ)
             require_started(found)
         return self._begun(found)
@@ -241,9 +239,8 @@ class Cluster:
 
         A job whose ranks fail raises nothing: `exit_code` of what is returned tells.
         """
-        with _fields_in_hints():
-            request = _typed(request)
-            spec = self.with_code(self._resolved(request), request)
+        with _typed(request) as checked:
+            spec = self.with_code(self._resolved(checked), checked)
             found = self.backend.run(spec, self.environ, output, watch or FollowListener())
             if not found.record.attempt:  # of one whose ranks failed at once there is a log to read
                 require_started(found)
@@ -259,7 +256,9 @@ class Cluster:
         """
         from taco_launch.api.several_jobs import start_all  # noqa: PLC0415 - the command line has no use for it
 
-        return start_all(self.submit, _typed(request), matrix)
+        with _typed(request) as checked:
+            pass  # `submit` tells of all else
+        return start_all(self.submit, checked, matrix)
 
     def as_completed(self, jobs: "Iterable[Job]", *, timeout: float | None = None) -> "Iterator[Job]":
         """Yield each of these jobs once it has ended, in the order of their ends, for at most `timeout` seconds.
@@ -320,8 +319,8 @@ class Cluster:
         Raises:
             PlacementError: the job does not fit; or as `resolve`.
         """
-        with _fields_in_hints():
-            return self.plan_of(self._resolved(_typed(request)), folder=folder, explain=explain)
+        with _typed(request) as checked:
+            return self.plan_of(self._resolved(checked), folder=folder, explain=explain)
 
     def plan_of(
         self, spec: JobSpec, *, folder: str = "", explain: bool = False, facts: "Sequence[HostFacts]" = ()
@@ -374,32 +373,15 @@ class Cluster:
             UsageError: a host is not in the inventory.
             HostError: a host does not answer.
         """
-        from taco_launch.core.facts import SUBJECTS  # noqa: PLC0415 - only where hosts are asked
-        from taco_launch.core.model.host import paths  # noqa: PLC0415
-        from taco_launch.hosts.fanout import connect  # noqa: PLC0415
-        from taco_launch.hosts.gather_facts import gather, with_declared_values  # noqa: PLC0415
-        from taco_launch.hosts.inventory.select import choose  # noqa: PLC0415
+        from taco_launch.api.host_facts import facts_of  # noqa: PLC0415 - only where hosts are asked
 
-        hosts = choose(self.inventory, ",".join(names)) if names else self.inventory.hosts
-        container = paths.container(self.inventory.cluster) if self.inventory.container else None
-        access = self.access
-        with connect(self.inventory, tuple(hosts), access) as fanout:
-            answers = gather(fanout, SUBJECTS, sudo=access.sudo_password is not None, container=container)
-        found = []
-        for answer, host in zip(answers, hosts, strict=True):
-            if answer.error is not None or answer.value is None:
-                raise answer.error or AssertionError(host.name)
-            found.append(with_declared_values(answer.value, host))
-        return tuple(found)
+        return facts_of(self.inventory, names, self.access)
 
 
-def _typed(request: JobRequest) -> JobRequest:
-    from taco_launch.jobs.request.python_values import coerce_fields  # noqa: PLC0415 - the command line's requests have their types
+@contextmanager
+def _typed(request: JobRequest) -> Iterator[JobRequest]:
+    """Yield a request with values of the right types; what goes wrong with it is told by the names of its fields."""
+    from taco_launch.jobs.request.python_values import coerce_fields, fields_in_hints  # noqa: PLC0415 - the command line's requests have their types
 
-    return coerce_fields(request)
-
-
-def _fields_in_hints() -> AbstractContextManager[None]:
-    from taco_launch.jobs.request.python_values import fields_in_hints  # noqa: PLC0415 - see above
-
-    return fields_in_hints()
+    with fields_in_hints():
+        yield coerce_fields(request)

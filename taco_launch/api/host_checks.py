@@ -2,7 +2,7 @@
 
 import contextlib
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from taco_launch.api.cluster import Cluster
@@ -11,15 +11,26 @@ from taco_launch.bench.host_checks.judge import METRICS, faulty_hosts
 from taco_launch.bench.host_checks.results import NETWORK
 from taco_launch.core.errors import HostError, NoJobError, UsageError
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
-from taco_launch.core.facts.reports.health.verdict import NOT_POSSIBLE, HealthVerdict
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, HealthVerdict
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.slots import describe_holders
 from taco_launch.jobs.backend import FollowListener, HostOccupancy, LogQuery
 
-__all__ = ("LEVELS", "METRICS", "NETWORK", "HostCheckOptions", "faulty_hosts", "measure_hosts")
+__all__ = (
+    "LEVELS",
+    "METRICS",
+    "NETWORK",
+    "HostCheckOptions",
+    "faulty_hosts",
+    "is_proven",
+    "measure_drained",
+    "measure_hosts",
+)
 LEVELS = (plan.FULL, plan.PAIRS)
+# A host is judged beside so many others at least.
+_BESIDE = 2
 
 
 @dataclass(frozen=True)
@@ -27,13 +38,14 @@ class HostCheckOptions:
     """What is measured: `level` is full or pairs; with `bisect` only some rounds of pairs.
 
     `floors` are the least values, in bytes/s by their names. `patience` is how many seconds to wait for jobs on the hosts;
-    with 0, busy hosts are left out.
+    with 0, busy hosts are left out. `drained` are the hosts that are measured even if they are drained.
     """
 
     level: str
     bisect: bool = False
     floors: Mapping[str, float] = field(default_factory=dict)
     patience: float = 0.0
+    drained: frozenset[str] = frozenset()
 
 
 def measure_hosts(
@@ -53,6 +65,7 @@ def measure_hosts(
         HostError: it failed, or its output is not complete.
     """
     wanted = {host.name for host in hosts}
+    cluster = _while_drained(cluster, options.drained)
     nodes = [node for node in cluster.backend.nodes(cluster.inventory) if node.host.name in wanted]
     reasons = {node.host.name: _obstacle(node, options.patience) for node in nodes}
     chosen = [name for name, why in reasons.items() if not why]
@@ -95,14 +108,51 @@ def measure_hosts(
     return (*judge.verdicts(measured, ranks, options.floors), *shut)
 
 
+def measure_drained(
+    cluster: Cluster,
+    hosts: Sequence[Host],
+    options: HostCheckOptions,
+    step: Callable[[str], None] = lambda _words: None,
+    watch: FollowListener | None = None,
+) -> tuple[HostVerdicts, ...]:
+    """Measure hosts that may be drained beside others that are idle, and return the verdicts of `hosts`. Raises as `measure_hosts`."""
+    names = {host.name for host in hosts}
+    idle = [node.host for node in cluster.backend.nodes(cluster.inventory) if not _obstacle(node, 0)]
+    beside = [host for host in idle if host.name not in names][:_BESIDE]
+    verdicts = measure_hosts(cluster, (*hosts, *beside), replace(options, drained=frozenset(names)), step, watch)
+    return tuple(each for each in verdicts if each[0] in names)
+
+
+def is_proven(verdicts: Sequence[HealthVerdict]) -> bool:
+    """Return whether a measurement found a host sound: something of it was judged, and nothing is a fault."""
+    levels = {each.level for each in verdicts}
+    return OK in levels and FAULT not in levels
+
+
+def _while_drained(cluster: Cluster, names: Collection[str]) -> Cluster:
+    """Return the cluster for a job that may have these hosts while they are drained."""
+    if not names:
+        return cluster
+    hosts = tuple(replace(host, while_drained=host.name in names) for host in cluster.inventory.hosts)
+    inventory = replace(cluster.inventory, hosts=hosts)
+    return Cluster(
+        inventory,
+        access=cluster.access,
+        environ=cluster.environ,
+        typed=cluster.typed,
+        say=cluster.say,
+        backend=cluster.backend,
+    )
+
+
 def _obstacle(node: HostOccupancy, patience: float) -> str:
     """Return why no job can measure a host, "" if one can."""
     if not node.is_used:
         return "without a container in the inventory, jobs run on the head alone"
     if node.occupancy is None:
         return node.problem
-    if node.occupancy.drain is not None:
-        return f"drained: {node.occupancy.drain.reason}: no job can run there, a measurement neither"
+    if node.occupancy.drain is not None and not node.host.while_drained:
+        return f"drained: {node.occupancy.drain.reason}; to measure it all the same: --drained"
     busy = describe_holders(replace(node.occupancy, gpus=0))
     return "" if patience or not busy else f"busy: {busy}; to wait: --wait-for-jobs"
 

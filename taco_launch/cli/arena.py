@@ -55,7 +55,7 @@ def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
         click.echo(_listed(settings, arena_tables.job_list))
         return 0
     if own[0] == "get" and len(own) == 2:
-        click.echo(_shown(settings, own[1]))
+        click.echo(arena_tables.one_job(settings.backend(access_of({})).get(own[1]), time.time()))
         return 0
     if own == ("top", "job"):
         click.echo(_listed(settings, arena_tables.top_jobs))
@@ -107,10 +107,6 @@ def _top_nodes(settings: Settings) -> str:
         if node.problem:
             render.warning(settings, f"{node.host.name}: {node.problem}")
     return arena_tables.top_nodes(nodes)
-
-
-def _shown(settings: Settings, name: str) -> str:
-    return arena_tables.one_job(settings.backend(access_of({})).get(name), time.time())
 
 
 def _has_launcher(settings: Settings, name: str) -> bool:

@@ -3,7 +3,7 @@
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
+from importlib import import_module, resources
 from typing import Any
 
 import click
@@ -22,6 +22,12 @@ TOPICS = {
     "job-file": "Keys of a job file.",
     "matrix": "Keys of a benchmark matrix.",
     "profiles": "Options of the mpirun command line: the profiles, and a profile of your own.",
+}
+# The module with `json_schema` of the documents that a topic is about; pydantic takes longer to import than the rest.
+_SCHEMAS = {
+    "inventory": "taco_launch.hosts.inventory.to_document",
+    "job-file": "taco_launch.jobs.documents.job_schema",
+    "matrix": "taco_launch.bench.run.matrix_schema",
 }
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _CELL = re.compile(r"(?<!\\)\|")
@@ -69,25 +75,10 @@ def help_(ctx: click.Context, words: tuple[str, ...]) -> None:
 def text_of(topic: str) -> str:
     """Return the text of a topic as Markdown, with the keys of the document that it is about."""
     text = resources.files("taco_launch.cli.topics").joinpath(f"{topic}.md").read_text("utf-8")
-    schema = _schema(topic)
-    return text if schema is None else "\n".join((text, *_keys("Keys", schema), *_sections(schema)))
-
-
-def _schema(topic: str) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of the documents that a topic is about."""
-    if topic == "inventory":
-        from taco_launch.hosts.inventory.to_document import json_schema as of_inventory  # noqa: PLC0415 - pydantic takes long to import
-
-        return of_inventory()
-    if topic == "job-file":
-        from taco_launch.jobs.documents.job_schema import json_schema as of_job  # noqa: PLC0415 - pydantic takes long to import
-
-        return of_job()
-    if topic == "matrix":
-        from taco_launch.bench.run.matrix_schema import json_schema as of_matrix  # noqa: PLC0415 - pydantic takes long to import
-
-        return of_matrix()
-    return None
+    if topic not in _SCHEMAS:
+        return text
+    schema = import_module(_SCHEMAS[topic]).json_schema()
+    return "\n".join((text, *_keys("Keys", schema), *_sections(schema)))
 
 
 def _sections(schema: Mapping[str, Any]) -> Iterator[str]:

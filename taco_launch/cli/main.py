@@ -23,7 +23,7 @@ from taco_launch.cli.options.common import (
     talk_options,
     this_machine,
 )
-from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.cli.options.suggestions import SuggestingGroup, nearest
 from taco_launch.cli.output import render
 from taco_launch.core.command import GIT_SECRETS, as_typed
 from taco_launch.core.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageError
@@ -73,11 +73,9 @@ class _Verbs(SuggestingGroup):
         if args[0] != "doctor" and config_path(os.environ).exists():  # doctor reports what is wrong with it
             _use_config(ctx)
         if self.get_command(ctx, args[0]) is None:
-            from taco_launch.core.launch.command_line.nested_launcher import inner
+            from taco_launch.cli.options import nested_launcher
 
-            if inner(args) is not None:
-                from taco_launch.cli.options import nested_launcher
-
+            if nested_launcher.is_launcher(args):
                 typed, rows = nested_launcher.line(f"{settings_of(ctx).typed} run", (), args)
                 problem = f"{args[0]} is not a command; taco-launch starts the ranks itself"
                 raise UsageError(problem + nested_launcher.remarks(rows), hint=typed)
@@ -162,9 +160,7 @@ def completion(shell: str) -> None:
 
     For zsh, ~/.zshrc needs these lines: fpath+=~/.zfunc; autoload -Uz compinit; compinit.
     """
-    from taco_launch.cli.options import shell_scripts
-
-    shell_scripts.register()
+    _register_shells()
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"there is no completion script for {shell}")
@@ -222,13 +218,11 @@ def _usage_error(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     message, hint = _on_one_line(error), context and f"{context.command_path} --help"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
-        from difflib import get_close_matches
-
         message = error.message.removesuffix(".")
         params = context.command.params if context else ()
         old = {name for param in params if getattr(param, "hidden", False) for name in param.opts}
-        near = get_close_matches(error.option_name, set(error.possibilities) - old, n=1)
-        hint = f"did you mean: {near[0]}" if near else hint
+        near = nearest(error.option_name, set(error.possibilities) - old)
+        hint = f"did you mean: {near}" if near else hint
     return UsageError(message, hint)
 
 
@@ -272,9 +266,7 @@ def _guarded() -> int:
         git_secrets=passwords,
     )
     if _COMPLETE in os.environ:
-        from taco_launch.cli.options import shell_scripts
-
-        shell_scripts.register()
+        _register_shells()
     try:
         code = _with_usage_errors(lambda: cli.main(prog_name="taco-launch", standalone_mode=False, obj=settings))
         sys.stdout.flush()
@@ -297,6 +289,12 @@ def _guarded() -> int:
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _register_shells() -> None:
+    from taco_launch.cli.options import shell_scripts
+
+    shell_scripts.register()
 
 
 def _passwords() -> dict[str, str]:

@@ -4,6 +4,7 @@ import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from taco_launch.agent.supervisor.notify import post
 from taco_launch.core.errors import TacoLaunchError, UsageError
@@ -17,21 +18,27 @@ from taco_launch.core.facts.reports.health.drain_plan import (
     record_of,
 )
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
+from taco_launch.core.facts.reports.health.overrides import remaining
+from taco_launch.core.facts.reports.health.verdict import HealthVerdict
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import HealthPolicy, Inventory
-from taco_launch.core.model.slots import NODE
+from taco_launch.core.model.slots import NODE, Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Fanout
 
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """What the policy did, and on which hosts it failed; `undelivered` is why its message was not delivered."""
+    """What the policy did, and on which hosts it failed; `undelivered` is why its message was not delivered.
+
+    `overrides` are the faults for which it does not drain hosts, since a person opened these in spite of them.
+    """
 
     actions: tuple[DrainAction, ...]
     errors: Mapping[str, TacoLaunchError]
     undelivered: str = ""
+    overrides: Mapping[str, Override] = field(default_factory=dict)
 
 
 def policy_of(inventory: Inventory) -> HealthPolicy:
@@ -57,10 +64,12 @@ def apply(
     A host that fails has an error, and no action.
     """
     policy = policy_of(inventory)
-    answers = drains.read(fanout)
+    answers, forced = drains.read(fanout), drains.overrides(fanout)
     errors = {answer.host: answer.error for answer in answers if answer.error is not None}
-    records = {answer.host: answer.value for answer in answers if answer.error is None}
-    actions = plan(policy, hosts, earlier, records, len(inventory.hosts))
+    errors |= {answer.host: answer.error for answer in forced if answer.error is not None}
+    records = {answer.host: answer.value for answer in answers if answer.host not in errors}
+    overrides = _remaining_overrides(fanout, {each.host: each.value for each in forced if each.value}, dict(hosts))
+    actions = plan(policy, hosts, earlier, records, len(inventory.hosts), overrides)
     who, now = f"{by}@{socket.gethostname()}", float(int(time.time()))
     new = {each.host: record_of(each, who, now) for each in actions if each.event == DRAINED}
     opened = [each.host for each in actions if each.event == RESUMED]
@@ -73,7 +82,18 @@ def apply(
     undelivered = ""
     if policy.notify is not None and actions:
         undelivered = post(policy.notify, json.dumps(_message(inventory.cluster, actions)).encode())
-    return PolicyRun(actions, errors, undelivered)
+    return PolicyRun(actions, errors, undelivered, overrides)
+
+
+def _remaining_overrides(
+    fanout: Fanout, before: Mapping[str, Override], verdicts: Mapping[str, Sequence[HealthVerdict]]
+) -> dict[str, Override]:
+    """Return the overrides that still hold, and note on the hosts which of them do not any more."""
+    now = {host: remaining(each, verdicts[host]) if host in verdicts else each for host, each in before.items()}
+    changed = [host for host in before if now[host] != before[host]]
+    if changed:
+        fanout.only(changed).each(lambda transport: drains.keep_override(transport, now[transport.name]))
+    return {host: each for host, each in now.items() if each is not None}
 
 
 def describe(action: DrainAction) -> str:
@@ -85,6 +105,12 @@ def describe(action: DrainAction) -> str:
         return f"{action.host}: not drained, {action.limit}: {action.reason}\n  next: {more}"
     end = "host resume" if action.kind == NODE else "its cause is gone"
     return f"{action.host}: drained until {end}: {action.reason}"
+
+
+def describe_override(host: str, override: Override) -> str:
+    """Return as a line for which faults a host is not drained."""
+    names = ", ".join(name for name, _words in override.faults)
+    return f"{host}: not drained for {names}: {override.by} opened it with host resume --force"
 
 
 def _message(cluster: str, actions: Sequence[DrainAction]) -> dict[str, object]:

@@ -12,8 +12,8 @@ from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError, UsageError, last_line
 from taco_launch.core.model import codec
 from taco_launch.core.model.host.hosts import Inventory
-from taco_launch.core.model.host.paths import DRAIN, MOST_DRAIN_BYTES
-from taco_launch.core.model.slots import Drain
+from taco_launch.core.model.host.paths import DRAIN, MOST_DRAIN_BYTES, MOST_OVERRIDE_BYTES, OVERRIDE
+from taco_launch.core.model.slots import Drain, Override
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.remote.transport import Transport
 
@@ -66,25 +66,64 @@ def read(fanout: Fanout) -> tuple[Answer[Drain | None], ...]:
     """Return the record of each host, None if it is open to jobs. A record that cannot be read counts as a drain, too."""
 
     def work(transport: Transport) -> Drain | None:
-        script = 'if [ -e "$1" ]; then head -c "$2" "$1"; fi'
-        argv = ("/bin/sh", "-c", script, "read", DRAIN, str(MOST_DRAIN_BYTES))
-        result = transport.run(Command(argv, sudo=True))
-        if result.exit_code:
-            raise HostError(f"{transport.name}: {DRAIN} was not read: {last_line(result.stderr)}")
+        data = _data(transport, DRAIN, MOST_DRAIN_BYTES)
         try:
-            return codec.from_json(Drain, codec.load(result.stdout)) if result.stdout else None
+            return codec.from_json(Drain, codec.load(data)) if data else None
         except ValueError as error:
             return Drain("an unknown user", 0.0, f"{DRAIN} cannot be read ({error})")
 
     return fanout.each(work)
 
 
-def resume(fanout: Fanout, report: Callable[[], None]) -> tuple[Answer[None], ...]:
-    """Remove the record on each host."""
+def overrides(fanout: Fanout) -> tuple[Answer[Override | None], ...]:
+    """Return in spite of which faults a person opened each host, None where none did."""
+
+    def work(transport: Transport) -> Override | None:
+        data = _data(transport, OVERRIDE, MOST_OVERRIDE_BYTES)
+        try:
+            return codec.from_json(Override, codec.load(data)) if data else None
+        except ValueError as error:
+            hint = f"taco-launch host resume {transport.name} removes it"
+            raise HostError(f"{transport.name}: {OVERRIDE} cannot be read ({error})", hint) from None
+
+    return fanout.each(work)
+
+
+def resume(
+    fanout: Fanout, report: Callable[[], None], forced: Mapping[str, Override] | None = None
+) -> tuple[Answer[None], ...]:
+    """Remove the record on each host; `forced` are in spite of which faults a person opens hosts, None where none does."""
 
     def work(transport: Transport) -> None:
-        result = transport.run(Command(("rm", "-f", DRAIN), sudo=True))
-        if result.exit_code:
-            raise HostError(f"{transport.name}: {DRAIN} was not removed: {last_line(result.stderr)}")
+        if forced is not None:
+            keep_override(transport, forced.get(transport.name))
+        _remove(transport, DRAIN)
 
     return fanout.each(work, lambda _answer: report())
+
+
+def keep_override(transport: Transport, override: Override | None) -> None:
+    """Write a host's override, or remove it for None."""
+    if override is None:
+        _remove(transport, OVERRIDE)
+    else:
+        transport.put(json.dumps(codec.to_json(override)).encode(), OVERRIDE, 0o644, sudo=True)
+
+
+def _data(transport: Transport, path: str, most: int) -> bytes:
+    """Return a file of a host, no more than `most` bytes, b"" where there is none.
+
+    Raises:
+        HostError: it was not read.
+    """
+    script = 'if [ -e "$1" ]; then head -c "$2" "$1"; fi'
+    result = transport.run(Command(("/bin/sh", "-c", script, "read", path, str(most)), sudo=True))
+    if result.exit_code:
+        raise HostError(f"{transport.name}: {path} was not read: {last_line(result.stderr)}")
+    return result.stdout
+
+
+def _remove(transport: Transport, path: str) -> None:
+    result = transport.run(Command(("rm", "-f", path), sudo=True))
+    if result.exit_code:
+        raise HostError(f"{transport.name}: {path} was not removed: {last_line(result.stderr)}")

@@ -108,15 +108,14 @@ def _remove(lab: str, left: list[str]) -> int:
     if containers:
         docker("rm", "--force", "--volumes", *containers)
     left.remove("containers")
-    volumes = docker("volume", "ls", *wanted).split()
-    if volumes:
-        docker("volume", "rm", *volumes)
-    left.remove("volumes")
-    networks = docker("network", "ls", *wanted).split()
-    if networks:
-        docker("network", "rm", *networks)
-    left.remove("networks")
-    return len(containers) + len(volumes) + len(networks)
+    count = len(containers)
+    for kind in ("volume", "network"):
+        names = docker(kind, "ls", *wanted).split()
+        if names:
+            docker(kind, "rm", *names)
+        left.remove(f"{kind}s")
+        count += len(names)
+    return count
 
 
 def _forget(lab: str | None, environ: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.lab import access, faults
 from taco_launch.lab.access import LabFiles
 from taco_launch.lab.docker import engine, hosts
-from taco_launch.lab.docker.labels import LabHost, check_lab_name
+from taco_launch.lab.docker.labels import LabHost, check_lab_name, option_of
 from taco_launch.lab.registry import ADDRESS
 
 
@@ -40,6 +40,11 @@ class Status:
     password_file: str
     authority_file: str
     image: str
+
+    @property
+    def option(self) -> str:
+        """The option that names the lab where a command is typed, "" where none is needed."""
+        return option_of(self.lab)
 
 
 def status(lab: str | None, environ: Mapping[str, str]) -> tuple[Status, ...]:

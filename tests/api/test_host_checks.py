@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from taco_launch.api import Cluster
-from taco_launch.api.host_checks import HostCheckOptions, measure_hosts
+from taco_launch.api.host_checks import HostCheckOptions, is_proven, measure_drained, measure_hosts
 from taco_launch.core.errors import HostError, UsageError
-from taco_launch.core.facts.reports.health.verdict import NOT_POSSIBLE
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, HealthVerdict
 from taco_launch.core.launch.plan import own_ports
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
@@ -98,10 +99,37 @@ def test_the_job_has_the_free_hosts_and_others_are_left_out_with_the_reason(
     assert spec.code is not None
     assert {host: [each.level for each in every] for host, every in found.items()}["gpu3"] == [NOT_POSSIBLE]
     assert found["gpu3"][0].text == "busy: 1 job vgg16 (alice); to wait: --wait-for-jobs"
-    assert found["gpu4"][0].text.startswith("drained: dust: ")
+    assert found["gpu4"][0].text.startswith("drained: dust; to measure it all the same: --drained")
     assert found["gpu1"][0].text.startswith("sends 8.4 Gbit/s [8, 8.8], receives ")
     assert steps == ["round 1 of 1 of pairs"]
     assert jobs.calls == ["delete"], "a measurement leaves no job behind"
+
+
+def test_drained_hosts_are_measured_where_that_is_asked_for(inventory: Inventory, environ: dict[str, str]) -> None:
+    jobs = Jobs()
+    jobs.found["gpu4"] = replace(FREE, drain=DRAINED.drain)
+    cluster = Cluster(inventory, environ=environ, backend=jobs)
+    measure_hosts(cluster, inventory.hosts, HostCheckOptions("pairs", drained=frozenset(("gpu4",))))
+    (spec,) = jobs.ran
+    assert {host.name: host.while_drained for host in spec.hosts} == {"gpu1": False, "gpu2": False, "gpu4": True}
+    assert not any(host.while_drained for host in inventory.hosts)
+
+
+def test_a_drained_host_is_measured_beside_idle_ones(inventory: Inventory, environ: dict[str, str]) -> None:
+    jobs = Jobs()
+    jobs.found["gpu4"] = replace(FREE, drain=DRAINED.drain)
+    cluster = Cluster(inventory, environ=environ, backend=jobs)
+    found = measure_drained(cluster, inventory.hosts[3:], OPTIONS)
+    assert [host.name for host in jobs.ran[0].hosts] == ["gpu1", "gpu2", "gpu4"]
+    assert [host for host, _verdicts in found] == ["gpu4"]
+
+
+@pytest.mark.parametrize(
+    ("levels", "proven"),
+    [((OK,), True), ((OK, NOT_POSSIBLE), True), ((NOT_POSSIBLE,), False), ((OK, FAULT), False), ((), False)],
+)
+def test_what_proves_that_a_host_is_sound(levels: tuple[str, ...], proven: bool) -> None:
+    assert is_proven([HealthVerdict("memory copy", level, "", "") for level in levels]) is proven
 
 
 def test_the_ports_of_the_measurement_are_of_the_range(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.slots import Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.simulated_setup import Simulated
@@ -38,6 +39,24 @@ def test_the_record_of_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(drains, "DRAIN", str(path))
     (answer,) = drains.read(Fanout((Simulated("gpu1"),)))
     assert reason in answer.value.reason if reason and answer.value else answer == Answer("gpu1")
+
+
+def test_in_spite_of_what_a_host_was_opened_is_kept_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DRAIN", "OVERRIDE"):
+        monkeypatch.setattr(drains, name, str(tmp_path / name))
+    fanout, override = Fanout((Simulated("gpu1"),)), Override("ann@x", 1.0, (("Xid", "Xid 79"),))
+    (tmp_path / "DRAIN").touch()
+    assert drains.overrides(fanout) == (Answer("gpu1"),)
+    assert drains.resume(fanout, lambda: None, {"gpu1": override}) == (Answer("gpu1"),)
+    assert not (tmp_path / "DRAIN").exists()
+    drains.resume(fanout, lambda: None)
+    assert drains.overrides(fanout) == (Answer("gpu1", override),), "only a person ends it"
+    (tmp_path / "OVERRIDE").write_text("{")
+    (answer,) = drains.overrides(fanout)
+    assert answer.error
+    assert "cannot be read" in answer.error.message
+    drains.resume(fanout, lambda: None, {})
+    assert not (tmp_path / "OVERRIDE").exists()
 
 
 def test_a_record_that_is_kept_back_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

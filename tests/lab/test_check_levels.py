@@ -1,10 +1,12 @@
 """check --level on four real hosts: a slow sender, lost packets and a slow CPU are named, and then nothing is."""
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
 
+from tests.conftest import eventually
 from tests.lab.rig import Image, Lab, made
 
 pytestmark = [pytest.mark.lab, pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -60,3 +62,43 @@ def test_a_drained_host_is_left_out_and_the_others_are_measured(four: Lab) -> No
         four.cluster.ok("host", "resume", "gpu4", "--force")
     assert "gpu4: not possible: measurement: drained: dust" in done.stdout
     assert "gpu2  sends " in done.stdout
+
+
+def test_a_drained_host_is_measured_by_name_and_opened_once_it_passes(four: Lab) -> None:
+    four.cluster.ok("host", "drain", "gpu4", "--reason", "new power supply")
+    try:
+        done = four.cluster("check", "--level", "full", "gpu1", "gpu2", "gpu4", seconds=300)
+        assert done.returncode == 0, done.stderr
+        assert "gpu4  " in done.stdout, "it is in the table of what was measured"
+        four.fault("gpu4", "slow-cpu", "6")
+        done = four.cluster("host", "resume", "gpu4", "--level", "full", seconds=300)
+        assert done.returncode == 3, done.stderr
+        assert "gpu4: fault: CPU rate: " in done.stdout
+        assert "error: not opened to jobs: gpu4" in done.stderr
+        assert "drained" in four.cluster.ok("host", "list")
+        four.fault("gpu4", "fast-cpu")
+        four.cluster.ok("host", "resume", "gpu4", "--level", "full", seconds=300)
+        assert "drained" not in four.cluster.ok("host", "list")
+        assert four.cluster.jobs() == []
+    finally:
+        four.fault("gpu4", "fast-cpu")
+        four.cluster.ok("host", "resume", "gpu4", "--force")
+
+
+def test_a_host_that_is_cut_off_before_its_guard_is_connected_is_left_out_soon(four: Lab) -> None:
+    four.fault("gpu2", "partition")
+    try:
+        begun = time.monotonic()
+        four.cluster.ok("submit", "--name", "cut", "--np", "4", "-H", "gpu1,gpu2", "--", "true")
+
+        def waits() -> str:
+            return four.cluster("get", "cut").stdout
+
+        eventually(lambda: "gpu2: no answer for 10 s while the job starts" in waits(), 20, "what it waits for")
+        # the scheduler may have words of its own by then
+        eventually(lambda: "gpu2: " in waits() and "no answer for 10 s" not in waits(), 20, "why it waits")
+        assert time.monotonic() - begun < 35
+    finally:
+        four.fault("gpu2", "heal")
+    eventually(lambda: four.cluster.job("cut")["state"] == "SUCCEEDED", 90, "the job")
+    four.cluster.ok("delete", "cut")

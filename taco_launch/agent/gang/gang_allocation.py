@@ -41,8 +41,6 @@ from taco_launch.core.protocol.guard_messages import (
     HostReport,
     Lease,
     Leased,
-    Probed,
-    ProbeHost,
     Reach,
     Reached,
     ReleaseSlots,
@@ -50,7 +48,6 @@ from taco_launch.core.protocol.guard_messages import (
 )
 from taco_launch.core.protocol.job_host_facts import JobHostFacts
 
-_PROBE_SECONDS = 60.0
 # Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.
 _BUSY_SECONDS = 1.0
 _RACE_SECONDS = 10.0
@@ -110,7 +107,14 @@ class GangAllocation(GuardPool):
             if placement is not None:
                 leased = self._take(placement, note)
                 if leased is not None and self._meet(placement, note):
-                    break
+                    facts = self._known(known, self._hosts_of(placement), note)
+                    down = guard_pool.ports_down(self._spec, facts)
+                    if not down:
+                        break
+                    self._let_go(self._hosts_of(placement), note, look=False)
+                    for name, why in down.items():
+                        self._fail(name, why)
+                    begin = time.monotonic()  # without them it is placed as at first
             waited = time.monotonic() - begin
             if waited > (_BUSY_SECONDS if placement is None else _RACE_SECONDS):
                 raise self._refused() or crowded(self._wanted, self._usable())
@@ -123,8 +127,12 @@ class GangAllocation(GuardPool):
         placed = {share.host for share in placement.shares}
         self.dismiss([link for link in self.remote if link.name not in placed], note, remove=True)
         told = ((link.name, link.answers.facts) for link in self.links)
-        check_images({name: facts.host.image for name, facts in told if facts is not None})
-        return placement, self._known(known, [host for host in self._spec.hosts if host.name in placed], note)
+        check_images({name: report.host.image for name, report in told if report is not None})
+        return placement, facts
+
+    def _hosts_of(self, placement: Placement) -> List[Host]:
+        placed = {share.host for share in placement.shares}
+        return [host for host in self._spec.hosts if host.name in placed]
 
     def _first(self) -> List[Host]:
         """Return the hosts that the job needs as far as the inventory tells: they are reached while this one looks at itself."""
@@ -222,13 +230,6 @@ class GangAllocation(GuardPool):
                 self._unusable[link.name] = told.error
                 trace.decision("host %s cannot be used: %s", link.name, told.error)
 
-    def _probe(self, links: Sequence[GuardConnection]) -> None:
-        """Have hosts looked at that were not yet: each guard continues with its other work."""
-        for link in links:
-            if not link.was_ordered(ProbeHost):
-                subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
-                link.order(ProbeHost(subjects=subjects, address=link.host.address))
-
     def _note_free(self, host: Host, found: Optional[Occupancy]) -> None:
         assert found is not None  # the message was checked
         self._found[host.name] = found = self._hidden.applied(host.name, found)
@@ -302,7 +303,7 @@ class GangAllocation(GuardPool):
         self._wait(note, lambda: link.answers.leased is not None or self._dead(link), GUARD_SECONDS)
         answer = link.answers.leased or Leased(slots=None, error=self._why_silent(link))
         if answer.error:
-            self._fail(host, answer.error)
+            self._fail(host.name, answer.error)
         elif answer.slots is None:
             if set(own) & set(answer.ports):
                 raise no_own_port(host.name, own[0], answer.who, per_host=own == (PER_HOST_PORT,))
@@ -340,13 +341,13 @@ class GangAllocation(GuardPool):
             self._let_go(placed, note, look=False)
         for host, why in failed:
             where = f"port {self.port} of {first.name} ({first.address})"
-            self._fail(host, f"this host cannot reach {where}, which the ranks use for rendezvous: {why}")
+            self._fail(host.name, f"this host cannot reach {where}, which the ranks use for rendezvous: {why}")
         return not failed
 
-    def _fail(self, host: Host, why: str) -> None:
+    def _fail(self, name: str, why: str) -> None:
         """Use a host no more."""
-        self._unusable[host.name] = why
-        self._free.pop(host.name, None)
+        self._unusable[name] = why
+        self._free.pop(name, None)
 
     def _let_go(self, hosts: Sequence[Host], note: Note, *, look: bool) -> None:
         """Let slots go, if there are any; with `look` note what is free then."""
@@ -364,7 +365,7 @@ class GangAllocation(GuardPool):
                 if link.answers.unleased is not None:
                     self._note_free(host, link.answers.unleased.occupancy)
                 else:
-                    self._fail(host, self._why_silent(link))
+                    self._fail(host.name, self._why_silent(link))
 
     def _pause(self, note: Note) -> None:
         """Wait for a moment of random length, so that two jobs do not refuse each other again and again."""
@@ -385,14 +386,7 @@ class GangAllocation(GuardPool):
         if all(link is self.here for link in links) or not needs_probe(spec):
             return known
         asked = [self.here, *(link for link in links if link is not self.here)]
-        self._probe(asked)
-        self._wait(
-            note,
-            lambda: all(link.answers.probed is not None or self._dead(link) for link in asked),
-            _PROBE_SECONDS,
-        )
-        told = {link.name: (link.answers.probed or Probed(text="")).text for link in asked}
-        return guard_pool.added(known, spec, told)
+        return guard_pool.added(known, spec, self._probed(asked, note))
 
 
 def _global(host: Host) -> Tuple[str, str]:

@@ -42,9 +42,8 @@ _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 _SILENT_BEATS = 2.5
 # A host that does not answer for so long is told.
 _ABSENT_SECONDS = 15.0
-# ssh's own exit code when there is no connection; python3's when there is no such file, and when only a part of it is
-# there, which it takes for a script.
-_SSH_FAILED, _NO_AGENT = 255, (2, 1, 0)
+# python3's exit code when there is no such file, and when only a part of it is there, which it takes for a script.
+_NO_AGENT = (2, 1, 0)
 # A host that refuses at once (its sshd has too many callers) is asked again at the start of a job; one that is silent not.
 _FIRST_TRIES = 3
 _SLOW_SECONDS = 5.0
@@ -222,6 +221,7 @@ class RemoteGuardConnection(GuardConnection):
         self._may_put = True
         self._at = 0.0  # of the next try or the last one, then of the connection
         self._advanced = math.inf  # no host is late before it is its turn to be dialled
+        self._sign = math.inf  # when anything of the host was last heard, or it was dialled for the first time
         self.offsets: Dict[int, int] = {}
 
     @property
@@ -254,6 +254,8 @@ class RemoteGuardConnection(GuardConnection):
     def read(self) -> List[Message]:
         """Return what the guard has told."""
         messages = super().read()
+        if messages:
+            self._sign = time.monotonic()
         for message in messages:
             if isinstance(message, Attached):
                 trace.decision("connected to the guard of %s", self.name)
@@ -270,6 +272,22 @@ class RemoteGuardConnection(GuardConnection):
                 self.gone = message.reason
                 trace.decision("host %s refuses: %s", self.name, self.gone)
         return messages
+
+    def silence(self) -> float:
+        """Return for how many seconds nothing of the host was heard; negative before it is dialled."""
+        return time.monotonic() - self._sign
+
+    def extend_silence_limit(self, seconds: float) -> None:
+        """Add the seconds in which this process did not listen to what the host may be silent for."""
+        super().extend_silence_limit(seconds)
+        self._sign += seconds
+
+    def cut_off(self, problem: str) -> None:
+        """Count the guard as gone, because its host cannot be connected to any more."""
+        quiet = self.silence()
+        self.close()
+        self.gone = f"cut off while the job started: nothing heard for {quiet:.0f} s; {problem}"
+        trace.decision("host %s is lost: %s", self.name, self.gone)
 
     def give_up(self) -> None:
         """Count the guard as gone, because it is late or cannot be reached in time."""
@@ -296,7 +314,8 @@ class RemoteGuardConnection(GuardConnection):
 
     def _dial(self, now: float) -> None:
         self._at = now
-        self._advanced = self._advanced if self._was_joined else now
+        if not self._was_joined:
+            self._advanced = self._sign = now
         op = "attach" if self._was_joined else "guard-start"
         trace.decision("connecting to %s by ssh: %s", self.name, op)
         ours, theirs = socket.socketpair()
@@ -351,9 +370,9 @@ class RemoteGuardConnection(GuardConnection):
                 self._put = ssh.AgentUpload(self.name, self._agent)
             except OSError as error:
                 self.gone = f"the agent cannot be copied there: {error}"
-        elif code == _SSH_FAILED and _NO_MASTER in said and self._options:
+        elif code == ssh.NOT_CONNECTED and _NO_MASTER in said and self._options:
             self._options = ()  # a connection of its own, shared with nothing
-        elif code != _SSH_FAILED or slow or self._tries >= _FIRST_TRIES:
+        elif code != ssh.NOT_CONNECTED or slow or self._tries >= _FIRST_TRIES:
             self.gone = self.error
 
     def _look_at_put(self, put: ssh.AgentUpload) -> None:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from taco_launch.agent.gang.guard_connection import LATE, GuardConnection, RemoteGuardConnection
-from taco_launch.agent.ssh.commands import MOST_AT_ONCE
+from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts, LocalHcas
 from taco_launch.core.model.jobs import JobSpec
-from taco_launch.core.protocol.guard_messages import Close, Heartbeat
+from taco_launch.core.protocol.guard_messages import Close, Heartbeat, ProbeHost
 from taco_launch.core.protocol.message import Message
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
@@ -24,7 +24,11 @@ _START_TICK_MS = 2
 HEARTBEAT_SECONDS = 5.0
 # To start, and to answer: the probe, counting GPUs and ending processes take at most 60, 30 and 10 seconds.
 GUARD_SECONDS = 45.0
+# A host is asked by a second ssh after so many seconds of silence, twice the time between heartbeats. With ssh's
+# ConnectTimeout of 10 seconds, one that is cut off is given up after 20 seconds.
+QUIET_SECONDS = 10.0
 _BYE_SECONDS = 10.0
+_PROBE_SECONDS = 60.0
 # A longer pause between two looks at the guards is ours (a disk that hangs, a suspended machine): nobody was silent.
 _STALL_SECONDS = 1.0
 
@@ -50,6 +54,8 @@ class GuardPool:
         self._beat = min(HEARTBEAT_SECONDS, loss_seconds / 5)
         self._beat_at = 0.0
         self._tick = TICK_MS
+        self._silent = _SilentHosts()
+        self.waits: Tuple[Tuple[str, str], ...] = ()  # hosts that do not answer while the job starts: (host, why)
         self.looked = time.monotonic()  # when the guards were last listened to
 
     @property
@@ -75,7 +81,7 @@ class GuardPool:
         by_descriptor: Dict[int, GuardConnection] = {}
         for link in self.links:
             begun = link.line is not None or link.dialling
-            if begun or dialling < MOST_AT_ONCE:
+            if begun or dialling < ssh.MOST_AT_ONCE:
                 link.step()
                 dialling += link.dialling and not begun
             if link.line is not None:
@@ -100,12 +106,31 @@ class GuardPool:
     def _wait(self, note: Note, done: Callable[[], bool], seconds: float) -> bool:
         """Continue until something holds, at most for some seconds; say whether it does."""
         deadline = time.monotonic() + seconds
-        while not done():
-            if time.monotonic() > deadline:
-                return False
-            self.pump(note)
-            self._meanwhile()
+        try:
+            while not done():
+                if time.monotonic() > deadline:
+                    return False
+                self.pump(note)
+                self.waits = self._silent.step(self.remote)
+                self._meanwhile()
+        finally:
+            self._silent.close()
         return True
+
+    def _probe(self, links: Sequence[GuardConnection]) -> None:
+        """Have hosts looked at that were not yet: each guard continues with its other work."""
+        for link in links:
+            if not link.was_ordered(ProbeHost):
+                subjects = ("network", "rdma", "image") if link is self.here else ("network", "rdma")
+                link.order(ProbeHost(subjects=subjects, address=link.host.address))
+
+    def _probed(self, links: Sequence[GuardConnection], note: Note) -> Dict[str, str]:
+        """Return by host what its probe prints, "" where that does not come in time."""
+        self._probe(links)
+        self._wait(
+            note, lambda: all(link.answers.probed is not None or self._dead(link) for link in links), _PROBE_SECONDS
+        )
+        return {link.name: "" if link.answers.probed is None else link.answers.probed.text for link in links}
 
     def dismiss(self, links: Sequence[RemoteGuardConnection], note: Note, *, remove: bool) -> None:
         """Let guards go, which have nothing more to say; `remove` has them remove the job's folder."""
@@ -138,21 +163,58 @@ class GuardPool:
         return link.gone or error or LATE
 
 
-def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts]]:
+class _SilentHosts:
+    """The hosts of a job that are silent while it starts, and the ssh that asks each of them."""
+
+    def __init__(self) -> None:
+        """Ask none yet."""
+        self._asked: Dict[RemoteGuardConnection, ssh.SecondConnection] = {}
+
+    def step(self, links: Sequence[RemoteGuardConnection]) -> Tuple[Tuple[str, str], ...]:
+        """Ask hosts that are silent, and give up those that are cut off; return those that are waited for: (host, why)."""
+        silent = [link for link in links if not link.gone and link.silence() > QUIET_SECONDS]
+        for link in self._asked.keys() - set(silent):
+            self._asked.pop(link).close()
+        for link in silent:
+            second = self._asked.get(link)
+            if second is None:
+                self._asked[link] = ssh.SecondConnection(link.name, QUIET_SECONDS)
+            elif problem := second.problem():
+                self._asked.pop(link).close()
+                link.cut_off(problem)
+        words = f"no answer for {QUIET_SECONDS:g} s while the job starts; it is asked by a second ssh"
+        return tuple((link.name, words) for link in silent if not link.gone)
+
+    def close(self) -> None:
+        """End what still asks."""
+        for second in self._asked.values():
+            second.close()
+        self._asked.clear()
+
+
+def parsers() -> Tuple[Callable[..., Any], Callable[..., JobFacts], Callable[..., Dict[str, str]]]:
     """Load what reads the probe's answers: it takes longer than all else, and only several hosts are probed."""
     from taco_launch.core.facts.parse import parse  # noqa: PLC0415
-    from taco_launch.core.launch.job_facts_from import job_facts_from  # noqa: PLC0415
+    from taco_launch.core.launch.job_facts_from import hosts_with_ports_down, job_facts_from  # noqa: PLC0415
 
-    return parse, job_facts_from
+    return parse, job_facts_from, hosts_with_ports_down
 
 
 def added(known: JobFacts, spec: JobSpec, told: Mapping[str, str]) -> JobFacts:
     """Add what is between the hosts, and the head's software, from what the probe said on each host."""
-    parse, over_ssh = parsers()
+    parse, over_ssh, _ports_down = parsers()
     now = time.time()
     facts = tuple(parse(name, text.encode("utf-8", "surrogateescape"), now, now) for name, text in told.items())
     found = over_ssh(known, spec, facts)
     return replace(known, nccl=found.nccl, horovod=found.horovod, between=found.between)
+
+
+def ports_down(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
+    """Return by host why the job must not run there: RDMA ports of its are down."""
+    if facts.between is None:
+        return {}
+    _parse, _over_ssh, hosts_with_ports_down = parsers()
+    return hosts_with_ports_down(spec, facts)
 
 
 def near(hosts: Sequence[Host], link: Callable[[str], GuardConnection]) -> Tuple[Tuple[str, LocalHcas], ...]:

@@ -92,7 +92,7 @@ def take(folder: JobFolder, job_id: str, held: leases.Leases, slots: occupancy.S
         for tried in range(_TRIES):
             names = order.names(held.refused if tried else {}, last=tried == _TRIES - 1)
             wanted = len(slots.names) if asked_for.whole and count else count
-            taken = held.take(names, wanted, holder, use, asked)
+            taken = held.take(names, wanted, holder, use, asked, while_drained=slots.while_drained)
             if taken or not order.matters:
                 break
     except HostError as error:

@@ -1,4 +1,4 @@
-"""Read whether this host takes new jobs: not while it is drained, nor, with a policy, while one of its disks is full."""
+"""Read whether this host takes new jobs: not while it is drained, nor, with a policy, while a disk is full or GPUs are lost."""
 
 import os
 from pathlib import Path
@@ -31,8 +31,10 @@ def read() -> Optional[Drain]:
             return _unreadable(str(error), since)
 
 
-def kept_back(state: Path) -> str:
+def kept_back(state: Path, lacking: str) -> str:
     """Return why no job is to start here, "" where nothing is wrong; jobs have their folders in `state`.
+
+    `lacking` is what is wrong with the number of its GPUs, "" for nothing.
 
     A disk whose size is not known, as of some network file systems, is not judged.
     """
@@ -52,8 +54,9 @@ def kept_back(state: Path) -> str:
             closed.append(path)
         elif about.f_blocks:
             disks.setdefault(device, Disk(path, "", about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize))
-    full = [f"{each.name}: {each.text}" for each in space(tuple(disks.values())) if each.level == FAULT]
-    words = [f"{'; '.join(full)} (taco-launch check shows what to do)"] if full else []
+    faults = [f"{each.name}: {each.text}" for each in space(tuple(disks.values())) if each.level == FAULT]
+    faults += [f"lost GPUs: {lacking}"] if lacking else []
+    words = [f"{'; '.join(faults)} (taco-launch check shows what to do)"] if faults else []
     if closed:  # not a fault of `check`, which does not look at all of these
         steps = f"there, findmnt -T {closed[0]} shows its mount and dmesg -T why; then: mount -o remount,rw MOUNT"
         words.append(f"file systems: read-only: {', '.join(closed)} ({steps})")

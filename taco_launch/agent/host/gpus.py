@@ -1,5 +1,7 @@
 """The GPUs of this host, by nvidia-smi: which there are, and who uses them."""
 
+import contextlib
+import os
 import pwd
 import re
 import shutil
@@ -14,6 +16,8 @@ from taco_launch.core.model.host.mig import MIG
 _SMI_SECONDS = 30.0
 _NO_DEVICES = 6  # nvidia-smi(1), RETURN VALUE: a query to find an object was unsuccessful
 _LIST = ("-L",)
+# Where each GPU that the driver has started, or that set-up gave a container, has a file: nvidia0, nvidia1, ...
+_DEVICES = Path("/dev")
 _TOPOLOGY = ("topo", "-m")
 _FORMAT = "--format=csv,noheader,nounits"
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT)
@@ -90,6 +94,17 @@ def found(*, needed: bool) -> Optional[Tuple[GpuIdentity, ...]]:
         return None
     rows = re.findall(r"^GPU (\d+):(?: *(.*?) *\(UUID: ([\w-]+)\))?((?:\n\s+MIG .*)?)", listing, re.MULTILINE)
     return tuple(GpuIdentity(uuid or f"slot-{index}", model + (MIG if mig else "")) for index, model, uuid, mig in rows)
+
+
+def lacking(count: int) -> str:
+    """Return that fewer GPUs answer than have a device file here, "" where `count`, of those that answer, is as many."""
+    with contextlib.suppress(OSError):
+        files = sum(re.fullmatch("nvidia[0-9]+", name) is not None for name in os.listdir(_DEVICES))
+        if (
+            files > count and shutil.which("nvidia-smi") is not None
+        ):  # else an image without it, which has GPUs all the same
+            return f"nvidia-smi lists {count} of the {files} GPUs that have a device file ({_DEVICES}/nvidiaN)"
+    return ""
 
 
 def matrix() -> str:

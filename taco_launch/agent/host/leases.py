@@ -50,13 +50,15 @@ class Leases:
         holder: Holder,
         use: Optional[Mapping[str, gpus.GpuUse]],
         ports: Sequence[int] = (),
+        *,
+        while_drained: bool = False,
     ) -> Tuple[str, ...]:
         """Take any `count` of the slots, the first that can be had, and TCP ports that no other job is to use meanwhile.
 
         All that, or nothing. Gives the names of what is had, `port_name` of each port before the slots. `use` is who uses
         each GPU as far as that was looked at just now, None where it was not.
 
-        A drained host gives no slots.
+        A drained host gives no slots, but to a job that may have them `while_drained`.
 
         Raises:
             HostError: there can be no leases in that folder.
@@ -64,7 +66,9 @@ class Leases:
         if self._held:
             return tuple(self._held)
         self._use, self.refused = use, {}
-        if count and drain.read() is not None:  # since the job was placed: who looks again is told why
+        if (
+            count and not while_drained and drain.read() is not None
+        ):  # since the job was placed: who looks again is told why
             return ()
         wanted = count + len(ports)
         taken: Dict[str, Tuple[int, ...]] = {}

@@ -4,6 +4,7 @@ A lock is looked up in /proc/locks, so that a look never keeps a job from a slot
 reason why a slot is not free.
 """
 
+import contextlib
 import os
 import select
 import socket
@@ -30,7 +31,7 @@ from taco_launch.agent.store.folders import (
 )
 from taco_launch.core.errors import OK, HostError, TacoLaunchError
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.host.hosts import GATE
+from taco_launch.core.model.host.hosts import GATE, WHILE_DRAINED
 from taco_launch.core.model.slots import USER, Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
 from taco_launch.core.protocol.calls.hosts import SlotsReply
 
@@ -53,25 +54,35 @@ class Slots:
         """
         self._folder = folder
         self._own = slot_cleanup.OwnSlots(jobs, folder)
-        word, _, least = size.partition("+")
-        self._gate: Optional[Callable[[], str]] = None
+        self.while_drained = gpus_.endswith(WHILE_DRAINED)
+        gpus_ = gpus_[: -len(WHILE_DRAINED)] if self.while_drained else gpus_
+        self._gate: Optional[Callable[[str], str]] = None
         if gpus_.endswith(GATE):
             self._gate, gpus_ = partial(drain.kept_back, jobs.parent), gpus_[: -len(GATE)]
-        listed = () if gpus_ == NO_GPUS else gpus.found(needed=size == AUTO)
-        self.uuids = None if listed is None else tuple(gpu.uuid for gpu in listed)
-        self.models = tuple(gpu.model for gpu in listed or ())
-        found = self.uuids
-        if found is None:  # those that jobs have or had are known all the same
-            found = tuple(sorted(name for name in _listed(folder) if is_gpu(name) and "." not in name))
-        told = facts.slots(len(found)) if word == AUTO and self.uuids is not None else None
-        self.names = names(found, max(told or 0, int(least or 0)) if word == AUTO else int(word))
-        self.gpus = sum(map(is_gpu, self.names))
+        self._size, self._has_gpus = size, gpus_ != NO_GPUS
+        self._lacking = ""  # that GPUs of this host do not answer
+        self._list()
         self.use: Optional[Mapping[str, gpus.GpuUse]] = None
         self.used_at = -_THOROUGH_SECONDS
         self._users: Tuple[int, ...] = ()
         self._unknown = ""
         self._left: Dict[str, str] = {}
         self._before_taking = False
+
+    def _list(self) -> None:
+        """List the GPUs, and name the slots."""
+        listed = gpus.found(needed=self._size == AUTO) if self._has_gpus else ()
+        self.uuids = None if listed is None else tuple(gpu.uuid for gpu in listed)
+        self.models = tuple(gpu.model for gpu in listed or ())
+        found = self.uuids
+        if found is None:  # those that jobs have or had are known all the same
+            found = tuple(sorted(name for name in _listed(self._folder) if is_gpu(name) and "." not in name))
+        word, _, least = self._size.partition("+")
+        counted = facts.slots(len(found)) if word == AUTO and self.uuids is not None else None
+        self.names = names(found, max(counted or 0, int(least or 0)) if word == AUTO else int(word))
+        self.gpus = sum(map(is_gpu, self.names))
+        if self._gate is not None and self._has_gpus and self.uuids is not None:
+            self._lacking = gpus.lacking(len(self.uuids))
 
     def read_thoroughly(self, *, before_taking: bool = False) -> Occupancy:
         """Look also at who uses the GPUs, and at what the last holders of slots that nobody has have left.
@@ -81,6 +92,9 @@ class Slots:
         of RCU (15 ms on an idle host).
         """
         self._before_taking = before_taking
+        if self._lacking:  # it may have been reset meanwhile
+            with contextlib.suppress(HostError):
+                self._list()
         self.use, self._unknown = {}, ""
         if any(is_gpu(name) for name in self.names):
             try:
@@ -101,7 +115,10 @@ class Slots:
         slots = tuple(self._with_foreign(slot) for slot, _past in self._states())
         record = drain.read()
         now = Occupancy(socket.gethostname(), slots, self.gpus, self.models, record)
-        why = drained(record) if record is not None else "" if self._gate is None else self._gate()
+        if record is not None and not self.while_drained:
+            why = drained(record)
+        else:
+            why = "" if self._gate is None else self._gate(self._lacking)
         return now.without(dict.fromkeys(self.names, why)) if why else now
 
     def is_stale(self) -> bool:

@@ -21,6 +21,11 @@ _RUN = 'a=$1; [ -f "$2" ] && a=$2; shift 2; exec python3 -I -S "$a" "$@"'
 _OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 # For a question that a person waits for: the containers' ssh_config has three attempts, which take 33 s of a host that is off.
 ONCE = ("-o", "ConnectionAttempts=1")
+# ssh's own exit code when there is no connection.
+NOT_CONNECTED = 255
+# Of what it prints where it gets none at all: not where the host is too busy for the handshake that follows, nor where a
+# jump host is in the way. A host that refuses a connection answers.
+_NO_CONNECTION, _REFUSED = "ssh: connect to host ", "Connection refused"
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
 # A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
@@ -191,3 +196,49 @@ class AgentUpload:
         """End it, unless it has ended."""
         self._process.kill()
         self._process.wait()
+
+
+class SecondConnection:
+    """An ssh that only has to connect, by no connection that is there already: it tells a host that is cut off from a slow one.
+
+    The first ssh cannot tell: once it is connected, it waits in silence for a login that takes long, as for a host that no
+    packet reaches any more. The kernel of a busy host still accepts connections.
+    """
+
+    def __init__(self, host: str, again: float) -> None:
+        """Start it, unless there is no ssh; where it can connect, it starts again after so many seconds."""
+        self._host, self._again = host, again
+        self._start()
+
+    def problem(self) -> str:
+        """Return why the host cannot be connected to; "" where it can be, or this is not known yet."""
+        if self._process is None or self._process.poll() is None:
+            return ""
+        words = self._errors.last_line() if self._process.returncode == NOT_CONNECTED else ""
+        if words.startswith(_NO_CONNECTION) and not words.endswith(_REFUSED):
+            return words
+        if time.monotonic() - self._begun > self._again:
+            self.close()
+            self._start()
+        return ""
+
+    def close(self) -> None:
+        """End it, unless it has ended."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        self._begun = time.monotonic()
+        self._errors = ErrorOutput()
+        self._process: Optional[subprocess.Popen[bytes]] = None
+        command = ("ssh", *_OPTIONS, *ONCE, "-o", "ControlPath=none", self._host, "true")
+        with contextlib.suppress(OSError):
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._errors.file,
+                start_new_session=True,
+            )
+            self._errors.limit(self._process.pid)

@@ -3,7 +3,7 @@
 import signal
 import time
 from dataclasses import replace
-from typing import List, Optional, Union
+from typing import List, Optional, Tuple, Union
 
 from taco_launch.agent.gang.gang_allocation import GangAllocation
 from taco_launch.agent.gang.guard_connection import GuardConnection
@@ -54,9 +54,10 @@ class SupervisedAttempt:
         self.guard_process = guard_process
         left_out = self.record.left_out
         lives = lambda: guard_process.poll() is None  # noqa: E731
-        self.gang = GangAllocation(folder, agent, self.spec, self.id, lives, self.check_requests_early, left_out)
+        self.gang = GangAllocation(folder, agent, self.spec, self.id, lives, self._meanwhile, left_out)
         self.verification = Verification(self.spec, self.folder, self.ranks, self.events, self.gang.order)
         self.limits = Limits(self.spec.policy, self.ranks, self.events, self.gang.order)
+        self._waits: Tuple[Tuple[str, str], ...] = ()  # the hosts that the job was said to wait for
         self.slow_start = SlowStart(self.events)
         self.divergence = Divergence(self.folder, self.spec.policy)
         self.orphans = teardown.Orphans(guard_process, self.gang)
@@ -150,6 +151,13 @@ class SupervisedAttempt:
         self.check_requests()
         if self.cut_short is not None:
             raise TacoLaunchError(self.cut_short.reason)
+
+    def _meanwhile(self) -> None:
+        """Act on requests while hosts are allocated, and record which of them do not answer. Raises as `check_requests_early`."""
+        self.check_requests_early()
+        if self.gang.waits not in ((), self._waits):
+            self._waits = self.gang.waits
+            self.events.add(state.WAITING, state.FOR_SLOTS, hosts=self._waits)
 
     def note(self, link: GuardConnection, message: Message) -> None:
         """Take a guard's message, which may come twice."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.agent.store.folders import is_name, state_folder
 from taco_launch.bench.history import run_rows
@@ -17,11 +17,10 @@ from taco_launch.bench.history.database import BUSY_SECONDS, connect, explained_
 from taco_launch.bench.history.migrations import transaction
 from taco_launch.bench.history.series import Point, SeriesQuery, series
 from taco_launch.bench.model.runs import Cell, MetricKey, Run
+from taco_launch.bench.stats.estimates import Interval
+from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
-
-if TYPE_CHECKING:
-    from taco_launch.bench.stats.verdicts import Verdict
 
 
 class LadderKind(enum.Enum):
@@ -291,19 +290,8 @@ class History:
                 f"{self.path}: it contains a sweep with the invalid id {str(row['id'])[:80]!r}",
                 hint="another program wrote this file; use another history: --db PATH",
             )
-        return Ladder(
-            id=row["id"],
-            matrix=row["matrix"],
-            kind=LadderKind(row["kind"]),
-            digest=row["digest"],
-            seed=row["seed"],
-            cluster=row["cluster"],
-            started=row["started"],
-            ended=row["ended"],
-            outcome=row["outcome"],
-            accepted=bool(row["accepted"]),
-            imported=bool(row["imported"]),
-        )
+        switches = {name: bool(row[name]) for name in ("accepted", "imported")}
+        return Ladder(**{**dict(row), "kind": LadderKind(row["kind"]), **switches})
 
 
 def _as_begun(ladder: Ladder) -> Ladder:
@@ -311,10 +299,7 @@ def _as_begun(ladder: Ladder) -> Ladder:
     return replace(ladder, ended=None, outcome="", accepted=False, imported=False)
 
 
-def _verdict(row: Mapping[str, Any]) -> "Verdict":
-    from taco_launch.bench.stats.estimates import Interval  # noqa: PLC0415 - these need SciPy, which is an extra
-    from taco_launch.bench.stats.verdicts import Verdict, VerdictKind  # noqa: PLC0415
-
+def _verdict(row: Mapping[str, Any]) -> Verdict:
     hosts = tuple(json.loads(row["key_hosts"]))
     return Verdict(
         key=MetricKey(hosts, row["gpu"], row["workload"], row["variant"], row["ranks"], row["metric"]),

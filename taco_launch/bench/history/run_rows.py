@@ -4,9 +4,13 @@ import functools
 import json
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from taco_launch.bench.model.runs import Cell, Measurement, Metric, Run, RunEnvironment
+
+# Fields of a run that are columns of their names.
+_AS_FOUND = ("repeat", "job", "started", "seconds", "gpu", "why", "log")
 
 
 def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None:
@@ -18,7 +22,7 @@ def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None
     times = (run.started, run.seconds)
     place = (ladder_id, position)
     of = cell(db, run.cell, run.hosts, run.gpu)
-    on = _circumstances(db, run.circumstances)
+    on = _number(db, "circumstances", {"facts": text(run.circumstances.facts)})
     added = db.execute(
         "INSERT INTO run (ladder, position, cell, repeat, warm_up, job, started, seconds, hosts, why, log,"
         " circumstances) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -27,7 +31,7 @@ def add(db: sqlite3.Connection, ladder_id: str, position: int, run: Run) -> None
     for number, reading in enumerate(run.readings):
         db.execute(
             "INSERT INTO reading (run, place, metric, value) VALUES (?, ?, ?, ?)",
-            (added.lastrowid, number, _metric(db, reading.metric), reading.value),
+            (added.lastrowid, number, _number(db, "metric", asdict(reading.metric)), reading.value),
         )
 
 
@@ -47,12 +51,7 @@ def runs(db: sqlite3.Connection, ladder_id: str) -> tuple[tuple[int, Run], ...]:
 
 def cell(db: sqlite3.Connection, of: Cell, hosts: Sequence[str], gpu: str) -> int:
     """Return the number of a cell on hosts, whose order is all one; added where it is new."""
-    return _number(
-        db,
-        "SELECT id FROM cell WHERE (workload, variant, ranks, hosts, gpu) = (?, ?, ?, ?, ?)",
-        "INSERT INTO cell (workload, variant, ranks, hosts, gpu) VALUES (?, ?, ?, ?, ?)",
-        (of.workload, of.variant, of.ranks, text(sorted(hosts)), gpu),
-    )
+    return _number(db, "cell", {**asdict(of), "hosts": text(sorted(hosts)), "gpu": gpu})
 
 
 def text(value: Any) -> str:
@@ -60,30 +59,13 @@ def text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _metric(db: sqlite3.Connection, metric: Metric) -> int:
-    return _number(
-        db,
-        "SELECT id FROM metric WHERE (name, unit, higher_is_better) = (?, ?, ?)",
-        "INSERT INTO metric (name, unit, higher_is_better) VALUES (?, ?, ?)",
-        (metric.name, metric.unit, metric.higher_is_better),
-    )
-
-
-def _circumstances(db: sqlite3.Connection, circumstances: RunEnvironment) -> int:
-    return _number(
-        db,
-        "SELECT id FROM circumstances WHERE facts = ?",
-        "INSERT INTO circumstances (facts) VALUES (?)",
-        (text(circumstances.facts),),
-    )
-
-
-def _number(db: sqlite3.Connection, find: str, add_it: str, values: Sequence[Any]) -> int:
-    """Return the number of what a table has once, added where it is new."""
-    row = db.execute(find, values).fetchone()
-    if row is not None:
-        return int(row[0])
-    added = db.execute(add_it, values).lastrowid
+def _number(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> int:
+    """Return the number of what a table has once, added where it is new; `row` is its columns."""
+    columns, marks, values = ", ".join(row), ", ".join("?" * len(row)), tuple(row.values())
+    found = db.execute(f"SELECT id FROM {table} WHERE ({columns}) = ({marks})", values).fetchone()  # noqa: S608 - names of ours
+    if found is not None:
+        return int(found[0])
+    added = db.execute(f"INSERT INTO {table} ({columns}) VALUES ({marks})", values).lastrowid  # noqa: S608
     assert added is not None
     return added
 
@@ -91,17 +73,11 @@ def _number(db: sqlite3.Connection, find: str, add_it: str, values: Sequence[Any
 def _run(row: Mapping[str, Any], readings: Sequence[Measurement]) -> Run:
     return Run(
         cell=Cell(row["workload"], row["variant"], row["ranks"]),
-        repeat=row["repeat"],
         warm_up=bool(row["warm_up"]),
-        job=row["job"],
-        started=row["started"],
-        seconds=row["seconds"],
         hosts=tuple(json.loads(row["hosts"])),
-        gpu=row["gpu"],
         readings=tuple(readings),
-        why=row["why"],
-        log=row["log"],
         circumstances=_facts(row["facts"]),
+        **{name: row[name] for name in _AS_FOUND},
     )
 
 

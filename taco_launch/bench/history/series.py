@@ -6,6 +6,9 @@ import sqlite3
 from taco_launch.bench.model.runs import Cell, Metric
 from taco_launch.core.frozen import dataclass
 
+# Fields of a point that the query gives by their names.
+_AS_FOUND = ("ladder", "matrix", "kind", "started", "count", "mean", "least", "greatest")
+
 
 @dataclass(frozen=True)
 class SeriesQuery:
@@ -73,19 +76,12 @@ def series(db: sqlite3.Connection, asked: SeriesQuery) -> tuple[Point, ...]:
         cell, hosts, gpu = cells[row["cell"]]
         points.append(
             Point(
-                ladder=row["ladder"],
-                matrix=row["matrix"],
-                kind=row["kind"],
-                started=row["started"],
                 accepted=bool(row["accepted"]),
                 cell=cell,
                 hosts=hosts,
                 gpu=gpu,
                 metric=Metric(row["name"], row["unit"], bool(row["higher_is_better"])),
-                count=row["count"],
-                mean=row["mean"],
-                least=row["least"],
-                greatest=row["greatest"],
+                **{name: row[name] for name in _AS_FOUND},
             )
         )
     # stable: within a cell, hosts and metrics stay in the order in which they came up

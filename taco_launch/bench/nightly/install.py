@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone, tzinfo
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
-from taco_launch.bench.history.history import open_history
 from taco_launch.bench.nightly import crontab, record, schedule
 from taco_launch.bench.nightly.crontab import Cron, start_cron
 from taco_launch.bench.nightly.install_plan import ControllerState, InstalledRun, NightlyScheduler
@@ -233,8 +233,6 @@ def remarks(
 
 def local_zone() -> tuple[tzinfo, str]:
     """Return the time zone that cron and systemd go by, and its name: this machine's, whatever the caller's TZ says."""
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - only here
-
     try:
         with _ZONE.open("rb") as file:
             name = str(_ZONE.resolve()).partition("/zoneinfo/")[2] or "local time"
@@ -259,16 +257,6 @@ def _absolute(folders: str) -> str:
 
 # As hosts/ssh/keys.py says it.
 _LOCKED = re.compile(r"not offered: (.+?) is encrypted")
-
-
-def open_once(history: Path) -> None:
-    """Open a history, which makes it where there is none.
-
-    Raises:
-        TacoLaunchError: it cannot be opened.
-    """
-    with open_history(history):
-        pass
 
 
 def reach(backend: Backend) -> str:

@@ -6,7 +6,6 @@ from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.run.matrix_file import request_of
 from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.slots import Drain
 from taco_launch.jobs.backend import HostOccupancy
 
 
@@ -36,11 +35,7 @@ def open_hosts(nodes: Sequence[HostOccupancy], matrix: Matrix) -> OpenHosts:
     ):
         return OpenHosts()
     rest = tuple(node.host.name for node in nodes if node.is_used and node.host.name not in drained)
-    why = "; ".join(_why(name, drain) for name, drain in drained.items())
+    why = "; ".join(f"{name} (by {drain.by}: {drain.reason})" for name, drain in drained.items())
     if not rest:
         raise AllDrainedError(f"all hosts are drained: {why}", hint="taco-launch host resume HOST")
     return OpenHosts(rest, f"measured without drained hosts: {why}")
-
-
-def _why(name: str, drain: Drain) -> str:
-    return f"{name} (by {drain.by}: {drain.reason})"

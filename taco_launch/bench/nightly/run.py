@@ -98,7 +98,7 @@ def run(
         failed=_failed(measured.runs),
         lost=_lost(measured.runs),
         mostly_lost=_mostly_lost(measured.runs),
-        broken=_broken(measured),
+        broken="" if measured.error is None else f"the head was lost: {measured.error.message}",
         green="" if green is None else green.id,
         differences=() if green is None else _differences(history, green, measured.runs),
         notes=tuple(notes),
@@ -266,10 +266,6 @@ def _mostly_lost(runs: Iterable[Run]) -> bool:
     """Return whether more runs gave no sample than gave one."""
     lost = [not run.readings for run in runs if not run.warm_up]
     return sum(lost) > len(lost) / 2
-
-
-def _broken(measured: ladders.LadderResult) -> str:
-    return "" if measured.error is None else f"the head was lost: {measured.error.message}"
 
 
 def _differences(history: History, green: Ladder, runs: Sequence[Run]) -> tuple[Difference, ...]:

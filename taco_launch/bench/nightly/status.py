@@ -77,7 +77,7 @@ def _status(
         folder,
         last,
         state,
-        _joined(why, problem, changed),
+        "; ".join(filter(None, (why, problem, changed))),
         coming,
         due if state == MISSED else None,
     )
@@ -94,10 +94,6 @@ def _state(folder: Path, last: LastRun | None, due: datetime | None) -> tuple[st
     if last.ended is None:
         return BROKEN, "it started and left no record of its end: it was killed, or the machine went down"
     return last.outcome, last.line
-
-
-def _joined(*words: str) -> str:
-    return "; ".join(filter(None, words))
 
 
 def _missed_since(

@@ -4,7 +4,7 @@ import enum
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -20,17 +20,7 @@ from taco_launch.core.frozen import dataclass
 _TOLD = 2
 # What a name or a reason must not mean in Markdown; the rest is left as it is, since summaries are read as text, too.
 _MARKS = re.compile(r"([\\`*<>|]|(?<=\])\()")
-# What a person wants to see first.
-_ORDER = (
-    VerdictKind.REGRESSION,
-    VerdictKind.UNSURE,
-    VerdictKind.PENDING,
-    VerdictKind.DRIFT,
-    VerdictKind.NO_SAMPLE,
-    VerdictKind.IMPROVEMENT,
-    VerdictKind.OK,
-    VerdictKind.NO_VERDICT_YET,
-)
+# By verdict: what a cell is called that has it; what a person wants to see first comes first.
 _WORDS = {
     VerdictKind.REGRESSION: "slower",
     VerdictKind.UNSURE: "unsure",
@@ -41,6 +31,7 @@ _WORDS = {
     VerdictKind.OK: "as before",
     VerdictKind.NO_VERDICT_YET: "without a verdict yet",
 }
+_ORDER = tuple(_WORDS)
 
 
 class NightlyOutcome(enum.Enum):
@@ -270,17 +261,21 @@ def _blocks(summary: Summary) -> Iterator[str]:
     if summary.broken and summary.of(VerdictKind.REGRESSION):
         yield _plain(f"The run did not finish: {summary.broken}.")
     if summary.host_notes:
-        yield "\n".join(("## Hosts", "", *(f"- {_plain(note)}" for note in summary.host_notes)))
+        yield _list("Hosts", map(_plain, summary.host_notes))
     yield from _changed(summary)
     yield from _verdicts(summary)
     if summary.failed:
-        lines = (f"- {_plain(cell_name(cell))}: {_plain(why)}" for cell, why in summary.failed)
-        yield "\n".join(("## Cells without a sample", "", *lines))
+        lines = (f"{_plain(cell_name(cell))}: {_plain(why)}" for cell, why in summary.failed)
+        yield _list("Cells without a sample", lines)
     if summary.lost:
         yield _plain(f"{summary.lost}.")
     if summary.notes:
-        yield "\n".join(("## Other events", "", *(f"- {_plain(note)}" for note in summary.notes)))
+        yield _list("Other events", map(_plain, summary.notes))
     yield from _next(summary)
+
+
+def _list(title: str, items: Iterable[str]) -> str:
+    return "\n".join((f"## {title}", "", *(f"- {item}" for item in items)))
 
 
 def _changed(summary: Summary) -> Iterator[str]:
@@ -317,32 +312,30 @@ def _next(summary: Summary) -> Iterator[str]:
         steps.append("this run is incomplete: it does not count, and the cells that it did not reach are not judged")
     if summary.unfit:
         steps.append("nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time")
-    if summary.green and (summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION):
+    waits, is_slower = summary.outcome.waits, bool(summary.of(VerdictKind.REGRESSION))
+    baseline = f"{summary.typed} nightly baseline"
+    if summary.green and (waits or summary.outcome is NightlyOutcome.REGRESSION):
         steps.append(f"`{summary.typed} bench diff {summary.green} {summary.ladder}`: show everything that differs")
-    if summary.outcome.waits:
+    if waits:
+        steps += [
+            f"`{baseline} accept {summary.ladder}`: the results are correct, and the run counts from now on",
+            f"`{baseline} reject {summary.ladder}`: the run does not count, and you are not asked about it again",
+            f"`{baseline} show {summary.matrix}`: list the earlier nightly runs, so that you can reject those with wrong results",
+        ]
+    if is_slower:
         steps.append(
-            f"`{summary.typed} nightly baseline accept {summary.ladder}`: the results are correct, and the run counts from now on"
+            f"`{baseline} accept {summary.ladder}`: the change is not a regression, and the run counts from now on"
         )
+    if waits or is_slower:
         steps.append(
-            f"`{summary.typed} nightly baseline reject {summary.ladder}`: the run does not count, and you are not asked about it again"
-        )
-        steps.append(
-            f"`{summary.typed} nightly baseline show {summary.matrix}`: list the earlier nightly runs, so that you can reject those with wrong results"
-        )
-    if summary.of(VerdictKind.REGRESSION):
-        steps.append(
-            f"`{summary.typed} nightly baseline accept {summary.ladder}`: the change is not a regression, and the run counts from now on"
-        )
-    if summary.outcome.waits or summary.of(VerdictKind.REGRESSION):
-        steps.append(
-            f"`{summary.typed} nightly baseline reset {summary.ladder}`: the results are the new normal, and a new baseline starts with this run"
+            f"`{baseline} reset {summary.ladder}`: the results are the new normal, and a new baseline starts with this run"
         )
     if summary.judged or summary.failed:
         steps.append(
             f"`{summary.typed} bench show {summary.ladder}`: show each run and its log ({_plain(summary.logs)})"
         )
     if steps:
-        yield "\n".join(("## Next", "", *(f"- {step}" for step in steps)))
+        yield _list("Next", steps)
 
 
 def to_json(summary: Summary) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from taco_launch.agent.store.untrusted import user_name
+
 # Links on the way to a file: as many as the kernel follows (path_resolution(7)).
 _MOST_LINKS = 40
 
@@ -57,7 +59,7 @@ def _why(place: Path, uid: int) -> str:
         sticky = place.parent.is_dir() and place.parent.stat().st_mode & stat.S_ISVTX
         return "does not exist, and anyone can create it" if sticky else ""
     if status.st_uid not in (0, uid):
-        return f"belongs to {_user(status.st_uid)}"
+        return f"belongs to {user_name(status.st_uid)}"
     if stat.S_ISLNK(status.st_mode):
         return ""
     # In a folder like /tmp nobody but its owner removes or renames a file, and of that the next step tells.
@@ -87,13 +89,6 @@ def _is_own(gid: int, uid: int) -> bool:
     except KeyError:
         return False
     return group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
 
 
 def _group(gid: int) -> str:

@@ -1,12 +1,10 @@
-"""A mean, and a ratio of two means, with what the values carry: confidence intervals after Student and Welch.
-
-Student's t comes of scipy, an extra: it is imported where an interval is to be made, so that a single run needs none.
-"""
+"""A mean, and a ratio of two means, with what the values carry: confidence intervals after Student and Welch."""
 
 import math
 from collections.abc import Sequence
 from statistics import fmean, stdev
 
+from taco_launch.bench.stats import student_t
 from taco_launch.core.frozen import dataclass
 
 
@@ -25,7 +23,7 @@ def require() -> None:
     Raises:
         TacoLaunchError: scipy is not installed; says how it is.
     """
-    from taco_launch.bench.stats import student_t  # noqa: F401, PLC0415
+    student_t.special()
 
 
 def interval(values: Sequence[float], level: float = 0.95) -> Interval:
@@ -49,8 +47,6 @@ def spread(count: int, level: float = 0.95) -> float:
     Raises:
         TacoLaunchError: scipy is not installed.
     """
-    from taco_launch.bench.stats import student_t  # noqa: PLC0415
-
     return student_t.quantile((1 - level) / 2, count - 1) / math.sqrt(count)
 
 
@@ -76,8 +72,6 @@ def ratio(values: Sequence[float], reference: Sequence[float], level: float = 0.
     both = math.fsum(parts)
     if both == 0:
         return Interval(over / under, over / under, over / under)
-    from taco_launch.bench.stats import student_t  # noqa: PLC0415
-
     # Welch and Satterthwaite; shares of the whole, since the square of a tiny variance may be 0
     freedom = 1 / math.fsum((part / both) ** 2 / (count - 1) for part, count in zip(parts, counts, strict=True))
     factor = math.exp(student_t.quantile((1 - level) / 2, freedom) * math.sqrt(both))

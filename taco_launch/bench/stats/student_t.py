@@ -1,30 +1,46 @@
 """Student's t and what else intervals and verdicts need of scipy, which is an extra: a missing one is one clear line."""
 
+import functools
 import math
+from types import ModuleType
+from typing import Any
 
 from taco_launch.core.errors import TacoLaunchError
 
-try:
-    import numpy as np
-    from scipy.special import polygamma, psi, roots_legendre, stdtr, stdtrit
-except ImportError as error:
-    raise TacoLaunchError(
-        f"intervals and verdicts of benchmarks need scipy: {error}", "pip install 'taco-launch[bench]'"
-    ) from error
-
-_NODES, _WEIGHTS = roots_legendre(48)
-_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2  # from -1..1 to 0..1
 _NEVER = 1e-30  # older releases of scipy find no quantile far below
+
+
+@functools.cache
+def special() -> ModuleType:
+    """Return scipy's special functions, imported at the first call: a single run needs none.
+
+    Raises:
+        TacoLaunchError: scipy is not installed; says how it is.
+    """
+    try:
+        from scipy import special as found  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise TacoLaunchError(
+            f"intervals and verdicts of benchmarks need scipy: {error}", "pip install 'taco-launch[bench]'"
+        ) from error
+    return found  # type: ignore[no-any-return]
+
+
+@functools.cache
+def _gauss() -> tuple[Any, Any]:
+    """Return the nodes, from 0 to 1, and the weights of Gauss's rule."""
+    nodes, weights = special().roots_legendre(48)
+    return (nodes + 1) / 2, weights / 2
 
 
 def tail(t: float, freedom: float) -> float:
     """Return the probability that Student's t with so many degrees of freedom is above `t`."""
-    return float(stdtr(freedom, -t))
+    return float(special().stdtr(freedom, -t))
 
 
 def quantile(above: float, freedom: float) -> float:
     """Return the t that is exceeded with the probability `above`."""
-    return -float(stdtrit(freedom, above))
+    return -float(special().stdtrit(freedom, above))
 
 
 def both_tail(t: float, other: float, correlation: float, freedom: float) -> float:
@@ -37,15 +53,16 @@ def both_tail(t: float, other: float, correlation: float, freedom: float) -> flo
     above = tail(t, freedom)
     if above < _NEVER:
         return above
-    x = -stdtrit(freedom, _NODES * above)
-    scale = np.sqrt((1 - correlation**2) * (freedom + x * x) / (freedom + 1))
-    return above * float(np.dot(_WEIGHTS, stdtr(freedom + 1, (correlation * x - other) / scale)))
+    nodes, weights = _gauss()
+    x = -special().stdtrit(freedom, nodes * above)
+    scale = ((1 - correlation**2) * (freedom + x * x) / (freedom + 1)) ** 0.5
+    return above * float(weights @ special().stdtr(freedom + 1, (correlation * x - other) / scale))
 
 
 def log_chi2(freedom: float) -> tuple[float, float]:
     """Return mean and variance of log(chi^2 / freedom): by how much the log of an estimated variance is off."""
     half = freedom / 2
-    return float(psi(half)) - math.log(half), float(polygamma(1, half))
+    return float(special().psi(half)) - math.log(half), float(special().polygamma(1, half))
 
 
 def inverse_trigamma(value: float) -> float:
@@ -56,8 +73,8 @@ def inverse_trigamma(value: float) -> float:
     """
     x = 0.5 + 1 / value
     for _step in range(50):
-        at = float(polygamma(1, x))
-        step = at * (1 - at / value) / float(polygamma(2, x))
+        at = float(special().polygamma(1, x))
+        step = at * (1 - at / value) / float(special().polygamma(2, x))
         x += step
         if abs(step) < 1e-9 * x:
             break

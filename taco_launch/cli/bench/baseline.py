@@ -1,16 +1,17 @@
 """nightly baseline: what nightly runs are held against, shown and changed."""
 
 import os
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, agreeing, entries, far_off
+from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.bench.history import named_ladder
+from taco_launch.cli.bench.history import named_ladder, when
 from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
@@ -53,9 +54,6 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     Example:
       taco-launch nightly baseline show taco
     """
-    from taco_launch.bench.nightly.baseline import entries  # noqa: PLC0415 - scipy is an extra
-    from taco_launch.bench.run.matrix_file import load, shipped  # noqa: PLC0415 - pydantic takes long to import
-
     settings = settings_of(ctx)
     is_file = Path(matrix).is_file()
     name = load(matrix, os.environ).name if is_file else matrix
@@ -85,7 +83,7 @@ def show(ctx: click.Context, /, matrix: str, *, db: Path | None) -> None:
     rows = [
         (
             one.ladder.id,
-            _at(one.ladder.started),
+            when(one.ladder.started),
             one.outcome,
             "yes" if one.ladder.accepted else f"no{one.why_not and f': {one.why_not}'}",
             one.outlier,
@@ -108,8 +106,6 @@ def accept(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline accept taco-3fa2c1
       taco-launch nightly baseline accept last
     """
-    from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, far_off  # noqa: PLC0415 - scipy is an extra
-
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         nightly_runs = {one.id: one for one in (_measured(history, ladder) for ladder in ladders)}
@@ -139,8 +135,6 @@ def reject(ctx: click.Context, /, ladders: tuple[str, ...], *, db: Path | None) 
       taco-launch nightly baseline reject taco-3fa2c1
       taco-launch nightly baseline reject last
     """
-    from taco_launch.bench.nightly.baseline import REJECTED, agreeing  # noqa: PLC0415 - scipy is an extra
-
     settings = settings_of(ctx)
     with open_history(ladder_output.history_path(db), create=False) as history:
         nightly_runs = {one.id: one for one in (_nightly_run(history, ladder) for ladder in ladders)}
@@ -219,7 +213,3 @@ def _nightly_run(history: History, ladder: str) -> Ladder:
     if one.ended is None:
         raise UsageError(f"{one.id} has not ended")
     return one
-
-
-def _at(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

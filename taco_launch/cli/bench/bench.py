@@ -11,8 +11,7 @@ from typing import Any
 import click
 
 from taco_launch.bench.compare import tables
-from taco_launch.bench.compare.chart import bars
-from taco_launch.bench.compare.tables import UNNAMED
+from taco_launch.bench.compare.tables import UNNAMED, bars
 from taco_launch.bench.history.history import LadderKind, open_history
 from taco_launch.bench.logs import patterns
 from taco_launch.bench.logs.parse import NoSample, Sample
@@ -28,8 +27,7 @@ from taco_launch.bench.run.run_ladder import LadderPlan, LadderResult, Reader
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import export_import, history, ladder_output
 from taco_launch.cli.bench.ladder import ladder
-from taco_launch.cli.bench.log_files import read_log
-from taco_launch.cli.bench.workload_option import workload_of, workload_option
+from taco_launch.cli.bench.workload_option import read_log, workload_of, workload_option
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup, hidden_alias

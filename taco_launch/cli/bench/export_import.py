@@ -20,8 +20,7 @@ from taco_launch.bench.history.external_logs import ExternalLog, of_logs
 from taco_launch.bench.history.history import open_history
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import complete_ladder, named_ladder, opened
-from taco_launch.cli.bench.log_files import read_log
-from taco_launch.cli.bench.workload_option import FORM, workload_of, workload_option
+from taco_launch.cli.bench.workload_option import FORM, read_log, workload_of, workload_option
 from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.command import shell

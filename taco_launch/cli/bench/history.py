@@ -37,7 +37,7 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
     except TacoLaunchError:
         return []
     return [
-        CompletionItem(ladder.id, help=f"{render.printable(ladder.matrix)}, {_when(ladder.started)}")
+        CompletionItem(ladder.id, help=f"{render.printable(ladder.matrix)}, {when(ladder.started)}")
         for ladder in found
         if ladder.id.startswith(incomplete)
     ]
@@ -97,7 +97,7 @@ def _history_rows(points: Sequence[Point]) -> list[list[str]]:
         means[of] = point.mean
         numbers = [_number(value) for value in (point.mean, point.least, point.greatest)]
         where = [_folded(point.hosts), _metric(point.metric.name, point.metric.unit), point.ladder]
-        rows.append([*_words(point.cell), *where, _when(point.started), str(point.count), *numbers, change])
+        rows.append([*_words(point.cell), *where, when(point.started), str(point.count), *numbers, change])
     return rows
 
 
@@ -128,12 +128,12 @@ def show(ctx: click.Context, ladder: str, db: Path | None) -> int:
         if one.imported
         else "has not ended: it is still running or was interrupted"
     )
-    ended = f"ended {_when(one.ended)}" if one.ended is not None else unended
+    ended = f"ended {when(one.ended)}" if one.ended is not None else unended
     for name, text in (
         ("Sweep", f"{one.id}{' (accepted: counts in baselines)' if one.accepted else ''}"),
         ("Matrix", f"{one.matrix} ({one.kind.value}), order by seed {one.seed}"),
         ("Cluster", one.cluster or "-"),
-        ("Started", f"{_when(one.started)}, {ended}"),
+        ("Started", f"{when(one.started)}, {ended}"),
         ("Outcome", one.outcome or "-"),
     ):
         click.echo(f"{name + ':':<9}{render.printable(text)}")
@@ -197,7 +197,7 @@ def diff(ctx: click.Context, before: str, after: str, db: Path | None) -> int:
             render.warning(settings, f"{name} ({text}) {odd}")
         one = side.ladder
         what = f"{text}, which is {one.id}" if text != one.id else text
-        click.echo(render.printable(f"{name}: {what}: {one.matrix} ({one.kind.value}), {_when(one.started)}"))
+        click.echo(render.printable(f"{name}: {what}: {one.matrix} ({one.kind.value}), {when(one.started)}"))
     click.echo()
     _show_differs(result)
     click.echo()
@@ -318,7 +318,8 @@ def opened(db: Path | None) -> Iterator[History]:
         yield found
 
 
-def _when(seconds: float) -> str:
+def when(seconds: float) -> str:
+    """Return a time of day here, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 

@@ -1,7 +1,6 @@
 """bench ladder: measure a matrix, several times in shuffled order, and compare its variants."""
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -10,15 +9,18 @@ from typing import Any
 import click
 
 from taco_launch.api.cluster import Cluster
+from taco_launch.api.matrix_jobs import prepare_jobs
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
 from taco_launch.bench.logs.workloads import reader
 from taco_launch.bench.model.ladder import LadderStep, order
 from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.run import run_ladder as flow
+from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output
+from taco_launch.cli.bench.history import when
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.options.job_options import spec_of
@@ -83,8 +85,6 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
     Exit codes: 0 each cell has a sample, 1 some have none, 5 the head was lost, or no host could be used, before anything
     was measured, 130 Ctrl-C.
     """
-    from taco_launch.bench.run.matrix_file import shipped  # noqa: PLC0415 - pydantic takes long to import
-
     settings = settings_of(ctx)
     if schema:
         from taco_launch.bench.run.matrix_schema import json_schema  # noqa: PLC0415 - pydantic takes long to import
@@ -97,9 +97,6 @@ def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bo
 
 
 def _measured(settings: Settings, name: str, *, dry_run: bool, options: dict[str, Any]) -> int:
-    from taco_launch.api.matrix_jobs import prepare_jobs  # noqa: PLC0415 - pydantic takes long to import
-    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - see above
-
     matrix = _with(load(name, os.environ), options)
     if matrix.repeats > 1:
         require()
@@ -160,8 +157,9 @@ def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, ce
         if not fresh:
             of = cells * (matrix.repeats + matrix.warm_ups)
             done = len(history.runs(earlier.id))
-            at = time.strftime("%Y-%m-%d %H:%M", time.localtime(earlier.started))
-            settings.talk(f"continuing sweep {earlier.id} of {at}: {done} of {of} runs done (--fresh starts over)")
+            settings.talk(
+                f"continuing sweep {earlier.id} of {when(earlier.started)}: {done} of {of} runs done (--fresh starts over)"
+            )
             return earlier
         history.end(earlier.id, flow.GIVEN_UP)
     seed = new_seed() if matrix.seed is None else matrix.seed

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from taco_launch.bench.compare import chart, tables
+from taco_launch.bench.compare import tables
 from taco_launch.bench.compare.tables import Table, number
 from taco_launch.bench.history.history import History, default_path
 from taco_launch.bench.model.ladder import LadderStep
@@ -186,7 +186,9 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
     history.end(plan.ladder.id, measured.outcome)
     if measured.outcome == flow.TIME_BUDGET:
         budget = render.age(plan.budget or 0)
-        settings.talk(f"the time budget of {budget} is used up: {runs} of {_due(plan.steps)} runs were made")
+        settings.talk(
+            f"the time budget of {budget} is used up: {runs} of {sum(not step.warm_up for step in plan.steps)} runs were made"
+        )
     gaps = tables.missing(cells, measured.runs)
     for gap in gaps:
         if gap.failed < gap.runs:
@@ -200,10 +202,6 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
         error.exit_code = HOST_FAILED if measured.hosts_failed else FAILED
         raise error
     return 0
-
-
-def _due(steps: Sequence[LadderStep]) -> int:
-    return sum(not step.warm_up for step in steps)
 
 
 def show_tables(settings: Settings, plan: LadderPlan, measured: LadderResult) -> None:
@@ -232,7 +230,7 @@ def _show_bars(found: Sequence[Table], noun: str) -> None:
         if len(first.entries) > 1:
             click.echo(f"{workload}, {first.metric.unit}, as bars:")
             ranks = noun.upper() if noun == "ranks" else noun
-            render.table([ranks, "VARIANT", "", "RATE"], chart.bars(first), numbers=(ranks, "RATE"))
+            render.table([ranks, "VARIANT", "", "RATE"], tables.bars(first), numbers=(ranks, "RATE"))
             click.echo()
 
 

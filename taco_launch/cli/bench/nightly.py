@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from taco_launch.bench.history.history import open_history
 from taco_launch.bench.nightly import install as flow
 from taco_launch.bench.nightly import record, schedule
 from taco_launch.bench.nightly import status as nightly_status
@@ -19,6 +20,7 @@ from taco_launch.bench.nightly.install import InstallRequest, check_name, local_
 from taco_launch.bench.nightly.install_plan import NightlyScheduler, read_controller
 from taco_launch.bench.nightly.status import NightlyStatus
 from taco_launch.bench.nightly.writable_by_others import writable_by_others
+from taco_launch.bench.run import matrix_file
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import baseline, ladder_output
 from taco_launch.cli.bench import nightly_run as run
@@ -226,14 +228,13 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
     Example:
       taco-launch -i cluster.yaml nightly check taco
     """
-    from taco_launch.bench.run.matrix_file import load  # noqa: PLC0415 - pydantic takes long to import
-
     settings = settings_of(ctx)
     require()
-    found = load(matrix, os.environ)
+    found = matrix_file.load(matrix, os.environ)
     inventory = settings.load()
     history = ladder_output.history_path(db)
-    flow.open_once(history)
+    with open_history(history):  # which makes it where there is none
+        pass
     host = flow.reach(settings.backend(access_of({})))
     words = f"the head {host} of {inventory.cluster} answers, the matrix {found.name} has no errors, the history is {history}"
     render.data({"message": words}, settings.output)
@@ -242,8 +243,6 @@ def check(ctx: click.Context, matrix: str, db: Path | None) -> int:
 
 def _asked(options: dict[str, Any]) -> InstallRequest:
     """Return what the options ask for; the matrix is read, so that its errors are reported before anything is shown."""
-    from taco_launch.bench.run import matrix_file  # noqa: PLC0415 - pydantic takes long to import
-
     try:
         hour, minute = schedule.parse_time(options["at"])
     except ValueError as error:

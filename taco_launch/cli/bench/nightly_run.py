@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from taco_launch.api.nightly import NightlyListener, NightlyOptions, run_nightly
 from taco_launch.bench.nightly.summary import to_json
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output
@@ -67,8 +68,6 @@ def run(ctx: click.Context, /, matrix: str, *, db: Path | None, **options: Any) 
     wrong, 130 it was interrupted.
     """
     require()
-    from taco_launch.api.nightly import NightlyListener, NightlyOptions, run_nightly  # noqa: PLC0415 - scipy is an extra
-
     settings = settings_of(ctx)
     display = ladder_output.ProgressDisplay(settings, ())
     access = access_of(options)

@@ -1,8 +1,12 @@
-"""--workload: which program's output a log is, a kind of benchmark or a workload of a matrix."""
+"""The log of a benchmark, and --workload: which program's output it is, a kind of benchmark or a workload of a matrix."""
 
 import os
 
+import click
+
+from taco_launch.bench.logs import MOST_BYTES
 from taco_launch.bench.model.matrix import LogFormat, Workload
+from taco_launch.bench.run import matrix_file
 from taco_launch.cli.options.common import add_option
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema import names
@@ -27,8 +31,6 @@ def workload_of(text: str) -> Workload:
         UsageError: it names none.
         SpecError: the matrix is wrong.
     """
-    from taco_launch.bench.run import matrix_file  # noqa: PLC0415 - pydantic takes long to import
-
     if text in KINDS:
         return Workload(text, LogFormat(text), ())
     source, colon, name = text.rpartition(":")
@@ -40,3 +42,19 @@ def workload_of(text: str) -> Workload:
         hint = names.did_you_mean(name, known) or f"it has {', '.join(known)}"
         raise UsageError(f"--workload {names.shown(text)}: the matrix has no workload {names.shown(name)}", hint=hint)
     return known[name]
+
+
+def read_log(log: str) -> str:
+    """Return the text of a file, or with `-` of standard input.
+
+    Raises:
+        click.UsageError: it cannot be read, or is too large.
+    """
+    try:
+        with click.open_file(log, "rb") as file:
+            content: bytes = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise click.UsageError(f"{log}: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise click.UsageError(f"{log}: larger than {MOST_BYTES >> 20} MiB: keep only the output of the run to be read")
+    return content.decode("utf-8", "replace")

@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from taco_launch.api.host_checks import LEVELS, METRICS, NETWORK, HostCheckOptions, faulty_hosts, measure_hosts
+from taco_launch.api.host_checks import (
+    LEVELS,
+    METRICS,
+    NETWORK,
+    HostCheckOptions,
+    faulty_hosts,
+    measure_drained,
+    measure_hosts,
+)
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.options.wait_option import wait_option
@@ -49,6 +57,11 @@ from taco_launch.jobs.request.caller import person
     metavar="NAME=GB/S",
     help="With --level full: the least value that is no fault, such as 'memory copy=20'.",
 )
+@add_option(
+    "--drained",
+    is_flag=True,
+    help="With --level full or pairs: measure drained hosts too. A drained host that is named is measured without it.",
+)
 @wait_option
 @add_option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write JUnit XML to FILE as well."
@@ -61,18 +74,15 @@ def check(
     hosts: tuple[str, ...],
     junit: Path | None,
     level: str,
-    bisect: bool,
-    floors: tuple[str, ...],
-    patience: float,
     drain: bool,
-    **access: Any,
+    **more: Any,
 ) -> None:
     """Check whether hosts are healthy: GPUs, links, memory, disks.
 
     The level quick only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
     errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,
     its verdict is shown under its name. The levels full and pairs check the same first; then one job takes all slots of the hosts and measures them, so
-    hosts with jobs are left out, or waited for with --wait-for-jobs, and drained hosts are left out. HOST is a name, a range or a group of the inventory; all hosts without one.
+    hosts with jobs are left out, or waited for with --wait-for-jobs. Drained hosts are left out unless their names are given one by one, or --drained. HOST is a name, a range or a group of the inventory; all hosts without one.
 
     With `--drain`, for cron: hosts get no new jobs when a check that `health` names has found a fault several times in a row,
     and those whose full disk has space again are opened. Every run of `check` counts.
@@ -86,6 +96,8 @@ def check(
       taco-launch -i hosts.yaml check --level full --expect 'memory copy=20' --wait-for-jobs 2h
       taco-launch -i hosts.yaml check --level pairs 'gpu[1-8]'
       taco-launch -i hosts.yaml check --level pairs --bisect
+      taco-launch -i hosts.yaml check --level full gpu3 gpu4 gpu5
+      taco-launch -i hosts.yaml check --level full --drained
 
     \b
     Exit codes: 0 no fault (a warning does not change it), 3 a host has a fault, 5 a host did not answer, or not in full, 130 after Ctrl-C.
@@ -94,18 +106,17 @@ def check(
     chosen = named(settings.load(), hosts)
     if junit is not None and not junit.absolute().parent.is_dir():
         raise UsageError(f"--junit {junit}: there is no folder {junit.absolute().parent}")
-    options = HostCheckOptions(level, bisect, _floors(floors), patience)
-    _refuse_unused(options)
+    options = _options(level, chosen, hosts, **more)
     if drain:
         _check_drain(settings, hosts)
-    credentials = access_of(access)
+    credentials = access_of(more)
     verdicts, answers = look(settings, chosen, credentials)
     failed: TacoLaunchError | None = None
     if level != "quick":
         silent_hosts = {answer.host for answer in answers if answer.error}
         able = [host for host in chosen if host.name not in silent_hosts]
         try:
-            verdicts = _merged(verdicts, _measure(settings, able, credentials, options))
+            verdicts = _merged(verdicts, measure(settings, able, credentials, options))
         except TacoLaunchError as error:  # what was checked before is shown all the same
             failed = error
     acted = _drain(settings, verdicts, credentials) if drain else None
@@ -132,20 +143,25 @@ def _print(
 ) -> None:
     """Print what was checked, what was measured, and what the policy did."""
     if settings.output in ("json", "yaml"):
-        more = {} if acted is None else {"drains": to_json(acted.actions)}
+        more = {} if acted is None else {"drains": to_json(acted.actions), "overrides": to_json(dict(acted.overrides))}
         render.data(_document(verdicts, answers) | more, settings.output)
     elif verdicts:
         render.table(*report.table(verdicts, fold))
         show(verdicts, before="\n", wide=settings.output == "wide")
-        _show_measured(settings, verdicts, level)
+        show_measured(settings, verdicts, level)
     if acted is not None:
         _show_drains(settings, acted)
 
 
-def _measure(
-    settings: Settings, hosts: Sequence[Host], access: Credentials, options: HostCheckOptions
+def measure(
+    settings: Settings,
+    hosts: Sequence[Host],
+    access: Credentials,
+    options: HostCheckOptions,
+    *,
+    beside: bool = False,
 ) -> Sequence[judge.HostVerdicts]:
-    """Measure hosts by a job, and show on stderr how far that is."""
+    """Measure hosts by a job, with `beside` also beside idle ones though they are drained; show on stderr how far that is."""
     cluster = settings.cluster(access)
     with waiting.waiting(settings.quiet, f"of --level {options.level}") as line:
         watch = FollowListener(
@@ -159,7 +175,8 @@ def _measure(
                 settings.talk(f"measuring: {words}")
             shown.add(words)
 
-        return _typed(settings, measure_hosts(cluster, hosts, options, step, watch))
+        run = measure_drained if beside else measure_hosts
+        return _typed(settings, run(cluster, hosts, options, step, watch))
 
 
 def _floors(words: Sequence[str]) -> dict[str, float]:
@@ -186,14 +203,32 @@ def _floors(words: Sequence[str]) -> dict[str, float]:
     return limits
 
 
-def _refuse_unused(options: HostCheckOptions) -> None:
+def _options(
+    level: str,
+    chosen: Sequence[Host],
+    typed: Sequence[str],
+    *,
+    bisect: bool,
+    floors: Sequence[str],
+    patience: float,
+    drained: bool,
+    **_access: object,
+) -> HostCheckOptions:
+    """Return what is measured; drained hosts are those that were typed by name, or all with `--drained`.
+
+    Raises:
+        UsageError: an option has no effect with this level, or a floor is wrong.
+    """
     for option, given, levels in (
-        ("--bisect", options.bisect, ("pairs",)),
-        ("--expect", options.floors, ("full",)),
-        ("--wait-for-jobs", options.patience, LEVELS),
+        ("--bisect", bisect, ("pairs",)),
+        ("--expect", floors, ("full",)),
+        ("--wait-for-jobs", patience, LEVELS),
+        ("--drained", drained, LEVELS),
     ):
-        if given and options.level not in levels:
-            raise UsageError(f"{option} has no effect with --level {options.level}", hint=f"add --level {levels[-1]}")
+        if given and level not in levels:
+            raise UsageError(f"{option} has no effect with --level {level}", hint=f"add --level {levels[-1]}")
+    shut = frozenset(host.name for host in chosen if drained or host.name in typed)
+    return HostCheckOptions(level, bisect, _floors(floors), patience, shut)
 
 
 def _merged(
@@ -203,7 +238,7 @@ def _merged(
     return tuple((host, (*each, *added.get(host, ()))) for host, each in verdicts)
 
 
-def _show_measured(settings: Settings, verdicts: Sequence[judge.HostVerdicts], level: str) -> None:
+def show_measured(settings: Settings, verdicts: Sequence[judge.HostVerdicts], level: str) -> None:
     """Print what was measured of each host, and how to leave out hosts with a fault."""
     names = [
         name for name in (*METRICS, NETWORK) if any(each.name == name for _, results in verdicts for each in results)
@@ -279,6 +314,8 @@ def _show_drains(settings: Settings, acted: drain_policy.PolicyRun) -> None:
         for number, action in enumerate(acted.actions):
             lines = map(render.printable, drain_policy.describe(action).split("\n"))
             click.echo(("" if number else "\n") + "\n".join(lines))
+        for host, override in acted.overrides.items():
+            click.echo(render.printable(drain_policy.describe_override(host, override)))
     for error in acted.errors.values():
         render.error(error.message, error.hint)
     if acted.undelivered:

@@ -1,22 +1,25 @@
 """host: keep jobs off a host for maintenance, and open it to them again."""
 
+import socket
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from taco_launch.cli.hosts.check import look, show
+from taco_launch.api.host_checks import LEVELS, HostCheckOptions, is_proven
+from taco_launch.cli.hosts.check import look, measure, show, show_measured
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import host_errors, node_tables, render
-from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK
+from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
 from taco_launch.core.facts.reports.health.judge import worst
+from taco_launch.core.facts.reports.health.overrides import override_of
 from taco_launch.core.facts.reports.health.verdict import FAULT
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.core.model.slots import describe_holders
+from taco_launch.core.model.slots import Override, describe_holders
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.inventory.select import named
@@ -76,26 +79,40 @@ def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: 
 
 @verb(group=host, access=True)
 @_hosts_argument
-@add_option("--force", is_flag=True, help="Do not check the hosts first.")
-def resume(ctx: click.Context, hosts: tuple[str, ...], *, force: bool, **access: Any) -> int:
+@add_option(
+    "--level",
+    type=click.Choice(("quick", *LEVELS)),
+    default="quick",
+    help="What the hosts have to pass, as with `check`: full and pairs also measure them by a job, beside two idle hosts. Default: quick.",
+)
+@add_option("--force", is_flag=True, help="Open hosts with faults too.")
+def resume(ctx: click.Context, hosts: tuple[str, ...], *, level: str, force: bool, **access: Any) -> int:
     """Open a drained host to jobs again; those that wait for it start.
 
-    The host is checked first, as by `check`, and stays drained while it has a fault.
+    The host is checked first, as by `check`, and stays drained while it has a fault. With --level full or pairs it is then measured while it is drained, and
+    stays so unless the measurement judged it and found no fault. With --force it is opened all the same. Where the inventory has a
+    policy (`health`), the faults are remembered: `check --drain` drains the host for the same fault only after the check was ok in between.
 
     \b
     Examples:
       taco-launch -i hosts.yaml host resume gpu3
+      taco-launch -i hosts.yaml host resume gpu3 --level full
       taco-launch -i hosts.yaml host resume gpu3 --force
 
     \b
     Exit codes: 0 open to jobs, 3 a host has a fault and stays drained, 5 a host failed.
     """
     settings = settings_of(ctx)
+    if force and level != "quick":
+        raise UsageError(f"--level {level} and --force contradict each other", hint="leave out one of them")
     chosen = _chosen(settings, hosts)
     credentials = access_of(access)
     code = OK
+    forced = _forced(settings, chosen, credentials) if force else {}
     if not force:
         sound, code = _sound(settings, chosen, credentials)
+        if level != "quick" and sound:
+            sound, code = _proven(settings, sound, credentials, level, code)
         if len(sound) < len(chosen):
             shut = ", ".join(each.name for each in chosen if each not in sound)
             render.error(f"not opened to jobs: {shut}", "to open a host all the same: --force")
@@ -104,9 +121,23 @@ def resume(ctx: click.Context, hosts: tuple[str, ...], *, force: bool, **access:
         connect(settings.load(), chosen, credentials) as fanout,
         render.progress(settings, "resume", len(chosen)) as progress,
     ):
-        answers = drains.resume(fanout, progress)
+        answers = drains.resume(fanout, progress, forced)
     host_errors.show(answers, {each.name: each.address for each in chosen})
     return HOST_FAILED if any(answer.error for answer in answers) else code
+
+
+def _forced(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> dict[str, Override]:
+    """Return in spite of which faults hosts are opened, and show these; without a policy nothing drains for them."""
+    if settings.load().health is None:
+        return {}
+    verdicts, answers = look(settings, chosen, access)
+    show(verdicts)
+    for answer in answers:
+        if answer.error is not None:
+            render.warning(settings, f"{answer.host}: opened without a check: {answer.error.message}")
+    who, now = f"{person()}@{socket.gethostname()}", float(int(time.time()))
+    overrides = {host: override_of(each, who, now) for host, each in verdicts}
+    return {host: each for host, each in overrides.items() if each is not None}
 
 
 def _sound(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> tuple[tuple[Host, ...], int]:
@@ -118,6 +149,18 @@ def _sound(settings: Settings, chosen: tuple[Host, ...], access: Credentials) ->
     silent = {answer.host for answer in answers if answer.error}
     code = HOST_FAILED if silent else DRIFT if faulty else OK
     return tuple(each for each in chosen if each.name not in faulty and each.name not in silent), code
+
+
+def _proven(
+    settings: Settings, hosts: tuple[Host, ...], access: Credentials, level: str, code: int
+) -> tuple[tuple[Host, ...], int]:
+    """Measure hosts while they are drained, and show what was found; return those that passed, and the exit code."""
+    measured = measure(settings, hosts, access, HostCheckOptions(level), beside=True)
+    passed = {host for host, verdicts in measured if is_proven(verdicts)}
+    show_measured(settings, [each for each in measured if each[0] in passed], level)
+    show(measured)
+    sound = tuple(each for each in hosts if each.name in passed)
+    return sound, code if len(sound) == len(hosts) else code or DRIFT
 
 
 @verb("list", group=host, access=True, output=True)

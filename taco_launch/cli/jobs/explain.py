@@ -3,7 +3,7 @@
 import codecs
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import click
@@ -11,8 +11,10 @@ import click
 from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
+from taco_launch.core.model.codec import to_json
 from taco_launch.core.signatures.known import FailureText
 from taco_launch.core.signatures.log_scan import LogScan
+from taco_launch.core.signatures.match import SignatureMatch
 
 _CHUNK = 1 << 18
 _END = 1 << 12
@@ -54,7 +56,7 @@ def explain(ctx: click.Context, log: str) -> None:
                 "; name a log file, or pass on a job's log: taco-launch logs -v NAME | taco-launch explain -",
             )
         settings.talk("\n".join(map(render.printable, (f"no known failure in {name}: {read}{last}", *unusual))))
-    render.findings(found, settings.output)
+    _print_findings(found, settings.output)
 
 
 def _text(log: str) -> Iterator[str]:
@@ -97,3 +99,17 @@ def _decoded(file: BinaryIO, log: str) -> Iterator[str]:
         yield decoder.decode(data)
         data = file.read(_CHUNK)
     yield decoder.decode(b"", final=True)
+
+
+def _print_findings(found: Sequence[SignatureMatch], output: str) -> None:
+    """Print what a log tells of a failure: each known text with the line it stands in, its cause, what to do."""
+    if output in ("json", "yaml"):
+        render.data([to_json(match.finding) for match in found], output)
+        return
+    for match in found:
+        told = match.finding
+        where = f" on {told.host}" if told.host else ""
+        note = " (no failure)" if match.kind is FailureText.NOTE else ""
+        click.echo(render.printable(f"line {told.line}: {told.signature}{where}{note}"))
+        for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
+            click.echo(f"  {name + ':':<7}{render.printable(text)}")

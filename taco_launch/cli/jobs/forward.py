@@ -14,6 +14,8 @@ from taco_launch.cli.options.common import Settings, access_of, add_option, sett
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import render
 from taco_launch.core.errors import SIGNAL_BASE
+from taco_launch.core.model.jobs import JobState
+from taco_launch.jobs import forward_ports as flow
 
 if TYPE_CHECKING:
     from taco_launch.core.model.job_view import JobView
@@ -61,9 +63,6 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
       taco-launch forward vgg16 8888
       taco-launch forward vgg16 6006:9090 --rank 8
     """
-    from taco_launch.core.model.jobs import JobState
-    from taco_launch.jobs import forward_ports as flow
-
     settings, access = settings_of(ctx), access_of(options)
     port, local = ports
     backend = settings.backend(access)
@@ -88,8 +87,6 @@ def _forward(
     is_over: "Callable[[JobView], bool]",
 ) -> "Forwarding":
     """Prepare to forward a port of a job; signals that end a session end the command."""
-    from taco_launch.jobs import forward_ports as flow
-
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     inventory = None if settings.source is None else settings.load()
@@ -128,8 +125,6 @@ def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool
       taco-launch submit --name vgg16 --tensorboard --logdir runs -- python3 train.py
       taco-launch tensorboard vgg16
     """
-    from taco_launch.jobs import forward_ports as flow
-
     settings, credentials = settings_of(ctx), access_of(access)
     backend = settings.backend(credentials)
     named_jobs.agree(backend, name, "look at", "looked at", yes=yes)

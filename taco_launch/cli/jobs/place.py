@@ -74,7 +74,7 @@ def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, .
     if settings.output in ("json", "yaml"):
         render.data(to_json(placed.choice), settings.output)
         return
-    choice_tables.show(placed.choice)
+    click.echo(choice_tables.text(placed.choice))
     click.echo(
         f"\nBandwidths are GB/s in one direction, of the ring's slowest link and over all pairs; assumed: {placed.figures}"
     )

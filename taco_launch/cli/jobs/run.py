@@ -110,11 +110,13 @@ def run(
             )
         _print_plan(settings, spec, access_of(options), out or "", explain=explain)
         return 0
-    from taco_launch.cli.jobs.exit_code import code_of, launcher_errors
+    from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
 
     with launcher_errors():
         cluster = settings.cluster(access_of(options))
-        return code_of(_run(settings, cluster.backend, cluster.with_code(spec, request)))
+        job = _run(settings, cluster.backend, cluster.with_code(spec, request))
+        print_job_data(settings, job)
+        return code_of(job)
 
 
 @verb(cls=JobCommand, access=True, output=True)
@@ -278,10 +280,6 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> "JobView":
             write(rest)
     require_started(job)
     render.ending(settings, _without_repetition(job, tail))
-    if as_data:
-        from taco_launch.cli.jobs.exit_code import print_job_data
-
-        print_job_data(settings, job)
     return job
 
 

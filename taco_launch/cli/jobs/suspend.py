@@ -1,12 +1,14 @@
 """suspend, resume: a job off its slots for a while, and on again."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.options.common import access_of, settings_of, verb
+from taco_launch.cli.options.common import Settings, access_of, settings_of, verb
 from taco_launch.core.model.jobs import JobState
+from taco_launch.jobs.backend import Outcomes
 from taco_launch.jobs.request.caller import person
 
 
@@ -25,16 +27,8 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
       taco-launch resume vgg16
     """
     settings = settings_of(ctx)
-    backend = settings.backend(access_of(access))
-
-    def report(name: str) -> tuple[str, str]:
-        record = outcomes.job(name).record
-        return record.state.value, record.reason
-
-    outcomes = named_jobs.change(
-        names, lambda some, owner: backend.suspend(some, person(), owner), "suspend", "suspended", yes=yes
-    )
-    return named_jobs.for_each_job(settings, names, report)
+    ask = settings.backend(access_of(access)).suspend
+    return _change(settings, names, ask, ("suspend", "suspended"), lambda _state: True, yes=yes)
 
 
 @verb(access=True, output=True)
@@ -50,13 +44,24 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
       taco-launch resume vgg16 resnet50
     """
     settings = settings_of(ctx)
-    backend = settings.backend(access_of(access))
+    ask = settings.backend(access_of(access)).resume
+    return _change(settings, names, ask, ("resume", "resumed"), lambda state: state is JobState.QUEUED, yes=yes)
+
+
+def _change(
+    settings: Settings,
+    names: tuple[str, ...],
+    ask: Callable[[Sequence[str], str, str | None], Outcomes],
+    verbs: tuple[str, str],
+    tells: Callable[[JobState], bool],
+    *,
+    yes: bool,
+) -> int:
+    """Have jobs changed; of one whose state `tells` so, the reason is shown. Give the exit code."""
 
     def report(name: str) -> tuple[str, str]:
         record = outcomes.job(name).record
-        return record.state.value, record.reason if record.state is JobState.QUEUED else ""
+        return record.state.value, record.reason if tells(record.state) else ""
 
-    outcomes = named_jobs.change(
-        names, lambda some, owner: backend.resume(some, person(), owner), "resume", "resumed", yes=yes
-    )
+    outcomes = named_jobs.change(names, lambda some, owner: ask(some, person(), owner), *verbs, yes=yes)
     return named_jobs.for_each_job(settings, names, report)

@@ -132,13 +132,17 @@ def colour_wanted() -> bool:
 
 def this_machine() -> "Cluster":
     """Return this machine as a cluster, the same for all of a command."""
-    from taco_launch.api.cluster import Cluster
-
     context = click.get_current_context(silent=True)
     meta: dict[str, Any] = {} if context is None else context.meta
-    cluster: Cluster = meta.get(_THIS_MACHINE) or Cluster()
+    cluster: Cluster = meta.get(_THIS_MACHINE) or _new_cluster()
     meta[_THIS_MACHINE] = cluster
     return cluster
+
+
+def _new_cluster(*args: Any, **settings: Any) -> "Cluster":
+    from taco_launch.api.cluster import Cluster
+
+    return Cluster(*args, **settings)
 
 
 @dataclass(frozen=True)
@@ -162,10 +166,8 @@ class Settings:
 
     @functools.cached_property
     def _inventory(self) -> "Inventory":
-        from taco_launch.api.cluster import Cluster
-
         named = self.inventory
-        return Cluster(self.source if named is None and os.environ.get(VARIABLE) is None else named).inventory
+        return _new_cluster(self.source if named is None and os.environ.get(VARIABLE) is None else named).inventory
 
     @property
     def source(self) -> str | None:
@@ -198,9 +200,7 @@ class Settings:
             cluster = this_machine()
             cluster.say, cluster.git_secrets = self.talk, self.git_secrets
             return cluster
-        from taco_launch.api.cluster import Cluster
-
-        cluster = Cluster(self.load(), access=access, typed=self.typed, say=self.talk)
+        cluster = _new_cluster(self.load(), access=access, typed=self.typed, say=self.talk)
         cluster.git_secrets = self.git_secrets
         click.get_current_context().call_on_close(cluster.close)
         return cluster

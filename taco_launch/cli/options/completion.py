@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.agent.store.folders import Jobs, is_name, state_folder
 from taco_launch.cli.options.common import settings_of
 from taco_launch.core.errors import TacoLaunchError, UsageError
 
@@ -16,8 +17,6 @@ def complete_job(ctx: click.Context, _param: click.Parameter, incomplete: str) -
     """Offer the jobs of this machine; nobody else is asked while somebody types."""
     if settings_of(ctx).is_remote:
         return []
-    from taco_launch.agent.store.folders import Jobs, is_name, state_folder
-
     # What a shell offers stands in the line that is typed as it is: a name is words to it, and whoever may write there
     # could have it run others.
     try:

@@ -1,7 +1,6 @@
 """The options that describe a job, and the request that they amount to."""
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -20,8 +19,8 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.jobs.request import job_fields
+from taco_launch.jobs.request.caller import here
 
-_STDIN = "-"
 # In a context's `meta`: the options of the command line, but for the inventory.
 _OWN = "taco_launch.own"
 _SIZES = ("np", "hosts", "slots_per_host", "workers", "gpus", "slots_per_worker")
@@ -55,14 +54,15 @@ class JobCommand(SeparatedCommand, GroupedCommand):
 
     def _refuse_others(self, ctx: click.Context, before: list[str], behind: list[str], *, alone: bool) -> None:
         """Refuse what other tools take: mpirun's long options with one dash, and Arena's words and options."""
-        if any(word.startswith("-") and not word.startswith("--") and len(word) > 2 for word in before):
-            from taco_launch.cli.options import foreign_options
-
-            foreign_options.refuse(ctx, before)
         words = self.words(ctx, before, lax=True)[1]
-        if words and any(param.name == "hosts" for param in self.params):
-            from taco_launch.cli.options import foreign_options
+        has_dash = any(word.startswith("-") and not word.startswith("--") and len(word) > 2 for word in before)
+        is_stray = words and any(param.name == "hosts" for param in self.params)
+        if not has_dash and not is_stray:
+            return
+        from taco_launch.cli.options import foreign_options
 
+        foreign_options.refuse(ctx, before)
+        if is_stray:
             hint = foreign_options.arena_hint(settings_of(ctx).typed, before, words, behind, alone=alone)
             if hint is not None:
                 raise click.UsageError(hint, ctx)
@@ -127,28 +127,12 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
 
         request = with_arena_source(request, options)
     if options.get("file") is not None:
-        request = _over_file(settings, options["file"], request)
+        from taco_launch.cli.options.job_file_option import over_file
+
+        request = over_file(settings, options["file"], request)
     if not request.command:
         raise click.UsageError("The command is missing: add -- COMMAND", click.get_current_context(silent=True))
     return request
-
-
-def _over_file(settings: Settings, path: str, request: JobRequest) -> JobRequest:
-    from taco_launch.hosts.inventory import load
-    from taco_launch.jobs.documents import job_file
-    from taco_launch.jobs.request.overlay import over
-
-    lax = request.allow_unknown_knobs
-    if path != _STDIN:
-        file = job_file.parse(load.read_file(path, job_file.OPTION), path, os.environ, allow_unknown=lax)
-    else:
-        data = b"" if sys.stdin is None else sys.stdin.buffer.read(load.MAX_BYTES + 1)
-        file = job_file.parse(data, "standard input", os.environ, allow_unknown=lax)
-    if file.is_manifest and settings.load().container is None:
-        file = job_file.without_container(file)
-    if file.notes:
-        settings.talk("\n  ".join((f"{file.request.source}: not used here:", *file.notes)))
-    return over(file.request, request)
 
 
 def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> JobSpec:
@@ -159,7 +143,6 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
         SpecError: something in it, the inventory or the profile is wrong.
     """
     from taco_launch.jobs.request import nested, remarks, resolve
-    from taco_launch.jobs.request.caller import here
 
     caller = here(os.environ)
     try:

@@ -66,3 +66,8 @@ def remarks(rows: Sequence[Row]) -> str:
     return "".join(
         f"\n  {line}" for line in (*lines, *(f"{row.original!r} {row.why}" for row in rows if row.is_remark))
     )
+
+
+def is_launcher(words: Sequence[str]) -> bool:
+    """Return whether a command starts ranks by itself."""
+    return inner(words) is not None

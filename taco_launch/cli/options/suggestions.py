@@ -1,6 +1,7 @@
 """Groups that answer an unknown command with the right one, also for the names that other tools have."""
 
 import copy
+from collections.abc import Iterable
 
 import click
 
@@ -64,9 +65,14 @@ class SuggestingGroup(click.Group):
             formatter.write_dl(rows)
 
     def _meant(self, name: str) -> str:
-        from difflib import get_close_matches
-
         other = _OTHERS.get(name.lower(), "")
         if other.partition(" ")[0] in self.commands:
             return other
-        return next(iter(get_close_matches(name, self.commands, n=1)), "")
+        return nearest(name, self.commands)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the known word that is most like a word, "" where none is near."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1)), "")

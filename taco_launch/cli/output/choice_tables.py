@@ -1,29 +1,25 @@
 """Which GPUs of a host were chosen, and which were not, as a table."""
 
 from collections.abc import Sequence
-
-import click
+from typing import TYPE_CHECKING
 
 from taco_launch.cli.output.render import columns
 from taco_launch.core.model.choices import GpuChoice, RejectedSet
 from taco_launch.hosts.inventory.ranges import fold
-from taco_launch.jobs.dry_run import NearHcas
 
-
-def show(choice: GpuChoice) -> None:
-    """Print the set that was chosen, and those that came next."""
-    click.echo(text(choice))
+if TYPE_CHECKING:
+    from taco_launch.jobs.dry_run import NearHcas
 
 
 def text(choice: GpuChoice) -> str:
-    """Return the same as text."""
+    """Return as text the set that was chosen, and those that came next."""
     rows = [_row("chosen", choice), *(_row("lost", each) for each in choice.alternatives)]
     return columns(["", "GPUS", "RING", "GB/S", "SUM", "WHY"], rows, numbers=("GB/S", "SUM"))
 
 
-def nearest(hosts: Sequence[tuple[str, tuple[NearHcas, ...]]]) -> str:
+def nearest(hosts: Sequence[tuple[str, tuple["NearHcas", ...]]]) -> str:
     """Return as text which HCAs are the nearest to the GPU of each local rank; hosts that are alike are told together."""
-    alike: dict[tuple[NearHcas, ...], list[str]] = {}
+    alike: dict[tuple["NearHcas", ...], list[str]] = {}
     for host, ranks in hosts:
         alike.setdefault(ranks, []).append(host)
     told = []

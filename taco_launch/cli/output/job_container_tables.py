@@ -7,8 +7,7 @@ from typing import Any
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
 from taco_launch.hosts.remote.credentials import Credentials
-from taco_launch.setup.job_containers import removal
-from taco_launch.setup.job_containers.removal import KnownVariant, parse_job_containers
+from taco_launch.setup.model.job_containers import KnownVariant, parse_job_containers, unneeded
 
 
 def rows(settings: Settings, access: Credentials) -> list[dict[str, Any]]:
@@ -22,9 +21,11 @@ def prune(settings: Settings, access: Credentials, unused: float, *, dry_run: bo
     """Remove the containers that no job has needed for so many seconds; return them, without those that stay."""
     if settings.source is None or settings.load().container is None:
         return []
-    gone = removal.unneeded(settings.cluster(access).variants(), unused)
+    gone = unneeded(settings.cluster(access).variants(), unused, time.time())
     if dry_run or not gone:
         return [_row(each) for each in gone]
+    from taco_launch.setup.job_containers import removal  # noqa: PLC0415 - `list` and `get` need nothing that changes hosts
+
     errors = removal.remove(settings.load(), access, gone, unused)
     for error in errors:
         render.error(error.message, error.hint)

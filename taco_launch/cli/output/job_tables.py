@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from taco_launch.cli.output import choice_tables
 from taco_launch.cli.output.mpi_job import conditions, moment, mpi_job
 from taco_launch.cli.output.render import (
     age,
@@ -262,8 +263,6 @@ def _code(job: JobView) -> str:
 
 def _choices(job: JobView) -> str:
     """Return which GPUs of its hosts the job has, how they are linked, and why these; hosts that are alike together."""
-    from taco_launch.cli.output import choice_tables  # noqa: PLC0415 - few jobs show it
-
     alike: dict[GpuChoice, list[str]] = {}
     for share in () if job.record.state.waits else job.record.shares:
         if share.choice is not None:

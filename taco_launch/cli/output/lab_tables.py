@@ -41,14 +41,13 @@ def document(found: "Status") -> dict[str, Any]:
 
 def show(found: "Status", *, first: bool) -> None:
     """Print a lab; what is not this user's to have, as another made the lab, is not named."""
-    from taco_launch.lab.docker.labels import option_of  # noqa: PLC0415 - the lab may be missing
-
     if not first:
         click.echo()
     of = next((f", of {seen.host.release}" for seen in found.hosts if seen.host.release), "")
-    up = f"taco-launch lab up{option_of(found.lab)}"
+    lab = found.option
+    up = f"taco-launch lab up{lab}"
     click.echo(f"Lab:      {found.lab}{of}{'' if found.complete else f' (incomplete; to continue: {up})'}")
-    push = f"taco-launch lab push{option_of(found.lab)} IMAGE"
+    push = f"taco-launch lab push{lab} IMAGE"
     none = (
         f"no image ({up} adds one if it is run from a checkout; or use {push})"
         if found.password_file
@@ -57,7 +56,6 @@ def show(found: "Status", *, first: bool) -> None:
     password = f"password in {found.password_file}" if found.password_file else "its password is not stored here"
     click.echo(f"Registry: {found.registry}, user {found.user}, {password}")
     click.echo(f"Training: {found.image or none}")
-    lab = option_of(found.lab)
     if found.password_file:
         login = f"docker login -u {found.user} --password-stdin {found.registry} <{found.password_file}"
         click.echo(f"Log in:   taco-launch lab exec{lab} gpu1 -- {login}")

@@ -1,4 +1,4 @@
-"""Print results: tables, JSON, YAML, logs. Only this file and waiting.py import rich."""
+"""Print results: tables, JSON, YAML, logs. Only this file imports rich."""
 
 import functools
 import itertools
@@ -16,12 +16,13 @@ import click
 
 from taco_launch.cli.options.common import Settings, colour_wanted, settings_of
 from taco_launch.core.command import as_typed
-from taco_launch.core.model.codec import to_json
 
 if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.status import Status
+
     from taco_launch.core.model.job_view import JobView, WaitReasons
     from taco_launch.core.model.jobs import JobRecord
-    from taco_launch.core.signatures.match import SignatureMatch
     from taco_launch.hosts.remote.terminal import SafeStream
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
@@ -134,12 +135,11 @@ def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
             click.echo(draw() + "\n")
             sys.stdout.flush()
             time.sleep(seconds)
-    from rich.live import Live
-    from rich.text import Text
-
-    with Live(auto_refresh=False) as live:
+    shown = ""
+    with _live(lambda: shown, auto_refresh=False) as live:  # which draws once more at its end
         while True:
-            live.update(Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis"), refresh=True)
+            shown = draw()
+            live.refresh()
             time.sleep(seconds)
 
 
@@ -286,33 +286,22 @@ def hang(record: "JobRecord") -> str:
     return f"{HANGS} since {at}; rank {first.rank} on {first.host} {doing(first)}"
 
 
-def findings(found: "Sequence[SignatureMatch]", output: str) -> None:
-    """Print what a log tells of a failure: each known text with the line it stands in, its cause, what to do."""
-    if output in ("json", "yaml"):
-        data([to_json(match.finding) for match in found], output)
-        return
-    from taco_launch.core.signatures.known import FailureText
-
-    for match in found:
-        told = match.finding
-        where = f" on {told.host}" if told.host else ""
-        note = " (no failure)" if match.kind is FailureText.NOTE else ""
-        click.echo(printable(f"line {told.line}: {told.signature}{where}{note}"))
-        for name, text in (("text", match.text), ("cause", told.cause), ("next", told.next)):
-            click.echo(f"  {name + ':':<7}{printable(text)}")
-
-
 @contextmanager
 def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[], None]]:
     """Show on a terminal how many of `total` hosts have answered; what is given is called at each answer."""
     if settings.quiet or not sys.stderr.isatty():
         yield lambda: None
         return
+    answered = itertools.count(1)
+    with status_line(f"{doing}: 0 of {total} hosts") as status:
+        yield lambda: status.update(f"{doing}: {next(answered)} of {total} hosts")
+
+
+def status_line(text: str) -> "Status":
+    """Return a line on stderr for a terminal, which can change."""
     from rich.console import Console
 
-    answered = itertools.count(1)
-    with Console(stderr=True).status(f"{doing}: 0 of {total} hosts") as status:
-        yield lambda: status.update(f"{doing}: {next(answered)} of {total} hosts")
+    return Console(stderr=True).status(text)
 
 
 @contextmanager
@@ -321,15 +310,20 @@ def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterat
     if settings.quiet or not sys.stderr.isatty():
         yield False
         return
+    with _live(lambda: "\n".join(map(printable, lines())), stderr=True, transient=True, refresh_per_second=4):
+        yield True
+
+
+def _live(draw: Callable[[], str], *, stderr: bool = False, **settings: Any) -> "Live":
+    """Return what shows on a terminal what `draw` gives; a line that wraps would be more than it is taken for."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
-    def drawn() -> Text:  # a line that wraps would be more than it is taken for
-        return Text("\n".join(map(printable, lines())), no_wrap=True, overflow="ellipsis")
+    def drawn() -> Text:
+        return Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis")
 
-    with Live(console=Console(stderr=True), get_renderable=drawn, transient=True, refresh_per_second=4):
-        yield True
+    return Live(console=Console(stderr=stderr), get_renderable=drawn, **settings)
 
 
 class LogOutput:

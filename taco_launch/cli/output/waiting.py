@@ -8,6 +8,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from taco_launch.cli.options import common
+from taco_launch.cli.output import render
 from taco_launch.core.model.jobs import JobState
 
 # Seconds without output before the first note. A job that was silent for so long may be so for twice as long before the next.
@@ -51,9 +52,7 @@ def waiting(quiet: bool, name: str) -> Iterator[WaitingLine]:
     if quiet or not sys.stderr.isatty():
         yield WaitingLine(name, None)
         return
-    from rich.console import Console
-
-    status = Console(stderr=True).status(f"job {name}")
+    status = render.status_line(f"job {name}")
     status.start()
     shown = WaitingLine(name, status)
     common.aside = shown.aside

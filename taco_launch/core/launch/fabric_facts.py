@@ -41,6 +41,7 @@ def between(hosts: Sequence[HostFacts], nccl: Optional[str] = None, interface: O
         host_env=tuple((one.host, one.name, one.value) for one in made.host_env),
         gids=tuple(dict.fromkeys((one.host, one.choice.gid_index) for one in made.gids)),
         odd_ports=_folded((*_fewer(rails, hosts), *odd)),
+        down_ports=tuple((host.host, *port) for host in hosts for port in _down(rails, host)),
         odd=_folded([Anomaly(host.host, what) for host in hosts for what in half_bonds(host.network)]),
     )
 
@@ -82,7 +83,7 @@ def _rdma(
     nccl: Optional[str],
 ) -> Capability:
     """Return whether every host has a port that can be used, and every such port an address that it is reached by."""
-    if not any(_has_hcas(host) for host in hosts) and all(_is_known(host) for host in hosts):
+    if not any(_has_hcas(host) for host in hosts) and not any(map(_unknown, hosts)):
         return Capability(False, "no host has an HCA")
     having = by_host(rails)
     faults = {host.host: _without(host, made) for host in hosts if host.host not in having}
@@ -103,10 +104,6 @@ def _rdma(
 
 def _is_infiniband(made: Fabric) -> bool:
     return isinstance(made.link_layer, FabricChoice) and made.link_layer.value == "InfiniBand"
-
-
-def _is_known(host: HostFacts) -> bool:
-    return not _unknown(host)
 
 
 def _unknown(host: HostFacts) -> str:
@@ -133,15 +130,20 @@ def _ports(host: HostFacts) -> List[Tuple[str, str]]:
     ]
 
 
+def _down(rails: Sequence[Rail], host: HostFacts) -> List[Tuple[str, str]]:
+    """Return (name, state) of the ports that a job uses on other hosts and that are not ACTIVE here."""
+    used = {rail.name for rail in rails}
+    return [(name, state) for name, state in _ports(host) if name in used and state != "ACTIVE"]
+
+
 def _fewer(rails: Sequence[Rail], hosts: Sequence[HostFacts]) -> Iterator[Anomaly]:
     """Name the hosts that have fewer ports for a job than others, and which of those it would use are not ACTIVE."""
     having = by_host(rails)
     most = max((len(mine) for mine in having.values()), default=0)
-    used = {rail.name for rail in rails}
     for host in hosts:
         count = len(having.get(host.host, ()))
         if 0 < count < most:
-            down = [f"{name} is {state}" for name, state in _ports(host) if name in used and state != "ACTIVE"]
+            down = [f"{name} is {state}" for name, state in _down(rails, host)]
             why = f": {join_names(down)} (check the cable and the port of the switch)" if down else ""
             yield Anomaly(host.host, f"only {count} of the {most} RDMA ports that the job can use on other hosts{why}")
 

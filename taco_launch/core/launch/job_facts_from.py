@@ -1,10 +1,10 @@
 """Facts of the hosts of a job -> what its line depends on."""
 
 from dataclasses import replace
-from typing import FrozenSet, Optional, Sequence
+from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence
 
 from taco_launch.core.errors import PlacementError
-from taco_launch.core.launch.command_line.decisions import interface, versions
+from taco_launch.core.launch.command_line.decisions import interface, transport, versions
 from taco_launch.core.launch.fabric_facts import between
 from taco_launch.core.launch.missing_facts import free_slots, unused
 from taco_launch.core.model.host.fact_value import Absent, known_value
@@ -15,6 +15,8 @@ from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.plans import wanted_of
 from taco_launch.core.placement.default_slots import slots_of
 from taco_launch.core.placement.gpu_constraints import place_alike
+
+_CHOICE = "NCCL_IB_HCA"
 
 
 def job_facts_from(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -> JobFacts:
@@ -43,6 +45,40 @@ def job_facts_from(known: JobFacts, spec: JobSpec, hosts: Sequence[HostFacts]) -
         found,
         between=between(taking_part, versions(spec, found).get("nccl"), named.text if named is not None else None),
     )
+
+
+def hosts_with_ports_down(spec: JobSpec, facts: JobFacts) -> Dict[str, str]:
+    """Return by host why it is kept back: a port is down that the job uses on others of its hosts.
+
+    Hosts that look at nothing before a job (`gate: false`) are not judged, nor jobs that use no RDMA.
+    """
+    if facts.between is None or transport(spec).text == "tcp":
+        return {}
+    given: Mapping[str, Optional[str]] = {**dict(facts.environment or ()), **dict(spec.env)}
+    gated = {host.name for host in spec.hosts if host.gate}
+    down: Dict[str, List[str]] = {}
+    for host, port, state in facts.between.down_ports:
+        if host in gated and _uses(given.get(_CHOICE) or "", port):
+            down.setdefault(host, []).append(f"{port} is {state}")
+    return {host: _words(ports) for host, ports in down.items()}
+
+
+def _words(ports: List[str]) -> str:
+    steps = "check the cable and the port of the switch; taco-launch check shows all ports"
+    return f"kept back by a check: RDMA ports: {', '.join(ports)}, and ACTIVE on other hosts of the job ({steps})"
+
+
+def _uses(choice: str, port: str) -> bool:
+    """Return whether NCCL uses a port, such as mlx5_0:1, by NCCL_IB_HCA; "" leaves it all (NCCL, env.rst)."""
+    words = choice.lstrip("^=")
+    hca = port.partition(":")[0]
+    exact = "=" in choice[: len(choice) - len(words)]
+    named = (word.partition(":")[::2] for word in words.split(",") if word)
+    matches = any(
+        (hca == name if exact else hca.startswith(name)) and number in ("", port.partition(":")[2])
+        for name, number in named
+    )
+    return not words or matches != choice.startswith("^")
 
 
 def slots(facts: HostFacts) -> Optional[int]:

@@ -52,6 +52,7 @@ class FabricFacts:
     is requested; where no host has an HCA, `hcas_there` is False. `link_layer` is `InfiniBand`, `Ethernet` or "".
     `host_env` holds what differs from host to host: (host, name, value). `gids` is (host, GID index) of every port in
     use. `odd` is what is wrong with a host's network, a sentence each, `odd_ports` the same of its RDMA ports.
+    `down_ports` are RDMA ports that the job would use, were they ACTIVE as on other hosts: (host, port, state).
     """
 
     interface: SharedValue
@@ -67,6 +68,7 @@ class FabricFacts:
     host_env: Tuple[Tuple[str, str, str], ...] = ()
     gids: Tuple[Tuple[str, int], ...] = ()
     odd_ports: Tuple[str, ...] = ()
+    down_ports: Tuple[Tuple[str, str, str], ...] = ()
     odd: Tuple[str, ...] = ()
 
 

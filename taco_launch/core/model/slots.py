@@ -75,6 +75,15 @@ class Drain:
 
 
 @dataclass(frozen=True)
+class Override:
+    """That a person opened a host in spite of faults: who and when (seconds since the epoch), and which: (check, words)."""
+
+    by: str
+    since: float
+    faults: Tuple[Tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
 class Occupancy:
     """The slots of a host and who holds them; `host` is the host's own name, `gpus` the number of its slots that are GPUs.
 

@@ -49,35 +49,17 @@ def parse(data: bytes, source: str, local_names: Callable[[], frozenset[str]] = 
     check_size(data, source, "inventory")
     text = decode(data, Faults(source))
     # Needed only where the cache has nothing.
-    from taco_launch.hosts.inventory import ansible, file_kinds  # noqa: PLC0415
+    from taco_launch.hosts.inventory import ansible, file_kinds, hostfile  # noqa: PLC0415
 
-    if is_hostfile(text, source):
+    is_ini = is_hostfile(text, source)
+    if is_ini:
         file_kinds.refuse_text(text, source)
         if not ansible.is_ini(text):
-            from taco_launch.hosts.inventory import hostfile  # noqa: PLC0415 - needed for such a file only
-
             return hostfile.parse(text, source, local_names())
-    from taco_launch.hosts.inventory import resolve  # noqa: PLC0415
-    from taco_launch.hosts.inventory.schema import check, document, schema  # noqa: PLC0415
+    from taco_launch.hosts.inventory import resolve  # noqa: PLC0415 - a hostfile needs neither YAML nor pydantic
 
-    if is_hostfile(text, source):
-        faults = Faults(source, ansible.HINT)
-        return resolve.resolve(check.check(ansible.from_ini(text, faults), faults), faults)
-    faults = Faults(source, *_yaml_hint(text, source))
-    try:
-        value = document.read(text, faults)
-    except SpecError:
-        file_kinds.refuse_text(text, source)
-        raise
-    if not isinstance(value, dict):
-        file_kinds.refuse_text(text, source)
-    fields = schema.InventoryFile.model_fields
-    file_kinds.refuse_document(value, fields, source)
-    if ansible.is_yaml(value, fields):
-        faults.raise_any()
-        places, faults = faults, Faults(source, ansible.HINT)
-        value = ansible.from_yaml(value, places, faults)
-    return resolve.resolve(check.check(value, faults), faults)
+    hint = (ansible.HINT,) if is_ini else _yaml_hint(text, source)
+    return resolve.parse(text, Faults(source, *hint), is_ini=is_ini)
 
 
 def read_file(path: str, option: str, missing: str = "") -> bytes:

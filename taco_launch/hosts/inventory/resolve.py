@@ -19,8 +19,8 @@ from taco_launch.core.model.host.hosts import (
     Registry,
     Toolkit,
 )
-from taco_launch.hosts.inventory import ranges
-from taco_launch.hosts.inventory.schema import mounts, names, schema
+from taco_launch.hosts.inventory import ansible, file_kinds, ranges
+from taco_launch.hosts.inventory.schema import check, document, mounts, names, schema
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
 
@@ -37,6 +37,30 @@ _SOURCES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 # Sources for which all of these keys have defaults.
 _WITH_DEFAULTS = ("docker", "nvidia")
+
+
+def parse(text: str, faults: Faults, *, is_ini: bool) -> Inventory:
+    """Return the inventory of a text in YAML, ours or Ansible's, or of one of Ansible's in INI.
+
+    Raises:
+        SpecError: it is another kind of file, or something in it is wrong: all faults.
+    """
+    if is_ini:
+        return resolve(check.check(ansible.from_ini(text, faults), faults), faults)
+    try:
+        value = document.read(text, faults)
+    except SpecError:
+        file_kinds.refuse_text(text, faults.source)
+        raise
+    if not isinstance(value, dict):
+        file_kinds.refuse_text(text, faults.source)
+    keys = InventoryFile.model_fields
+    file_kinds.refuse_document(value, keys, faults.source)
+    if ansible.is_yaml(value, keys):
+        faults.raise_any()
+        places, faults = faults, Faults(faults.source, ansible.HINT)
+        value = ansible.from_yaml(value, places, faults)
+    return resolve(check.check(value, faults), faults)
 
 
 def resolve(file: InventoryFile, faults: Faults) -> Inventory:

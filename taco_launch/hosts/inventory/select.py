@@ -175,7 +175,7 @@ def _item(column: int, item: str, groups: Mapping[str, tuple[str, ...]]) -> tupl
         name, colon, rest = item.partition(":")
         slots = rest if colon else None
         if ":" in rest:
-            hint = "write IPv6 in brackets: [::1]:2" if _is_address(item) else "is a comma missing between two hosts?"
+            hint = "write IPv6 in brackets: [::1]:2" if is_address(item) else "is a comma missing between two hosts?"
             raise _refused(column, item, "more than one ':'", hint)
         try:
             found = ranges.expand(name)
@@ -191,7 +191,8 @@ def _item(column: int, item: str, groups: Mapping[str, tuple[str, ...]]) -> tupl
     return hosts, int(slots) if slots is not None else None
 
 
-def _is_address(text: str) -> bool:
+def is_address(text: str) -> bool:
+    """Return whether a text has the form of a host's name or address."""
     try:
         names.address(text)
     except SpecError:

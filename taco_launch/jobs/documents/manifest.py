@@ -7,7 +7,7 @@ from typing import Any
 
 from taco_launch.core.command import shell
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.launch.command_line.given_remarks import reference
+from taco_launch.core.launch.command_line.remarks import reference
 from taco_launch.hosts.inventory.schema.document import kind_of
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc, path_of
 from taco_launch.hosts.inventory.variable_names import OF_A_RANK

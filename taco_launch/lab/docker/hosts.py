@@ -19,6 +19,7 @@ from threading import Event
 
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
+from taco_launch.lab import hardware
 from taco_launch.lab.docker.engine import RunningEngine, ask, docker, execute
 from taco_launch.lab.docker.labels import KEY, NO_GPUS, REGISTRY, LabHost, from_labels, option_of, order, to_labels
 
@@ -162,8 +163,6 @@ def create(host: LabHost, lab: Sequence[LabHost], engine: RunningEngine, lacking
     """
     container = docker(*create_argv(host, lab, engine, lacking, image))
     if not host.is_registry and host.gpus != NO_GPUS:
-        from taco_launch.lab import hardware  # noqa: PLC0415 - most labs have none
-
         files = hardware.files(host.gpus, order(host)[2])
         try:
             docker("cp", "-", f"{container}:/", stdin=packed(files))

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
 from taco_launch.core.command import Command, Result
 from taco_launch.core.errors import HostError, TacoLaunchError, last_line
 from taco_launch.core.manifest import size_text
@@ -368,14 +371,6 @@ def _command(
 
 def _files() -> bytes:
     """Return what every host needs for this copy alone: the script, and the key by which hosts know each other."""
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415 - few set-ups copy an image
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        PublicFormat,
-    )
-
     # NIST P-256: also hosts in FIPS mode take it.
     key = ec.generate_private_key(ec.SECP256R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())

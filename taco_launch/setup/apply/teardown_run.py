@@ -101,14 +101,10 @@ class Teardown:
 
     def _added(self, found: Mapping[str, HostFacts]) -> Mapping[str, str]:
         """Read what set-up put into daemon.json where it did."""
-        with_it = [name for name, facts in found.items() if _has(facts, ADDED)]
+        with_it = [name for name, facts in found.items() if ADDED in (files_of(facts) or {})]
         answers = self._fanout.only(with_it).each(lambda transport: fetch(transport, (ADDED,)))
         for answer in answers:
             if answer.error is not None:
                 self.failed[answer.host] = answer.error
         texts = [(answer.host, answer.value) for answer in answers if answer.value is not None]
         return {host: text.get(ADDED, b"").decode("utf-8", "replace") for host, text in texts}
-
-
-def _has(facts: HostFacts, path: str) -> bool:
-    return path in (files_of(facts) or {})

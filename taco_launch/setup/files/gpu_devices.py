@@ -51,17 +51,18 @@ def undecided(docker: DockerFacts, toolkit: Toolkit) -> str:
 
 def on_by_itself(docker: DockerFacts) -> bool:
     """Return whether an engine of this version has CDI without being told to."""
-    return isinstance(docker.version, str) and _numbers(docker.version) >= _CDI_UNASKED
+    return isinstance(docker.version, str) and version_numbers(docker.version) >= _CDI_UNASKED
 
 
 def _describes(docker: DockerFacts, toolkit: Toolkit) -> bool:
     """Return whether the toolkit can describe GPUs for CDI, and may."""
     if toolkit.cdi == "off" or not isinstance(docker.toolkit, str):
         return False
-    return "nvidia-ctk" in (known_value(docker.toolkit_programs) or ()) and _numbers(docker.toolkit) >= _OLDEST
+    return "nvidia-ctk" in (known_value(docker.toolkit_programs) or ()) and version_numbers(docker.toolkit) >= _OLDEST
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
     return tuple(int(number) for number in re.findall("[0-9]+", version)[:2])
 
 

@@ -1,6 +1,7 @@
 """A job's container, where it is not the inventory's own: found on its hosts, or made by set-up's own stages."""
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -103,7 +104,7 @@ def prepare(
         try:
             record, failed = make(inventory, variant, fanout, known, listener, mpirun=_mpirun(spec, inventory))
         except NoSpaceError:
-            spare = removal.unneeded(uses(), _SPARE_SECONDS)
+            spare = job_containers.unneeded(uses(), _SPARE_SECONDS, time.time())
             if not spare or removal.remove(inventory, access, spare, _SPARE_SECONDS):
                 raise
             listener.say(f"removed {len(spare)} containers that no job needs, to make room")

@@ -1,50 +1,18 @@
 """Removal of the containers that jobs have beside the cluster's own, once no job needs them."""
 
 import os
-import time
 from collections.abc import Callable, Iterable
 
 from taco_launch.agent.store.folders import state_folder
 from taco_launch.core.errors import TacoLaunchError
-from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.hosts import Inventory
-from taco_launch.core.model.host.job_containers import VariantRecord, VariantUse
 from taco_launch.hosts.fanout import Fanout, connect
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.setup.apply.host_ops import SetupEvent, SetupLog, apply
 from taco_launch.setup.model import job_containers
+from taco_launch.setup.model.job_containers import KnownVariant
 from taco_launch.setup.stages.container import variant_removal
-
-UNUSED_SECONDS = 86400.0
-
-
-@dataclass(frozen=True)
-class KnownVariant:
-    """A container that jobs brought, as far as the head knows it; without a record it was never finished."""
-
-    use: VariantUse
-    record: VariantRecord | None
-
-    def unused(self, now: float) -> float | None:
-        """Return for how many seconds no job has needed it, None where one does."""
-        if self.use.jobs:
-            return None
-        return max(0.0, now - (self.use.used or 0.0))
-
-
-def parse_job_containers(uses: Iterable[VariantUse]) -> tuple[KnownVariant, ...]:
-    """Return the variants of a head's answer."""
-    found = (KnownVariant(use, job_containers.read(use.record.encode("utf-8", "surrogateescape"))) for use in uses)
-    return tuple(each for each in found if job_containers.is_key(each.use.key))
-
-
-def unneeded(uses: Iterable[VariantUse], seconds: float, now: float | None = None) -> tuple[KnownVariant, ...]:
-    """Return those that no job that waits or runs needs, and none has for so many seconds."""
-    now = time.time() if now is None else now
-    return tuple(
-        each for each in parse_job_containers(uses) if (unused := each.unused(now)) is not None and unused >= seconds
-    )
 
 
 def take_back(inventory: Inventory, key: str, fanout: Fanout) -> None:

@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from taco_launch.core.frozen import dataclass
 from taco_launch.core.model import codec
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts
 from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.core.model.host.image_reference import parse_reference
-from taco_launch.core.model.host.job_containers import KEY_DIGITS, Variant, VariantRecord
+from taco_launch.core.model.host.job_containers import KEY_DIGITS, Variant, VariantRecord, VariantUse
 from taco_launch.setup.model.host_files import files_of
 
 # Ports of their sshds begin so far behind the cluster's own, where the inventory does not say: those next to it are for
@@ -116,6 +117,33 @@ def read(text: bytes) -> VariantRecord | None:
         return codec.from_json(VariantRecord, codec.load(text))
     except ValueError:
         return None
+
+
+@dataclass(frozen=True)
+class KnownVariant:
+    """A container that jobs brought, as far as the head knows it; without a record it was never finished."""
+
+    use: VariantUse
+    record: VariantRecord | None
+
+    def unused(self, now: float) -> float | None:
+        """Return for how many seconds no job has needed it, None where one does."""
+        if self.use.jobs:
+            return None
+        return max(0.0, now - (self.use.used or 0.0))
+
+
+def parse_job_containers(uses: Iterable[VariantUse]) -> tuple[KnownVariant, ...]:
+    """Return the variants of a head's answer."""
+    found = (KnownVariant(use, read(use.record.encode("utf-8", "surrogateescape"))) for use in uses)
+    return tuple(each for each in found if is_key(each.use.key))
+
+
+def unneeded(uses: Iterable[VariantUse], seconds: float, now: float) -> tuple[KnownVariant, ...]:
+    """Return those that no job that waits or runs needs, and none has for so many seconds; `now` is in seconds since the epoch."""
+    return tuple(
+        each for each in parse_job_containers(uses) if (unused := each.unused(now)) is not None and unused >= seconds
+    )
 
 
 def images_of(image: str, facts: Mapping[str, HostFacts], hosts: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -19,6 +19,11 @@ def ending(manager: str) -> str:
     return ".deb" if manager == "apt-get" else ".rpm"
 
 
+def way(manager: str) -> tuple[str, ...]:
+    """Return the words by which scripts/packages.sh installs packages of the controller with a package manager."""
+    return ("apt-packages", GIVEN) if manager == "apt-get" else ("rpm-packages", GIVEN, manager)
+
+
 def given(manager: str, packages: tuple[tuple[str, bytes], ...]) -> tuple[FileTarget, ...]:
     """Return those packages of the controller, (file name, content), that are for a package manager, and their sums."""
     files = tuple(

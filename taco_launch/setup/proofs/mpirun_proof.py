@@ -17,6 +17,7 @@ from taco_launch.core.model.host import paths
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec, Profile
 from taco_launch.core.model.plans import LaunchPlan, Placement, Share
+from taco_launch.core.signatures.log_scan import explain
 from taco_launch.hosts.fanout import Answer
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote.reply_errors import understood
@@ -137,8 +138,6 @@ def _ranks(result: Result, plan: LaunchPlan) -> dict[int, tuple[int, Mapping[str
 def _failed(head: str, hosts: tuple[str, ...], missing: list[str], result: Result, hint: str) -> ProofFailure:
     # what a host says may be of any length, and each line is looked through for all that is known
     text = (result.stdout[-_MOST_READ:] + result.stderr[-_MOST_READ:]).decode("utf-8", "replace")
-    from taco_launch.core.signatures.log_scan import explain  # noqa: PLC0415 - 521 signatures, for a proof that failed
-
     known = explain(text.splitlines())
     why = known[0].cause if known else last_line(result.stderr) or last_line(result.stdout)
     silent = f", no rank on {fold(missing)}" if missing else ""

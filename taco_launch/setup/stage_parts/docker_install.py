@@ -140,16 +140,16 @@ def _script(engine: DockerEngine) -> Op | Problem:
 
 
 def _packages(manager: str, cluster: PlanContext) -> Op | Problem:
-    ending, files = packages.ending(manager), packages.given(manager, cluster.packages)
+    files = packages.given(manager, cluster.packages)
     if not files:
         folder = cluster.inventory.docker.packages or "docker.packages, which the inventory does not set,"
         return Problem(
             "docker",
-            f"docker is not installed, and {folder} holds no {ending} file for {manager}",
+            f"docker is not installed, and {folder} holds no {packages.ending(manager)} file for {manager}",
             hint="put docker's packages for this system there, with all that they depend on",
         )
-    way = ("apt-packages", packages.GIVEN) if ending == ".deb" else ("rpm-packages", packages.GIVEN, manager)
-    return replace(_op(f"install docker ({len(files) - 1} package files from the controller)", *way), files=files)
+    name = f"install docker ({len(files) - 1} package files from the controller)"
+    return replace(_op(name, *packages.way(manager)), files=files)
 
 
 def _fetched(engine: DockerEngine, name: str, way: str, *args: str) -> Op:

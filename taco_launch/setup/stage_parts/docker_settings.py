@@ -7,7 +7,7 @@ from typing import Any
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.fact_value import known_value
-from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts, SetupState
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupState
 from taco_launch.core.model.host.hosts import DockerEngine
 from taco_launch.core.model.host.paths import ENGINE_CONFIG, ENGINE_PROXY, STATE
 from taco_launch.setup.files import daemon_json
@@ -224,16 +224,12 @@ def _stopped(stage: Stage, docker: DockerFacts, keys: Sequence[str], cluster: Pl
     hint = "stop the containers, or let set-up stop them: taco-launch -i FILE setup --disrupt docker"
     if not isinstance(docker.containers, tuple):
         return Problem(stage, f"{what}, and what runs there is not known: {docker.containers.reason}", hint=hint)
-    names = [each.name for each in docker.containers if _runs(each)]
+    names = [each.name for each in docker.containers if each.state in RUNNING]
     if not names:
         return None
     shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
     runs = f"{len(names)} containers run" if len(names) > 1 else "a container runs"
     return Problem(stage, f"{what}, and {runs} there: {shown}", hint=hint)
-
-
-def _runs(container: ContainerState) -> bool:
-    return container.state in RUNNING
 
 
 def _not_taken(docker: DockerFacts, engine: DockerEngine) -> list[str]:

@@ -1,6 +1,5 @@
 """The docker stage: an engine that is there, runs, starts at boot, and has the settings of the inventory."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -8,6 +7,7 @@ from taco_launch.core.facts import MADE
 from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import DockerFacts, HostFacts, SetupState, System
 from taco_launch.core.model.host.hosts import Host
+from taco_launch.setup.files.gpu_devices import version_numbers
 from taco_launch.setup.model.ops import Op, PlanContext, Problem, StageRules
 from taco_launch.setup.scripts import text
 from taco_launch.setup.stage_parts.docker_install import install
@@ -79,7 +79,7 @@ def _unfit(docker: DockerFacts) -> Problem | None:
             "the Docker Engine remaps users (userns-remap): no container can have the host's network and processes",
             hint="take userns-remap out of /etc/docker/daemon.json and restart docker; its images have to be pulled again",
         )
-    if isinstance(docker.version, str) and _version(docker.version) < _OLDEST:
+    if isinstance(docker.version, str) and version_numbers(docker.version) < _OLDEST:
         return Problem(
             "docker",
             f"Docker Engine {docker.version} is too old: docker run --gpus requires 19.03, and set-up does not upgrade it",
@@ -107,10 +107,6 @@ def _unheld(docker: DockerFacts, made: SetupState) -> Problem | None:
             hint="remove it (snap remove docker) and run setup again, which installs one that starts at boot",
         )
     return None
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall("[0-9]+", text)[:2])
 
 
 def _there(facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Problem]:

@@ -154,16 +154,15 @@ def _repository(manager: str, why: str, cluster: PlanContext) -> Op:
 
 
 def _offline(manager: str, why: str, cluster: PlanContext) -> Op | Problem:
-    ending, files = packages.ending(manager), packages.given(manager, cluster.toolkit_packages)
+    files = packages.given(manager, cluster.toolkit_packages)
     if not files:
         return Problem(
             "toolkit",
-            f"{why}; {cluster.inventory.toolkit.packages} holds no {ending} file for {manager}",
+            f"{why}; {cluster.inventory.toolkit.packages} holds no {packages.ending(manager)} file for {manager}",
             hint="put nvidia-container-toolkit, nvidia-container-toolkit-base, libnvidia-container-tools and "
             "libnvidia-container1 there",
         )
-    way = ("apt-packages", packages.GIVEN) if ending == ".deb" else ("rpm-packages", packages.GIVEN, manager)
-    return replace(_op(f"{len(files) - 1} package files from the controller", why, *way), files=files)
+    return replace(_op(f"{len(files) - 1} package files from the controller", why, *packages.way(manager)), files=files)
 
 
 def _op(source: str, why: str, *args: str) -> Op:
@@ -178,12 +177,14 @@ def _op(source: str, why: str, *args: str) -> Op:
     )
 
 
-def _installed(facts: HostFacts) -> HostFacts:
-    docker = facts.docker
-    if not isinstance(docker, DockerFacts):
-        return facts
-    version = known_value(docker.toolkit) or _NEW
-    return replace(facts, docker=replace(docker, toolkit=version, toolkit_programs=_PROGRAMS))
+def _with_docker(change: Callable[[DockerFacts], DockerFacts]) -> Callable[[HostFacts], HostFacts]:
+    """Return what makes the facts those with docker as `change` gives it."""
+    return lambda facts: replace(facts, docker=change(facts.docker)) if isinstance(facts.docker, DockerFacts) else facts
+
+
+_installed = _with_docker(
+    lambda docker: replace(docker, toolkit=known_value(docker.toolkit) or _NEW, toolkit_programs=_PROGRAMS)
+)
 
 
 # --- and how containers get GPUs by it --------------------------------------------------------------------------------
@@ -268,24 +269,18 @@ def _member(made: SetupState, key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _described(facts: HostFacts) -> HostFacts:
-    docker = facts.docker
-    if not isinstance(docker, DockerFacts):
-        return facts
-    devices = {*(known_value(docker.cdi) or ()), gpu_devices.ALL}
-    return replace(facts, docker=replace(docker, cdi=tuple(sorted(devices))))
+_described = _with_docker(
+    lambda docker: replace(docker, cdi=tuple(sorted({*(known_value(docker.cdi) or ()), gpu_devices.ALL})))
+)
 
 
 def _registered(op: Op) -> Callable[[HostFacts], HostFacts]:
-    def expect(facts: HostFacts) -> HostFacts:
-        facts = op.expect(facts)
-        docker = facts.docker
-        if not isinstance(docker, DockerFacts):
-            return facts
-        runtimes = {*(known_value(docker.runtimes) or ()), gpu_devices.RUNTIME}
-        return replace(facts, docker=replace(docker, runtimes=tuple(sorted(runtimes))))
-
-    return expect
+    register = _with_docker(
+        lambda docker: replace(
+            docker, runtimes=tuple(sorted({*(known_value(docker.runtimes) or ()), gpu_devices.RUNTIME}))
+        )
+    )
+    return lambda facts: register(op.expect(facts))
 
 
 STAGE = StageRules(

@@ -14,7 +14,7 @@ from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.core.errors import HostError, PlacementError, UnusableError
 from taco_launch.core.model.host.hosts import Host, Network
-from taco_launch.core.model.job_facts import JobFacts
+from taco_launch.core.model.job_facts import Capability, FabricFacts, JobFacts, SharedValue
 from taco_launch.core.model.plans import Placement, Share
 from taco_launch.core.protocol.guard_messages import HostReport
 from tests.conftest import eventually
@@ -110,10 +110,64 @@ def test_a_host_that_is_dialled_after_one_that_hangs_has_its_own_time(
         return link.name == "n2" and link.dialling
 
     monkeypatch.setattr(RemoteGuardConnection, "is_late", is_late)
-    monkeypatch.setattr("taco_launch.agent.gang.guard_pool.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("taco_launch.agent.ssh.commands.MOST_AT_ONCE", 1)
     with pytest.raises(UnusableError) as caught:
         assembled(cluster.gang("a", 6, hosts=(*HOSTS, Host("n3", "10.0.0.3", slots=2))))
     assert caught.value.reasons == (("n2", "its guard did not report its host in time"),)
+
+
+CUT = "ssh: connect to host n2 port 22: Connection timed out"
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (f'echo "{CUT}" >&2; exit 255', f"cut off while the job started: nothing heard for 0 s; {CUT}"),
+        ("exec sleep 600", "its guard did not report its host in time"),
+        ("echo banner exchange timed out >&2; exit 255", "its guard did not report its host in time"),
+        (f'echo "{CUT.replace("timed out", "refused")}" >&2; exit 255', "its guard did not report its host in time"),
+        ("exit 0", "its guard did not report its host in time"),
+    ],
+    ids=["cut-off", "slow-to-connect", "busy", "no-sshd", "slow"],
+)
+def test_only_a_host_that_is_cut_off_is_given_up_soon(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, second: str, why: str
+) -> None:
+    """The first ssh of n2 hangs in all cases, as after its login; a second one tells which of them no packet reaches."""
+    ssh = cluster.root / "bin" / "ssh"
+    hangs = f'[ "$host" != n2 ] || {{ [ "$last" != true ] || {{ {second}; }}; exec sleep 600; }}\n[ !'
+    ssh.write_text(ssh.read_text().replace("[ !", hangs, 1))
+    monkeypatch.setattr("taco_launch.agent.gang.guard_pool.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("taco_launch.agent.gang.gang_allocation.GUARD_SECONDS", HANG if "cut" in why else 2.0)
+    gang = cluster.gang("a", 4)
+    waits = []
+    gang._meanwhile = lambda: waits.append(gang.waits)
+    with pytest.raises(UnusableError) as caught:
+        assembled(gang)
+    assert caught.value.reasons == (("n2", why),)
+    assert (("n2", "no answer for 0.1 s while the job starts; it is asked by a second ssh"),) in waits
+
+
+def test_a_host_whose_rdma_port_is_down_is_left_for_another(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown, cannot = SharedValue(None, ""), Capability(None, "")
+    down = FabricFacts(
+        unknown, unknown, cannot, cannot, unknown, unknown, unknown, down_ports=(("n2", "mlx5_1:1", "DOWN"),)
+    )
+
+    def known(_gang: GangAllocation, facts: JobFacts, hosts: list[Host], _note: object) -> JobFacts:
+        return replace(facts, between=down if {"n1", "n2"} <= {host.name for host in hosts} else None)
+
+    monkeypatch.setattr(GangAllocation, "_known", known)
+    hosts = tuple(replace(host, gate=True) for host in (*HOSTS, Host("n3", "10.0.0.3", slots=2)))
+    gang = cluster.gang("a", 4, hosts=hosts)
+    assert [share.host for share in assembled(gang).shares] == ["n1", "n3"]
+    cluster.end(gang)
+    with pytest.raises(UnusableError) as caught:
+        assembled(cluster.gang("b", 4, hosts=hosts[:2]))
+    ((name, why),) = caught.value.reasons
+    assert name == "n2"
+    assert why.startswith("kept back by a check: RDMA ports: mlx5_1:1 is DOWN, and ACTIVE on other hosts of the job (")
+    assert assembled(cluster.gang("c", 2, hosts=hosts[1:2])).shares[0].slots == ("slot-0", "slot-1"), "they are let go"
 
 
 def test_a_job_is_on_the_fewest_leaves(cluster: Cluster) -> None:

@@ -10,6 +10,7 @@ import pytest
 from taco_launch.agent.host import drain, occupancy
 from taco_launch.agent.host.leases import Leases
 from taco_launch.agent.host.slot_holders import Holder
+from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.slots import Drain, SlotState
 from tests.support.slots_here import slots_here
 
@@ -58,6 +59,12 @@ def test_a_job_that_runs_keeps_its_slots_and_no_other_gets_any(record: Path, tmp
     assert first.holder is not None
     assert second == SlotState("slot-1", None, "drained by ann@desk since 2026-03-04 14:02 (new cable)")
     assert take(tmp_path / "leases", "late", 1) == ()
+    measured = slots_here(2, Host("h", "h", gate=True, while_drained=True).slot_words)
+    assert measured.drain is not None
+    assert measured.slots[1].is_free, "a job that measures the host may have it"
+    measurement = Leases(tmp_path / "leases", tmp_path / "jobs")
+    assert measurement.take(("slot-1",), 1, holder, None, while_drained=True) == ("slot-1",)
+    measurement.release(gone=True)
     # mpirun of a job on other hosts may run here: it takes a port, and no slot
     assert take(tmp_path / "leases", "head", 0, (40123,)) == ("port-40123",)
     running.release(gone=True)

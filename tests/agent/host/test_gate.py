@@ -1,4 +1,4 @@
-"""What a host looks at before it gives slots, where a policy requests it: disks, and memory errors of GPUs."""
+"""What a host looks at before it gives slots, where a policy requests it: disks, lost GPUs, and memory errors of GPUs."""
 
 import os
 from pathlib import Path
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from taco_launch.agent.host import drain
+from taco_launch.agent.host.occupancy import Slots
 from taco_launch.core.model.host.hosts import Host
 from tests.support.slots_here import slots_here
 from tests.support.smi import GPUS, Smi
@@ -65,7 +66,7 @@ def test_a_drain_comes_first(disks: dict[str, tuple[int, int]], tmp_path: Path) 
 
 
 def test_real_disks_of_this_machine_and_a_folder_that_is_missing(tmp_path: Path) -> None:
-    assert "read-only" not in drain.kept_back(tmp_path / "missing")
+    assert "read-only" not in drain.kept_back(tmp_path / "missing", "")
 
 
 @pytest.mark.usefixtures("disks")
@@ -78,3 +79,27 @@ def test_a_gpu_with_memory_errors_is_given_to_no_job(smi: Smi) -> None:
     assert all(slot.is_free for slot in (first, *others))
     assert slots_here(4).free == 4
     assert len([call for call in smi.calls if "ecc" in call]) == 1
+
+
+@pytest.mark.usefixtures("disks")
+def test_a_host_with_a_lost_gpu_gives_none_of_the_others(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = smi.folder / "dev"
+    devices.mkdir()
+    for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{number}" for number in range(4))):
+        (devices / name).touch()
+    monkeypatch.setattr("taco_launch.agent.host.gpus._DEVICES", devices)
+    (smi.folder / "errors").touch()
+    assert slots_here(4, GATED).free == 4
+    smi.gpus(GPUS[:3])
+    host = Slots(smi.folder / "leases", smi.folder / "jobs", "auto", GATED)
+    words = f"lost GPUs: nvidia-smi lists 3 of the 4 GPUs that have a device file ({devices}/nvidiaN)"
+    told = {slot.foreign for slot in host.read_thoroughly().slots}
+    assert told == {f"kept back by a check: {words} (taco-launch check shows what to do)"}
+    assert slots_here(3).free == 3, "without a policy nothing is looked at"
+    (smi.folder / "nvidia-smi").rename(smi.folder / "smi")
+    assert slots_here(3, GATED).free == 3, "an image without nvidia-smi has its GPUs all the same"
+    (smi.folder / "smi").rename(smi.folder / "nvidia-smi")
+    smi.gpus(GPUS)
+    assert [slot.name for slot in host.read_thoroughly().slots if slot.is_free] == list(GPUS), "it ends by itself"
+    smi.gpus(GPUS[:3])
+    assert slots_here(3, Host("h", "h", gpus="none", gate=True).slot_words).free == 3

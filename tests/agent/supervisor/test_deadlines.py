@@ -9,12 +9,15 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.deadlines import Limits, SlowStart
 from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.agent.supervisor.supervised_attempt import SupervisedAttempt
 from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.model.jobs import JobState, Policy
 from taco_launch.core.model.stalls import RankLook
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import Exit
 from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
+from tests.support.gangs import Cluster
 
 SLEEPS: dict[str, Any] = {
     "rank": 0,
@@ -254,3 +257,14 @@ def test_a_job_that_has_started_in_time_says_nothing(folder: JobFolder, clock: l
     clock[0] = 2000.0
     slow.step(lambda: "")
     assert records.read_events(folder) == []
+
+
+def test_a_host_that_does_not_answer_while_the_job_starts_is_what_the_job_waits_for(cluster: Cluster) -> None:
+    folder = cluster.gang("a", 4).here._folder
+    attempt = SupervisedAttempt(folder, str(cluster.agent), cluster.guards[-1])
+    quiet = (("n2", "no answer for 10 s"),)
+    for waits in ((), quiet, quiet, ()):
+        attempt.gang.waits = waits
+        attempt._meanwhile()
+    assert pending_reasons(records.record(folder), "a") == quiet
+    assert [event.kind for event in records.read_events(folder)] == [state.SUBMITTED, state.WAITING]

@@ -168,3 +168,13 @@ def test_sizes_with_other_numbers_of_threads(one: str, two: str, *, is_told: boo
     assert not told or "OMP_NUM_THREADS was 2 for 1 rank, 1 for 2 ranks (" in told[0]
     # each variant alone: a user may compare numbers of threads
     assert not tables.differing_threads([runs[0], replace(runs[1], cell=Cell("w", "b", 1))])
+
+
+def test_bars_are_as_long_as_rates_are_high() -> None:
+    (table,) = made({("tcp", 2): [50], ("tcp", 1): [40], ("rdma", 2): [100], ("rdma", 1): [0.6]})
+    assert tables.bars(table) == [
+        ("1", "tcp", "█" * 16, "40.00"),
+        ("1", "rdma", "▎", "0.600000"),
+        ("2", "tcp", "█" * 20, "50.00"),
+        ("2", "rdma", "█" * 40, "100.0"),
+    ]

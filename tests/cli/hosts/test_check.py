@@ -15,7 +15,7 @@ from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent
 from taco_launch.core.model.host.facts import Disk, Firewall, HostFacts
 from taco_launch.core.model.host.health import MemoryErrors, Xid
-from taco_launch.core.model.slots import Drain
+from taco_launch.core.model.slots import Drain, Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
@@ -134,14 +134,30 @@ HEALTH = 'container: {image: "nvcr.io/nvidia/pytorch:25.01-py3"}\nhealth: {drain
 FULL_DISK = (Disk("/", "ext4", 100 * GIB, 0),)
 
 
+opened: dict[str, Override] = {}
+
+
 @pytest.fixture
 def records(tmp_path: Path, checks: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Drain]:
     """Drains that `check --drain` reads and writes instead of those on hosts."""
     assert checks is not None  # which wrote another inventory
     (tmp_path / "cluster.yaml").write_text(INVENTORY + HEALTH)
     kept: dict[str, Drain] = {}
+    opened.clear()
     monkeypatch.setattr(
         drains, "read", lambda fanout: tuple(Answer(each.name, kept.get(each.name)) for each in fanout.transports)
+    )
+    monkeypatch.setattr(
+        drains,
+        "overrides",
+        lambda fanout: tuple(Answer(each.name, opened.get(each.name)) for each in fanout.transports),
+    )
+    monkeypatch.setattr(
+        drains,
+        "keep_override",
+        lambda transport, override: (
+            opened.pop(transport.name) if override is None else opened.update({transport.name: override})
+        ),
     )
     monkeypatch.setattr(drains, "write", lambda _fanout, new, _report: kept.update(new) or ())
     monkeypatch.setattr(
@@ -175,6 +191,24 @@ def test_the_policy_drains_after_the_second_fault_and_opens_after_the_second_che
     done = checks(well, "--drain", "--json")
     assert [(each["event"], each["host"]) for each in json.loads(done.stdout)["drains"]] == [("resumed", "gpu2")]
     assert not records
+
+
+def test_a_host_that_a_person_opened_in_spite_of_a_fault_is_left_alone_until_the_fault_was_gone(
+    checks: Callable[..., Result], records: dict[str, Drain]
+) -> None:
+    bad, well = [sick(1), sick(2, full=True), sick(3)], [sick(1), sick(2), sick(3)]
+    opened["gpu2"] = Override("ann@ctl", 1.0, (("disk space", "/ has N free of N"),))
+    for _check in range(3):
+        done = checks(bad, "--drain")
+        assert done.stdout.splitlines()[-1] == (
+            "gpu2: not drained for disk space: ann@ctl opened it with host resume --force"
+        )
+    assert not records
+    checks(well, "--drain")
+    assert not opened
+    checks(bad, "--drain")
+    checks(bad, "--drain")
+    assert list(records) == ["gpu2"]
 
 
 def test_what_the_policy_did_is_posted(

@@ -84,6 +84,18 @@ def test_a_link_of_two_hosts_excludes_neither(checks: Callable[..., tuple[Result
     assert "--exclude" not in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "drained"),
+    [((), ()), (("gpu1", "gpu[2-3]"), ("gpu1",)), (("--drained",), ("gpu1", "gpu2", "gpu3"))],
+    ids=["none", "by-name", "all"],
+)
+def test_drained_hosts_are_measured_by_name_or_all(
+    checks: Callable[..., tuple[Result, list[Any]]], words: tuple[str, ...], drained: tuple[str, ...]
+) -> None:
+    _done, (_names, options) = checks([("gpu1", (RATE,))], "--level", "full", *words)
+    assert options == HostCheckOptions("full", drained=frozenset(drained))
+
+
 def test_silent_and_left_out_hosts(checks: Callable[..., tuple[Result, list[Any]]]) -> None:
     drained = HealthVerdict("measurement", NOT_POSSIBLE, "drained: dust", "a rule")
     loss = HealthVerdict("packet loss", WARNING, "3 % of packets are sent again", "a rule")
@@ -104,6 +116,7 @@ def test_silent_and_left_out_hosts(checks: Callable[..., tuple[Result, list[Any]
         (("--level", "full", "--bisect"), "--bisect has no effect with --level full"),
         (("--level", "pairs", "--expect", "memory copy=2"), "--expect has no effect with --level pairs"),
         (("--wait-for-jobs", "1h"), "--wait-for-jobs has no effect with --level quick"),
+        (("--drained",), "--drained has no effect with --level quick"),
         (("--level", "full", "--expect", "memory=2"), "nothing is measured under the name 'memory'"),
         (("--level", "full", "--expect", "memory copy=fast"), "'fast' is not a rate in GB/s"),
         (("--level", "full", "--expect", "memory copy=-1"), "'-1' is not a rate in GB/s"),

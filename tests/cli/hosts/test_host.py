@@ -1,15 +1,19 @@
 """host resume: a host with a fault stays drained."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
+from taco_launch.api.host_checks import HostCheckOptions
+from taco_launch.core.facts.reports.health.verdict import FAULT, OK, HealthVerdict
 from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.health import Xid
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.slots import Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
@@ -21,6 +25,8 @@ hosts:
   gpu[1-3]: {address: "10.0.0.[1-3]"}
 container: {image: "nvcr.io/nvidia/pytorch:25.01-py3"}
 """
+HEALTH = "health: {drain: [Xid]}\n"
+overrides: dict[str, Override] = {}
 LOST = (Xid(79, "0000:07:00", 1800.0, "GPU has fallen off the bus."),)
 
 
@@ -36,11 +42,14 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         # of the container nothing is asked
         return tuple(Answer(each.host, replace(each, docker=NOT_ASKED)) for each in found)
 
+    overrides.clear()
+
     def run(*args: str) -> tuple[Result, list[str]]:
         opened: list[str] = []
 
-        def open_all(fanout: Fanout, _report: object) -> Sequence[Answer[None]]:
+        def open_all(fanout: Fanout, _report: object, forced: Mapping[str, Override]) -> Sequence[Answer[None]]:
             opened.extend(each.name for each in fanout.transports)
+            overrides.update(forced)
             return ()
 
         monkeypatch.setattr("taco_launch.hosts.check.gather", gather)
@@ -64,3 +73,42 @@ def test_hosts_that_are_opened(
 ) -> None:
     done, names = resume(*args)
     assert (done.exit_code, names) == (0, opened)
+
+
+def test_with_a_policy_the_faults_in_spite_of_which_a_host_is_opened_are_remembered(
+    resume: Callable[..., tuple[Result, list[str]]], tmp_path: Path
+) -> None:
+    resume("gpu2", "--force")
+    assert overrides == {}, "nothing drains it again"
+    (tmp_path / "cluster.yaml").write_text(INVENTORY + HEALTH)
+    done, opened = resume("gpu[1-2]", "--force")
+    assert (done.exit_code, opened) == (0, ["gpu1", "gpu2"])
+    assert "gpu2: fault: Xid: Xid 79" in done.stdout
+    assert {host: each.faults for host, each in overrides.items()} == {
+        "gpu2": (("Xid", "Xid 79 on GPU 7 (RESTART_BM): GPU has fallen off the bus."),)
+    }
+
+
+def test_a_host_has_to_pass_the_measurement_as_well(
+    resume: Callable[..., tuple[Result, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[object] = []
+
+    def measure(_cluster: object, hosts: Sequence[Host], options: HostCheckOptions, *_more: object) -> object:
+        given.extend((options.level, [host.name for host in hosts]))
+        slow = HealthVerdict("memory copy", FAULT, "1 GB/s [1, 1]; the median of the hosts is 9 GB/s", "a rule")
+        return (("gpu1", (HealthVerdict("memory copy", OK, "9 GB/s [9, 9]", "a rule"),)), ("gpu3", (slow,)))
+
+    monkeypatch.setattr("taco_launch.cli.hosts.check.measure_drained", measure)
+    done, opened = resume("gpu[1-3]", "--level", "full")
+    assert given == ["full", ["gpu1", "gpu3"]], "a host with a fault is not measured"
+    assert (done.exit_code, opened) == (3, ["gpu1"])
+    assert "gpu1  9 GB/s [9, 9]" in done.stdout
+    assert "gpu3: fault: memory copy: 1 GB/s [1, 1]; the median" in done.stdout
+    assert "error: not opened to jobs: gpu2, gpu3" in done.stderr
+
+
+def test_a_measurement_and_force_contradict_each_other(resume: Callable[..., tuple[Result, list[str]]]) -> None:
+    done, opened = resume("gpu1", "--level", "full", "--force")
+    assert (done.exit_code, opened) == (2, [])
+    assert "--level full and --force contradict each other\nhint: " in done.stderr

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.core.launch.command_line.nested_launcher import inner
-from taco_launch.hosts.inventory.profile import WORDS as OF_PROFILES
+from taco_launch.hosts.inventory.profile_check import WORDS as OF_PROFILES
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError, read
 

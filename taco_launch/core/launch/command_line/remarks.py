@@ -2,15 +2,18 @@
 
 import re
 from dataclasses import replace
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line import profile_options as entries
 from taco_launch.core.launch.command_line.decisions import Decisions, decide, versions
+from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
+from taco_launch.core.launch.command_line.light_2d_allreduce import torus
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.core.launch.command_line.network_remarks import join_texts, network_remarks
-from taco_launch.core.launch.command_line.overrides import Option, tells_hosts
+from taco_launch.core.launch.command_line.overrides import Option, given_options, replaced, tells_hosts
 from taco_launch.core.launch.command_line.profile_options import LeftOut
+from taco_launch.core.launch.command_line.request_checks import check_asked
 from taco_launch.core.launch.command_line.separator import words_mpirun_takes
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides
@@ -30,6 +33,9 @@ _EMPTY = re.compile(
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
 _BY_A_SHELL = "write bash -c 'PROGRAM --node_rank=$RANK ...' for a shell in each rank"
 _OTHER = "-"  # no interface's name
+# What a shell would put in; a password may look so, a path does not.
+_REFERENCE = re.compile(r"(?<!\\)\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})")
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
 _KNOBS = ("NCCL_", "HOROVOD_", "LIGHT_", "UCX_")
 Pairs = Sequence[Tuple[str, Optional[str]]]
 
@@ -50,6 +56,24 @@ class Draft:
     given: Tuple[Option, ...]
     options: Tuple[Option, ...]
     left_out: LeftOut
+
+
+def draft_of(spec: JobSpec, placement: Placement, facts: JobFacts, folder: str, *, only_env: bool = False) -> Draft:
+    """Decide what the line of a placed job has; with `only_env`, of its options those alone that set variables.
+
+    Raises:
+        UsageError: what is requested contradicts the placement.
+        UnusableError: RDMA is requested, and a host has none.
+    """
+    check_asked(spec, placement, facts)
+    decisions = decide(spec, placement, facts, folder)
+    ours, left_out = entries.options(spec.profile, decisions)
+    given = tuple(given_options(spec))
+    options = torus(replaced(ours, given), spec, placement, facts, decisions)
+    if only_env:
+        options = [option for option in options if option.env]
+        left_out = tuple(each for each in left_out if each[0].env)
+    return Draft(spec, placement, facts, folder, decisions, tuple(ours), given, tuple(options), left_out)
 
 
 def remarks(draft: Draft) -> Tuple[str, ...]:
@@ -77,11 +101,8 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *_lost(draft.spec),
         *_board(draft.spec, draft.placement),
     ]
-    if draft.given:
-        from taco_launch.core.launch.command_line.given_remarks import given_remarks  # noqa: PLC0415 - few jobs have any
-
-        gpus = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
-        said += given_remarks(draft.given, draft.placement, gpus)
+    gpus = {host.host: host.gpus for host in draft.facts.hosts if host.gpus}
+    said += given_remarks(draft.given, draft.placement, gpus)
     given = draft.given if by_mpirun else ()
     mca = [(option.tokens[1].text, option.tokens[-1].text) for option in given if option.key[0] == "mca"]
     pairs = [(name, value) for name, value in env if value is not None and name.startswith(_KNOBS)] + mca
@@ -90,10 +111,9 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
     if pairs:
         # Only needed where there are such variables, and its table takes a while to load.
         from taco_launch.core.launch.knobs import remarks as knob_remarks  # noqa: PLC0415
-        from taco_launch.core.launch.knobs import versions as knob_versions  # noqa: PLC0415
 
         said += knob_remarks.remarks(pairs)
-        said += knob_versions.by_version(pairs, versions(draft.spec, draft.facts))
+        said += knob_remarks.by_version(pairs, versions(draft.spec, draft.facts))
     return tuple(dict.fromkeys(said))
 
 
@@ -341,3 +361,29 @@ def _overridden(facts: JobFacts, options: Sequence[Option]) -> Iterator[str]:
         exclude = name.replace("_if_include", "_if_exclude")
         if exclude != name and f"OMPI_MCA_{exclude}" in inherited:
             yield f"OMPI_MCA_{exclude} of your environment conflicts with --mca {name}, so mpirun fails: unset it"
+
+
+def reference(name: str, value: str) -> str:
+    """Return the $NAME in the value of a variable of paths, "" where there is none: the ranks get it as it stands."""
+    found = _REFERENCE.search(value) if name.endswith("PATH") else None
+    return found[0] if found else ""
+
+
+def given_remarks(given: Sequence[Option], placement: Placement, gpus: Mapping[str, int]) -> Iterator[str]:
+    """Yield the remarks on what is given by name; `gpus` are the numbers of GPUs of hosts, as far as they are known."""
+    there = max((gpus.get(share.host, 0) for share in placement.shares), default=0)
+    most = max((share.ranks for share in placement.shares), default=0)
+    for name, value in (pair for option in given for pair in option.env):
+        if value is None:
+            continue
+        if text := reference(name, value):
+            yield f"{name}: no shell expands the value, so the ranks get {text} literally: write its value instead"
+        elif name in _MEETING:
+            yield f"{name}={value} overrides what taco-launch sets so that the ranks of this job meet: omit it"
+        elif name == VISIBLE_GPUS and 0 < len(value.split(",")) < most:
+            yield f"ranks share GPUs: {name}={value} names {len(value.split(','))} for up to {most} ranks on a host"
+        elif name == VISIBLE_GPUS and value and len(value.split(",")) < there:
+            yield (
+                f"{name}={value}: the ranks see these GPUs, whichever the job has, and other jobs may use them: "
+                "choose the job's GPUs with --gpu-ids instead"
+            )

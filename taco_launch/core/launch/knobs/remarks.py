@@ -1,9 +1,11 @@
-"""What is to be said of knobs that are right each by itself, and together or in this place do not do what one hopes."""
+"""What is to be said of knobs that are right each by itself, and do not do what one hopes: together, or in these versions."""
 
 import re
-from typing import Dict, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from taco_launch.core.launch.knobs import find
+from taco_launch.core.launch.knobs import NEWEST, find, must_be_known
+from taco_launch.core.launch.knobs.knob import Knob
+from taco_launch.core.model.host.versions import OWN_GID, version
 
 # An interface whose name is the start of another's: eth1 of eth10.
 _PREFIX = re.compile(r"[A-Za-z_]+[0-9]*[1-9]")
@@ -13,6 +15,7 @@ _LIMIT_OF_TIMEOUT = 32
 _DEFAULT_STALL_CHECK = 60
 # A fusion threshold of so few bytes fuses nothing; it is one of MiB.
 _LIKE_MIB = 4096
+_NAMES = {"nccl": "NCCL", "horovod": "Horovod", "openmpi": "Open MPI"}
 # Autotune leaves alone what is set by hand (Horovod 0.28, common/operations.cc: the second argument `true`).
 _TUNED = (
     "HOROVOD_FUSION_THRESHOLD",
@@ -173,3 +176,53 @@ def _hidden(given: Mapping[str, Optional[str]], name: str) -> bool:
 def _whole(known: Dict[str, str], name: str, default: int) -> int:
     text = known.get(name, "")
     return int(text) if re.fullmatch("[0-9]{1,18}", text) else default
+
+
+def by_version(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, str]) -> Tuple[str, ...]:
+    """Return warnings for the knobs of one job that these versions do not read, each a sentence.
+
+    `pairs` are as for `remarks`. `versions` has those of nccl, horovod and openmpi that are known, such as
+    {"nccl": "2.9.9"}; of a library without one nothing is said. Where a version is given with fewer parts than the
+    table has (2.22 beside 2.22.3), the parts that are given count.
+    """
+    return tuple(_of_versions(pairs, versions))
+
+
+def _of_versions(pairs: Sequence[Tuple[str, Optional[str]]], versions: Mapping[str, str]) -> Iterator[str]:
+    for name, value in pairs:
+        knob = find(name)
+        if knob is None and must_be_known(name):
+            newest = next((who for prefix, who in NEWEST.items() if name.startswith(prefix)), "")
+            yield f"{name}: not known to taco-launch, which knows {newest}: it is passed on unchanged"
+        told = versions.get(knob.library, "") if knob else ""
+        numbers = version(told)
+        if knob is None or not numbers:
+            continue
+        who = f"{_NAMES[knob.library]} {told}"
+        since, until = _life(knob, name)
+        if since and numbers < version(since)[: len(numbers)]:
+            yield f"{name}: {who} does not read it: it was added in {since}{_other(knob, name)}"
+        elif until and numbers >= _shortest(until):
+            yield f"{name}: {who} no longer reads it: it was removed in {until}{_other(knob, name)}"
+        elif name == "NCCL_IB_GID_INDEX" and numbers >= OWN_GID and value != "-1":
+            yield f"{name}: {who} finds the index of each host by itself: better omit it"
+
+
+def _life(knob: Knob, name: str) -> Tuple[str, str]:
+    """Return since when and until when a name is read: an alias of a name that is gone is what came in its place."""
+    return (knob.since, knob.until) if name == knob.name or not knob.until else (knob.until, "")
+
+
+def _other(knob: Knob, name: str) -> str:
+    """Return what to write instead, where it is another name of the same knob."""
+    if not knob.until or not knob.aliases:
+        return f" ({knob.history})" if knob.until and knob.history.startswith(knob.until) else ""
+    return f"; write {knob.aliases[0] if name == knob.name else knob.name}"
+
+
+def _shortest(text: str) -> Tuple[int, ...]:
+    """Return a version without the zeros at its end, so that 5 is not below 5.0."""
+    numbers = version(text)
+    while numbers and not numbers[-1]:
+        numbers = numbers[:-1]
+    return numbers

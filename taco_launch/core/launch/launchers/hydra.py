@@ -6,14 +6,12 @@ the variables of mpiexec's own environment to the ranks, on all hosts (seen with
 
 from typing import Dict, Iterator, List, Sequence, Tuple
 
-from taco_launch.core.launch.command_line import profile_options as entries
-from taco_launch.core.launch.command_line.decisions import Decisions, decide, reached
+from taco_launch.core.launch.command_line.decisions import Decisions, reached
 from taco_launch.core.launch.command_line.env import mark
 from taco_launch.core.launch.command_line.host_env import host_env, with_gpus
-from taco_launch.core.launch.command_line.light_2d_allreduce import torus
-from taco_launch.core.launch.command_line.overrides import Option, given_options, replaced
-from taco_launch.core.launch.command_line.remarks import Draft, remarks
-from taco_launch.core.launch.command_line.request_checks import check_asked, check_once
+from taco_launch.core.launch.command_line.overrides import Option
+from taco_launch.core.launch.command_line.remarks import draft_of, remarks
+from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
 from taco_launch.core.launch.command_line.torch_sockets import with_sockets
 from taco_launch.core.model.job_facts import JobFacts
@@ -54,13 +52,9 @@ def plan(
         UsageError: this machine is taken under two names.
         UnusableError: RDMA is requested, and a host has none.
     """
-    check_asked(spec, placement, facts)
     check_once(spec, placement)
-    decisions = decide(spec, placement, facts, folder)
-    ours, left_out = entries.options(spec.profile, decisions)
-    given = tuple(given_options(spec))
-    every = torus(replaced(ours, given), spec, placement, facts, decisions)
-    options = tuple(option for option in every if option.env)
+    draft = draft_of(spec, placement, facts, folder, only_env=True)
+    decisions, given, options = draft.decisions, draft.given, draft.options
     line, files = _hosts(spec, placement, folder, decisions)
     # As with mpirun, a value that the user gives may be a secret: the agent gives it to the ranks, and no argv has it.
     own = {option.key for option in given}
@@ -76,8 +70,6 @@ def plan(
     tokens = (*line, *settings, *command)
     words = tuple(token.text for token in tokens)
     env = tuple(_env(spec, job_id, script).items())
-    hidden = tuple(each for each in left_out if each[0].env)
-    draft = Draft(spec, placement, facts, folder, decisions, tuple(ours), given, options, hidden)
     return LaunchPlan(
         tokens=tokens,
         commands=(HostCommand(spec.head, tuple(executed), (words,), tuple(range(placement.np)), env),),

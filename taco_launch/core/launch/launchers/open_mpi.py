@@ -4,14 +4,12 @@ from typing import Dict, Sequence, Tuple
 
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
-from taco_launch.core.launch.command_line import profile_options as entries
-from taco_launch.core.launch.command_line.decisions import Decisions, decide, hostfile_path, reached
+from taco_launch.core.launch.command_line.decisions import Decisions, hostfile_path, reached
 from taco_launch.core.launch.command_line.env import mark
 from taco_launch.core.launch.command_line.host_env import host_env, typed_gpus, with_gpus
-from taco_launch.core.launch.command_line.light_2d_allreduce import torus
-from taco_launch.core.launch.command_line.overrides import given_options, replaced, tells_hosts
-from taco_launch.core.launch.command_line.remarks import Draft, remarks
-from taco_launch.core.launch.command_line.request_checks import check_asked, check_once
+from taco_launch.core.launch.command_line.overrides import tells_hosts
+from taco_launch.core.launch.command_line.remarks import draft_of, remarks
+from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
 from taco_launch.core.launch.command_line.torch_sockets import with_sockets
 from taco_launch.core.model.job_facts import JobFacts
@@ -44,12 +42,9 @@ def plan(
         UsageError: mpirun cannot be given a host under the name it has.
         UnusableError: RDMA is requested, and a host has none.
     """
-    check_asked(spec, placement, facts)
-    decisions = decide(spec, placement, facts, folder)
+    draft = draft_of(spec, placement, facts, folder)
+    decisions, options = draft.decisions, draft.options
     _check_names(spec, placement, decisions)
-    ours, left_out = entries.options(spec.profile, decisions)
-    given = tuple(given_options(spec))
-    options = torus(replaced(ours, given), spec, placement, facts, decisions)
     launcher = Token(spec.mpirun, "inventory" if spec.mpirun != "mpirun" else "default", "the launcher")
     tokens = (launcher, *(token for option in options for token in option.tokens))
     command = tuple(Token(word, "user", "the job's command") for word in spec.command)
@@ -73,9 +68,7 @@ def plan(
         commands=(head,),
         host_env=with_sockets(of_gpus, spec, placement, facts, decisions, options),
         files=files,
-        warnings=remarks(
-            Draft(spec, placement, facts, folder, decisions, tuple(ours), given, tuple(options), left_out)
-        ),
+        warnings=remarks(draft),
     )
 
 

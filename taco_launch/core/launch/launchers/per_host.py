@@ -3,22 +3,21 @@
 from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from taco_launch.core.launch.command_line import profile_options as entries
-from taco_launch.core.launch.command_line.decisions import decide
-from taco_launch.core.launch.command_line.env import TORCH_SOCKETS, VISIBLE_GPUS, mark
+from taco_launch.core.launch.command_line.env import TORCH_SOCKETS, VISIBLE_GPUS, mark, rendezvous
 from taco_launch.core.launch.command_line.host_env import HostEnv, host_env, with_gpus
-from taco_launch.core.launch.command_line.light_2d_allreduce import torus
-from taco_launch.core.launch.command_line.overrides import Option, given_options, replaced
-from taco_launch.core.launch.command_line.remarks import Draft, remarks
-from taco_launch.core.launch.command_line.request_checks import check_asked, check_once
+from taco_launch.core.launch.command_line.overrides import Option
+from taco_launch.core.launch.command_line.remarks import draft_of, remarks
+from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
 from taco_launch.core.launch.command_line.torch_sockets import WHY, with_sockets
 from taco_launch.core.launch.launchers import env as per_slot
-from taco_launch.core.launch.launchers import torchrun
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.launchers import launcher_of
 from taco_launch.core.model.plans import HostCommand, LaunchPlan, Placement, Token
+
+# How often torchrun looks whether its ranks live; 5 s before torch 2.3, which each job would take longer to end.
+_MONITOR_SECONDS = "1"
 
 
 def plan(
@@ -33,13 +32,9 @@ def plan(
         UsageError: this machine is taken under two names.
         UnusableError: RDMA is requested, and a host has none.
     """
-    check_asked(spec, placement, facts)
     check_once(spec, placement)
-    decisions = decide(spec, placement, facts, "")
-    ours, left_out = entries.options(spec.profile, decisions)
-    given = tuple(given_options(spec))
-    every = torus(replaced(ours, given), spec, placement, facts, decisions)
-    options = tuple(option for option in every if option.env)
+    draft = draft_of(spec, placement, facts, "", only_env=True)
+    decisions, given, options = draft.decisions, draft.given, draft.options
     of_gpus = with_gpus(host_env(spec, decisions), spec, placement, facts, options)
     own = with_sockets(of_gpus, spec, placement, facts, decisions, options)
     values = {name: value for option in options for name, value in option.env if value is not None}
@@ -53,10 +48,10 @@ def plan(
         set_ = [*_settings(options), *_of_host(dict(own).get(share.host, ()), values)]
         command = [Token(word, "user", "the job's command") for word in spec.command]
         if launcher_of(spec).sets_rendezvous:
-            before = torchrun.line_tokens(spec, placement, number, port)
-            behind = [replace(token, text=torchrun.argument(token.text)) for token in command[1:]]
+            before = _torchrun_tokens(spec, placement, number, port)
+            behind = [replace(token, text=_torchrun_argument(token.text)) for token in command[1:]]
             lines = [[*_behind_env(set_), *before, *command[:1], *behind]]
-            argv = (*(token.text for token in before), *wrapper[:1], *map(torchrun.argument, wrapper[1:]))
+            argv = (*(token.text for token in before), *wrapper[:1], *map(_torchrun_argument, wrapper[1:]))
         else:
             gpus = {**dict(dict(own).get(share.host, ())), **dict(spec.env)}.get(VISIBLE_GPUS) or ""
             lines = []
@@ -70,10 +65,8 @@ def plan(
         env = {**values, **dict(mark(spec.name, job_id))}
         typed = tuple(tuple(token.text for token in line) for line in lines)
         escaped = map(escape, spec.command)
-        argv = (*argv, *(map(torchrun.argument, escaped) if launcher_of(spec).sets_rendezvous else escaped))
+        argv = (*argv, *(map(_torchrun_argument, escaped) if launcher_of(spec).sets_rendezvous else escaped))
         commands.append(HostCommand(share.host, argv, typed, ranks, tuple(env.items()), passed))
-    hidden = tuple(each for each in left_out if each[0].env)
-    draft = Draft(spec, placement, facts, "", decisions, tuple(ours), given, options, hidden)
     return LaunchPlan(
         tuple(words[0]), tuple(commands), own, (), (*_unused(given, spec, own, placement), *remarks(draft))
     )
@@ -111,3 +104,33 @@ def _unused(given: Sequence[Option], spec: JobSpec, own: HostEnv, placement: Pla
         without = [share.host for share in placement.shares if share.slots and share.host not in gpus]
         if without:
             yield f"--mps: not used on {', '.join(without)}: the job has no GPU there, or CUDA_VISIBLE_DEVICES was set before"
+
+
+def _torchrun_argument(word: str) -> str:
+    """Return an argument as torchrun passes it on unchanged: it puts `$$` and `${local_rank}` into its program's arguments.
+
+    The program itself, the first word, is left as it is (torch/distributed/elastic/utils/api.py, macros.substitute).
+    """
+    return word.replace("$", "$$")
+
+
+def _torchrun_tokens(spec: JobSpec, placement: Placement, number: int, port: int) -> List[Token]:
+    """Return torchrun and its options on the host with that number in the placement.
+
+    Every host meets the others at the address of rank 0's host (torchrun's static rendezvous): so ranks are numbered in the
+    order of the placement, which a c10d rendezvous does not promise. Options are spelled with `_`, as torch 1.10 to 2.x take
+    them (torch/distributed/run.py); 2.0 was the first to take `-`.
+    """
+    address, port_ = rendezvous(spec, placement, port)
+    options = (
+        ("--nnodes", str(len(placement.shares)), "the job's hosts"),
+        ("--nproc_per_node", str(placement.shares[number].ranks), "the ranks of this host"),
+        ("--node_rank", str(number), "the position of this host among the job's hosts"),
+        ("--master_addr", address, "the hosts meet at the host of rank 0"),
+        ("--master_port", port_, "a port that is free there when the job starts"),
+        ("--max_restarts", "0", "the job's restart policy retries it, not torchrun"),
+        ("--monitor_interval", _MONITOR_SECONDS, "seconds between torchrun's checks whether its ranks have ended"),
+    )
+    found = [Token("torchrun", "user", "--launcher torchrun")]
+    found += [Token(word, "launcher", why) for option, value, why in options for word in (option, value)]
+    return [*found, Token("--no_python", "launcher", "the command names its own program, such as python")]

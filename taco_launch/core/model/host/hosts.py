@@ -7,6 +7,8 @@ from taco_launch.core.frozen import dataclass
 
 # After Host.gpus in `slot_words`; agents of before ignore it.
 GATE = "+gate"
+# The same, behind that.
+WHILE_DRAINED = "+drained"
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,13 @@ class Host:
     constraints: GpuConstraints = field(default_factory=GpuConstraints)
     # True: it gives no slots to jobs while its quick checks find a fault
     gate: bool = False
+    # True: a job may have it while it is drained, as one that measures whether it is sound again
+    while_drained: bool = False
 
     @property
     def slot_words(self) -> str:
-        """How agents look at its slots: `gpus`, and whether they look at the host as well, in a word."""
-        return self.gpus + GATE if self.gate else self.gpus
+        """How agents look at its slots: `gpus`, whether they look at the host as well, and not at its drain, in a word."""
+        return self.gpus + GATE * self.gate + WHILE_DRAINED * self.while_drained
 
     @property
     def leaf(self) -> Optional[str]:

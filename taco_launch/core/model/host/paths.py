@@ -19,6 +19,9 @@ AGENT_LINK = f"{AGENT}/current"
 # That the host takes no new jobs: in the one folder that the containers of all clusters see, and that root alone writes.
 DRAIN = f"{AGENT}/drain.json"
 MOST_DRAIN_BYTES = 4096
+# That a person opened the host in spite of faults, and which: the policy of `check --drain` reads it.
+OVERRIDE = f"{AGENT}/override.json"
+MOST_OVERRIDE_BYTES = 1 << 16
 CLUSTERS = f"{STATE}/clusters"
 # Beside what the containers read, which goes when a cluster is taken back, while records of jobs stay.
 CONTAINERS = f"{STATE}/containers"

@@ -44,6 +44,6 @@ class HealthPolicy(SchemaSection):
     )
     gate: bool = Field(
         default=True,
-        description="true: before each job a host looks at its disks and GPUs, and gives no slots on a full or read-only disk, and no GPU with "
-        "uncorrectable memory errors. false: it does not look.",
+        description="true: before each job a host looks at its disks, GPUs and RDMA ports, and gives no slots on a full or read-only disk, with a "
+        "lost GPU, or with an RDMA port down that the job uses on other hosts, and no GPU with uncorrectable memory errors. false: it does not look.",
     )

@@ -82,10 +82,8 @@ def user(text: str, path: str = "user", source: str = COMMAND_LINE) -> str:
     Raises:
         SpecError: it is none.
     """
-    if not _USER.fullmatch(text):
-        problem = "is not a user name: letters, digits, '.', '_' and '-', at most 32, a letter first"
-        raise _refused(text, problem, path, source)
-    return text
+    problem = "is not a user name: letters, digits, '.', '_' and '-', at most 32, a letter first"
+    return _fitting(_USER, text, problem, path, source)
 
 
 def word(text: str, what: str, path: str, source: str = COMMAND_LINE) -> str:
@@ -100,10 +98,8 @@ def word(text: str, what: str, path: str, source: str = COMMAND_LINE) -> str:
     Raises:
         SpecError: it is none.
     """
-    if not _WORD.fullmatch(text):
-        allowed = "letters, digits, '.', '_' and '-', a letter or digit first, at most 63 characters"
-        raise _refused(text, f"is not {what}: {allowed}", path, source)
-    return text
+    allowed = "letters, digits, '.', '_' and '-', a letter or digit first, at most 63 characters"
+    return _fitting(_WORD, text, f"is not {what}: {allowed}", path, source)
 
 
 def job_name(text: str, path: str = "job name", source: str = COMMAND_LINE) -> str:
@@ -142,10 +138,8 @@ def env_name(text: str, path: str = "-x", source: str = COMMAND_LINE) -> str:
     Raises:
         SpecError: it is none.
     """
-    if not _ENV_NAME.fullmatch(text):
-        problem = "is not the name of an environment variable: letters, digits and '_', no digit first"
-        raise _refused(text, problem, path, source)
-    return text
+    problem = "is not the name of an environment variable: letters, digits and '_', no digit first"
+    return _fitting(_ENV_NAME, text, problem, path, source)
 
 
 def env(name: str, value: str | None, path: str = "-x", source: str = COMMAND_LINE) -> None:
@@ -209,6 +203,12 @@ def _network(text: str) -> bool:
     except ValueError:
         return False
     return "/" in text and text.isprintable()
+
+
+def _fitting(form: re.Pattern[str], text: str, problem: str, path: str, source: str) -> str:
+    if not form.fullmatch(text):
+        raise _refused(text, problem, path, source)
+    return text
 
 
 def _refused(text: str, problem: str, path: str, source: str, hint: str = "") -> SpecError:

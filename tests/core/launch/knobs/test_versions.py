@@ -2,8 +2,7 @@
 
 import pytest
 
-from taco_launch.core.launch.knobs.remarks import remarks
-from taco_launch.core.launch.knobs.versions import by_version
+from taco_launch.core.launch.knobs.remarks import by_version, remarks
 
 OLD = {"nccl": "2.9.9", "openmpi": "4.1.4", "horovod": "0.25.0"}
 NEW = {"nccl": "2.27.3", "openmpi": "5.0.11", "horovod": "0.28.1"}

@@ -1,12 +1,14 @@
 """Decides which hosts `check --drain` drains and opens again: verdicts, earlier checks, drains and a policy become actions."""
 
+from types import MappingProxyType
 from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
+from taco_launch.core.facts.reports.health.overrides import without_overridden
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, HealthVerdict
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import HealthPolicy
-from taco_launch.core.model.slots import NODE, USER, Drain
+from taco_launch.core.model.slots import NODE, USER, Drain, Override
 
 # In the policy: every check.
 ALL_FAULTS = "faults"
@@ -48,11 +50,12 @@ def plan(
     earlier: Sequence[EarlierCheck],
     drains: Mapping[str, Optional[Drain]],
     size: int,
+    overrides: Mapping[str, Override] = MappingProxyType({}),
 ) -> Tuple[DrainAction, ...]:
     """Return what to do about hosts that were checked now, in their order.
 
     `earlier` are the checks before, the oldest first; `drains` the records of hosts, without those that do not answer;
-    `size` is the number of all hosts of the cluster.
+    `size` is the number of all hosts of the cluster; `overrides` are the faults in spite of which hosts were opened.
     """
     actions: List[DrainAction] = []
     records = dict(drains)
@@ -60,7 +63,7 @@ def plan(
         if host not in records:  # it answered the check, and no more since
             continue
         record = records[host]
-        faults = _faults(policy, verdicts)
+        faults = _faults(policy, without_overridden(overrides.get(host), verdicts))
         before = [each for each in earlier if host in each.faults]
         action = _action(policy, host, verdicts, faults, before, record)
         if action is not None and action.event == DRAINED and record is None:

@@ -126,15 +126,17 @@ class Cluster:
             require_lab()
             from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
 
-            found = load_lab(source, self.environ)
+            inventory = load_lab(source, self.environ)
         elif source is not None and source.partition(":")[:2] == (_SLURM, ":"):
             from taco_launch.hosts.slurm_inventory import load as load_slurm  # noqa: PLC0415 - only for Slurm
 
-            found = load_slurm(source, local_names, self._access)
+            inventory = load_slurm(source, local_names, self._access)
         else:
-            found = load(None if self._given is None else source, self.environ, local_names)
-        trace.decision("inventory: %s: hosts: %s, head: %s", source or "this machine", len(found.hosts), found.head)
-        return found
+            inventory = load(None if self._given is None else source, self.environ, local_names)
+        trace.decision(
+            "inventory: %s: hosts: %s, head: %s", source or "this machine", len(inventory.hosts), inventory.head
+        )
+        return inventory
 
     @cached_property
     def backend(self) -> Backend:

@@ -6,21 +6,19 @@ from collections.abc import Callable
 
 from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError, UsageError, last_line
-from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.host.hosts import PARTITION, Host, Inventory
 from taco_launch.core.slurm import nodes
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.remote.credentials import Credentials
 
+# The scheme of such an inventory, and its engine.
 WORD = "slurm"
-# The label of nodes; the head has none where it is a login node.
-PARTITION = "partition"
-# Labels with the state of a node in Slurm's words, and how many of its slots are in use.
-STATE, USED = "state", "used"
 _SECONDS = 60.0
 _LOGIN = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]{0,31})@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252})(?::(?P<port>\d{1,5}))?"
 )
 _SCRIPT = (
+    '[ -z "${SLURM_CONF-}" ] || [ -r "$SLURM_CONF" ] || { echo "SLURM_CONF: $SLURM_CONF cannot be read" >&2; exit 1; }\n'
     "command -v sinfo >/dev/null 2>&1 || { echo 'sinfo was not found' >&2; exit 127; }\n"
     'scontrol show config | sed -n "s/^ClusterName *= *//p" | head -n 1\n'
     'sinfo --Node --noheader --Format="$1"\n'
@@ -36,8 +34,8 @@ def load(source: str, names: Callable[[], frozenset[str]], access: Credentials) 
         HostError: the login node cannot be reached, or Slurm does not answer there.
     """
     head = _head(source, names())
-    found = Inventory(cluster=WORD, head=head.name, hosts=(head,), source=source, engine=WORD)
-    with connect(found, (head,), access) as fanout:
+    alone = Inventory(cluster=WORD, head=head.name, hosts=(head,), source=source, engine=WORD)
+    with connect(alone, (head,), access) as fanout:
         (transport,) = fanout.transports
         result = transport.run(Command(("/bin/sh", "-c", _SCRIPT, "sinfo", nodes.FORMAT), timeout=_SECONDS))
     if result.exit_code:
@@ -45,12 +43,12 @@ def load(source: str, names: Callable[[], frozenset[str]], access: Credentials) 
         raise HostError(f"{head.name}: {words}", hint=_HINT)
     cluster, _newline, lines = result.stdout.decode("utf-8", "replace").partition("\n")
     try:
-        known = nodes.parse_nodes(lines)
+        listed = nodes.parse_nodes(lines)
     except ValueError as error:
         raise HostError(f"{head.name}: {error}") from None
-    if not known:
+    if not listed:
         raise HostError(f"{head.name}: Slurm has no nodes for {getpass.getuser()}", hint="sinfo shows what it has")
-    hosts = tuple(map(_host, known))
+    hosts = tuple(map(_host, listed))
     if any(host.name == head.name for host in hosts):
         return _inventory(cluster, head.name, tuple(head_of(host, head) for host in hosts), source)
     return _inventory(cluster, head.name, (head, *hosts), source)
@@ -65,11 +63,6 @@ def head_of(host: Host, head: Host) -> Host:
     )
 
 
-def is_node(host: Host) -> bool:
-    """Return whether a host of such an inventory runs jobs."""
-    return PARTITION in dict(host.labels)
-
-
 def _inventory(cluster: str, head: str, hosts: tuple[Host, ...], source: str) -> Inventory:
     name = re.sub("[^a-z0-9-]", "-", cluster.strip().lower()).strip("-") or WORD
     return Inventory(cluster=name, head=head, hosts=hosts, source=source, engine=WORD)
@@ -80,14 +73,19 @@ def _head(source: str, names: frozenset[str]) -> Host:
     if not login:
         name = min((each for each in names if "." not in each and each != "localhost"), default="localhost")
         return Host(name, "localhost", connection="local")
-    found = _LOGIN.fullmatch(login)
-    if not colon or found is None:
+    parts = _LOGIN.fullmatch(login)
+    if not colon or parts is None:
         raise UsageError(
             f"-i {source}: {login!r} names no login node", hint="write slurm:USER@HOST or slurm:USER@HOST:PORT"
         )
-    return Host(found["host"], found["host"], port=int(found["port"] or 22), user=found["user"] or "")
+    return Host(parts["host"], parts["host"], port=int(parts["port"] or 22), user=parts["user"] or "")
 
 
 def _host(node: nodes.Node) -> Host:
-    labels = {PARTITION: node.partitions[0], STATE: node.state, "gpus": str(node.gpus), USED: str(node.used)}
+    labels = {
+        PARTITION: node.partitions[0],
+        nodes.STATE: node.state,
+        nodes.GPUS: str(node.gpus),
+        nodes.USED: str(node.used),
+    }
     return Host(node.name, node.name, slots=node.slots, labels=tuple(sorted(labels.items())))

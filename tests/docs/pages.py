@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.slurm_programs import write_programs
+
 ROOT = Path(__file__).resolve().parents[2]
 # Made from the code: tests/house/test_generated_docs.py.
 GENERATED = re.compile(
@@ -102,6 +104,15 @@ def offline(*arguments: str) -> list[str]:
     """Return what runs taco-launch; as root without a network, where the hosts of the pages are unreachable at once."""
     alone = ["unshare", "--net"] if os.geteuid() == 0 and shutil.which("unshare") else []
     return [*alone, sys.executable, "-m", "taco_launch", *arguments]
+
+
+def environment_of(page: str, folder: Path) -> dict[str, str]:
+    """Return the environment in which the commands of a page run: that on Slurm has a Slurm as its inventory."""
+    if not page.endswith("/slurm.md"):
+        return dict(os.environ)
+    programs = write_programs(folder / "programs")
+    path = f"{programs}:{os.environ.get('PATH', os.defpath)}"
+    return {**os.environ, "PATH": path, "TACO_LAUNCH_INVENTORY": "slurm:"}
 
 
 def working_folder(folder: Path) -> Path:

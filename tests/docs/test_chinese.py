@@ -66,6 +66,7 @@ def facts(text: str) -> Counter[str]:
         ("docs/zh/frameworks", "docs/guides/frameworks"),
         ("docs/zh/faq", "docs/faq"),
         ("docs/zh/queue", "docs/guides/queue"),
+        ("docs/zh/slurm", "docs/guides/slurm"),
         ("docs/zh/exit-codes", "docs/reference/exit-codes"),
     ],
 )

@@ -12,7 +12,19 @@ import click
 import pytest
 
 from taco_launch.jobs.command_lines import arena_line
-from tests.docs.pages import ROOT, Shown, commands, consoles, offline, prose, spans, text_of, working_folder, written
+from tests.docs.pages import (
+    ROOT,
+    Shown,
+    commands,
+    consoles,
+    environment_of,
+    offline,
+    prose,
+    spans,
+    text_of,
+    working_folder,
+    written,
+)
 from tests.support.shown_commands import fault, options_of, simple_commands, top
 
 pytestmark = pytest.mark.docs
@@ -65,6 +77,10 @@ def known_options() -> frozenset[str]:
     return frozenset(every_option(top()).union(*(script_options(script) for script in _SCRIPTS)))
 
 
+# Options of sbatch and srun that the page on Slurm explains.
+_OF_SLURM = {"--gpus-per-task", "--gres", "--nodes", "--ntasks", "--ntasks-per-node", "--overlap", "--time"}
+
+
 # What a page on another tool's guide has in its first column is that tool's.
 @pytest.mark.parametrize("page", [page for page in written() if not page.startswith("docs/zh/guides/")])
 def test_every_option_that_stands_alone_exists(page: str) -> None:
@@ -72,7 +88,8 @@ def test_every_option_that_stands_alone_exists(page: str) -> None:
     alone = [span for span in spans(text) if span.startswith("-")]
     named = {name for part in (*alone, prose(text)) for name in _LONG_OPTION.findall(part)}
     arenas = {f"--{flag}" for flag in arena_line.FLAGS} if page.endswith("/arena.md") else set()
-    assert named - known_options() - arenas == set()
+    slurms = _OF_SLURM if page.endswith("/slurm.md") else set()
+    assert named - known_options() - arenas - slurms == set()
 
 
 @pytest.mark.parametrize("page", [page for page in written() if page.endswith("/arena.md")])
@@ -96,6 +113,7 @@ def test_every_plan_is_as_it_is_shown(page: str, tmp_path: Path) -> None:
         done = subprocess.run(
             offline(*shlex.split(one.command)[1:]),
             cwd=folder,
+            env=environment_of(page, tmp_path),
             capture_output=True,
             text=True,
             check=False,

@@ -12,7 +12,19 @@ import yaml
 
 from taco_launch.bench.run.matrix_file import parse
 from taco_launch.cli.options import user_config
-from tests.docs.pages import ROOT, blocks, commands, consoles, files, offline, spans, text_of, working_folder, written
+from tests.docs.pages import (
+    ROOT,
+    blocks,
+    commands,
+    consoles,
+    environment_of,
+    files,
+    offline,
+    spans,
+    text_of,
+    working_folder,
+    written,
+)
 
 pytestmark = pytest.mark.docs
 
@@ -49,6 +61,10 @@ def test_every_yaml_block_is_valid(page: str, tmp_path: Path) -> None:
             done = taco_launch(folder, "-i", str(file), "inventory")
         elif "options" in document:
             done = taco_launch(folder, "-i", "hosts.yaml", "run", "--dry-run", "--profile", str(file), "--", "true")
+        elif "slurm" in document:
+            words = ("-i", "slurm:", "run", "--dry-run", "-f", str(file))
+            environ = environment_of(page, tmp_path)
+            done = subprocess.run(offline(*words), env=environ, capture_output=True, text=True, check=False)
         elif "command" in document or "apiVersion" in document:
             done = taco_launch(folder, "-i", "hosts.yaml", "run", "--dry-run", "-f", str(file))
         else:

@@ -18,7 +18,18 @@ NODES = ("n1", "n2")
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _NEEDED = {"slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "munged": "munge", "setpriv": "util-linux"}
 _OWN = ("setpriv", "--pdeathsig", "KILL", "--")
-_NODE = (*_OWN, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "private", "--")
+_NODE = (
+    *_OWN,
+    "unshare",
+    "--mount",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "--propagation",
+    "private",
+    "--",
+)
 _CONF = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -75,7 +86,7 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         files = [f"--{kind}={folder}/munge.{kind}" for kind in ("socket", "pid-file", "log-file", "seed-file")]
         _start(stack, folder, "munged", (*_OWN, "munged", "--foreground", "--force", f"--key-file={key}", *files))
-        _until(lambda: (folder / "munge.socket").exists(), "munged")
+        _until((folder / "munge.socket").exists, "munged")
         _start(stack, folder, "slurmctld", (*_OWN, "slurmctld", "-D"), environ)
         for node in NODES:
             script = f'mount -t tmpfs -o mode=0700 tmpfs "$1" && exec slurmd -D -N {node}'

@@ -44,7 +44,9 @@ def runs(taco: Taco, name: str) -> None:
 
 
 def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, cluster: dict[str, str]) -> None:
-    words = "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE; sleep 2; [ $OMPI_COMM_WORLD_RANK != 3 ] || exit 7"
+    words = (
+        "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE; sleep 2; [ $OMPI_COMM_WORLD_RANK != 3 ] || exit 7"
+    )
     on_slurm.ok("submit", "--name", "j", "--np", "4", "--partition", "all", "--", "sh", "-c", words)
     assert "|j|" in call(cluster, "squeue", "--noheader", "--format=|%j|")
     waited = on_slurm("wait", "j")
@@ -64,14 +66,16 @@ def test_cancelled_by_slurm(on_slurm: Taco, cluster: dict[str, str]) -> None:
     on_slurm.ok("submit", "--name", "waits", "--np", "4", "--", "sleep", "100")
     runs(on_slurm, "runs")
     eventually(
-        lambda: "nodes that fit are in use (Resources)" in on_slurm.ok("get", "waits").stdout, 20, "the reason to be told"
+        lambda: "nodes that fit are in use (Resources)" in on_slurm.ok("get", "waits").stdout,
+        20,
+        "the reason to be told",
     )
     call(cluster, "scancel", number(on_slurm, "waits"))
     call(cluster, "scancel", number(on_slurm, "runs"))
     for name in ("runs", "waits"):
         waited = on_slurm("wait", name)
         assert waited.returncode == 143
-        assert f"cancelled in Slurm (job {number(on_slurm, name)} of Slurm)" in waited.stderr
+        assert f"cancelled in Slurm (Slurm job {number(on_slurm, name)})" in waited.stderr
 
 
 def test_stop_of_a_job_that_runs_and_of_one_that_waits(on_slurm: Taco, cluster: dict[str, str]) -> None:
@@ -108,7 +112,9 @@ def test_beside_its_ranks(on_slurm: Taco, tmp_path: Path) -> None:
 
 
 def test_torchrun_on_both_nodes(on_slurm: Taco) -> None:
-    done = on_slurm.ok("run", "--launcher", "torchrun", "--hosts", "2", "--slots-per-host", "2", "--", "sh", "-c", "echo $RANK")
+    done = on_slurm.ok(
+        "run", "--launcher", "torchrun", "--hosts", "2", "--slots-per-host", "2", "--", "sh", "-c", "echo $RANK"
+    )
     assert sorted(line.rpartition("| ")[2] for line in done.stdout.splitlines()) == ["0", "1", "2", "3"]
 
 

@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_400,
+    "cli": 11_450,
     "api": 1_300,
     "bench": 8_700,
-    "jobs": 12_050,
+    "jobs": 12_150,
     "setup": 8_700,
-    "hosts": 7_950,
+    "hosts": 8_050,
     "lab": 3_650,
-    "agent": 17_750,
-    "core": 31_700,
+    "agent": 18_450,
+    "core": 32_150,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -11,7 +11,6 @@ import time
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Type, Union
 
 from taco_launch.agent.api.view import current_view
-from taco_launch.agent.slurm import slurm_job
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
@@ -158,7 +157,7 @@ def _resume(folder: JobFolder, by: str) -> None:
         time.sleep(0.01)
     try:
         if records.record(folder).state is JobState.SUSPENDED:  # else somebody was faster
-            slurm_job.release(folder)
+            recovery.tell_slurm(folder, "release")
             records.Events(folder).add(state.RESUMED, f"resumed by {by}")
     finally:
         os.close(lock)

@@ -96,7 +96,7 @@ class _Allocation:
 
     def on_term(self, _number: int, _frame: object) -> None:
         """Have the job ended, because Slurm ends the allocation."""
-        job = f"job {self._number} of Slurm"
+        job = f"Slurm job {self._number}"
         self._terminated_at = min(self._terminated_at, time.monotonic())
         if self._planned_end is not None and time.time() > self._planned_end - _LIMIT_SECONDS:
             self._terminated = SlurmEnd(JobState.FAILED, JobEnd.OUT_OF_TIME, f"reached the time limit in Slurm ({job})")
@@ -109,14 +109,16 @@ class _Allocation:
         Raises:
             TacoLaunchError: Slurm does not tell what it granted, or something cannot be written.
         """
-        told = programs.describe(self._number) or ""
-        self._planned_end = _planned_end(told)
+        details = programs.describe(self._number) or ""
+        self._planned_end = _planned_end(details)
         names = programs.names_of(self._nodes)
         addresses = programs.addresses_of(self._nodes)
         counts = allocation.tasks_per_node(self._tasks)
         tasks = [(name, addresses.get(name, name), count) for name, count in zip(names, counts)]
         granted = {
-            name: found for nodes, found in allocation.gpus_by_nodes(told).items() for name in programs.names_of(nodes)
+            name: gpus_there
+            for nodes, gpus_there in allocation.gpus_by_nodes(details).items()
+            for name in programs.names_of(nodes)
         }
         _make_base(self._base)
         make_private(self._state)
@@ -160,14 +162,14 @@ class _Allocation:
     def follow(self) -> None:
         """Copy events and requests until the job has ended, or is suspended."""
         look_at = alive_at = 0.0
-        told = False
+        is_stopping = False
         while True:
             now = time.monotonic()
             if now >= look_at:
                 look_at = now + _REQUESTS_SECONDS
                 self._copy_requests()
-            if self._terminated is not None and not told:
-                told = True
+            if self._terminated is not None and not is_stopping:
+                is_stopping = True
                 records.write_json(self._own.stop, {"by": "Slurm", "signal": int(signal.SIGTERM)})
                 self._wake()
             record = records.record(self._own)
@@ -198,13 +200,13 @@ class _Allocation:
         with contextlib.suppress(OSError), open(self._own.events, "rb") as source:
             source.seek(self._copied)
             data = source.read()
-            whole = data[: data.rfind(b"\n") + 1]
+            complete = data[: data.rfind(b"\n") + 1]
             if until is not None:
-                lines = whole.splitlines(keepends=True)
-                whole = b"".join(line for line in lines if f'"kind": "{until}"'.encode() not in line)
-            if whole:
+                lines = complete.splitlines(keepends=True)
+                complete = b"".join(line for line in lines if f'"kind": "{until}"'.encode() not in line)
+            if complete:
                 with open(self._shared.events, "ab", opener=untrusted.opener) as target:
-                    target.write(whole)
+                    target.write(complete)
             self._copied += data.rfind(b"\n") + 1
 
     def failed(self, error: TacoLaunchError) -> None:
@@ -258,8 +260,8 @@ def _make_base(base: Path) -> None:
     """
     with contextlib.suppress(FileExistsError):
         base.mkdir(mode=0o700)
-    found = base.lstat()
-    if found.st_uid != os.geteuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+    there = base.lstat()
+    if there.st_uid != os.geteuid() or not stat.S_ISDIR(there.st_mode) or there.st_mode & 0o022:
         raise HostError(f"{base} is no folder of this user alone", hint=f"have it removed on {socket.gethostname()}")
 
 
@@ -282,9 +284,9 @@ def _ssh(number: int, base: Path, granted: Mapping[str, Tuple[int, ...]]) -> str
     lines = [f"  {'|'.join(names)}) gres=--gres=gpu:{count} ;;" for count, names in sorted(cases.items())]
     conf = os.environ.get("SLURM_CONF")
     words = {"conf": f"export SLURM_CONF={shell((conf,))}\n" if conf else "", "srun": shutil.which("srun") or "srun"}
-    found = _SSH.replace("{conf}", words["conf"]).replace("{srun}", words["srun"])
-    found = found.replace("{cases}", "\n".join(lines) or "  '') ;;").replace("{job}", str(number))
-    return found.replace("{remote}", _REMOTE).replace("{base}", str(base))
+    text = _SSH.replace("{conf}", words["conf"]).replace("{srun}", words["srun"])
+    text = text.replace("{cases}", "\n".join(lines) or "  '') ;;").replace("{job}", str(number))
+    return text.replace("{remote}", _REMOTE).replace("{base}", str(base))
 
 
 def _planned_end(text: str) -> Optional[float]:

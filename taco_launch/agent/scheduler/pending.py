@@ -271,8 +271,8 @@ class PendingJobs:
         )
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
         variant = containers.of(spec)
-        found = (spec.policy, wanted_of(spec), hosts, spec.owner, constraints, leaves, variant)
-        return ResourceRequest(*map(self._one, found))._replace(is_slurm=spec.slurm is not None)
+        shared = (spec.policy, wanted_of(spec), hosts, spec.owner, constraints, leaves, variant)
+        return ResourceRequest(*map(self._one, shared))._replace(is_slurm=spec.slurm is not None)
 
     def _one(self, value: Any) -> Any:
         """Return an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""

@@ -12,15 +12,13 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.gang.placement_errors import held_up
 from taco_launch.agent.host import occupancy
 from taco_launch.agent.scheduler.job_starter import JobStarter, quietly
 from taco_launch.agent.scheduler.pending import PendingJob, Words, slots_to_watch
 from taco_launch.agent.scheduler.slot_watch import SlotWatchers
-from taco_launch.agent.scheduler.slurm_queue import SlurmQueue
-from taco_launch.agent.slurm import slurm_job
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
@@ -28,6 +26,9 @@ from taco_launch.core.errors import OK
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.model.jobs import JobState
+
+if TYPE_CHECKING:
+    from taco_launch.agent.scheduler.slurm_queue import SlurmQueue
 
 # How often the folders are looked at when nobody says a word, and whether jobs that run have their supervisors.
 _SCAN_SECONDS, _SUPERVISED_SECONDS = 2.0, 10.0
@@ -96,7 +97,7 @@ class Scheduler:
         self._watchers = watchers
         self._starter = JobStarter(jobs)
         self._pending = self._starter.pending
-        self._slurm = SlurmQueue(self._starter)
+        self._slurm: Optional[SlurmQueue] = None
         self._aside: Dict[str, threading.Thread] = {}
         self._supervised_at = 0.0
 
@@ -117,7 +118,7 @@ class Scheduler:
         self._aside = {name: thread for name, thread in self._aside.items() if thread.is_alive()}
         self._starter.look(now)
         self._keep(now)
-        self._slurm.step(now)
+        self._give_to_slurm(now)
         begun = self._starter.begin(now, self._watchers.occupancies(), self._watchers.down())
         waits = (entry for entry in self._starter.entries() if entry.is_ready(now) and not entry.is_starting)
         self._watchers.want(slots_to_watch(waits), time.monotonic())
@@ -133,12 +134,21 @@ class Scheduler:
         entries = [entry for entry in self._starter.entries() if entry.is_pending(now)]
         if not entries and not self._aside:
             return None
-        due = [now + _SCAN_SECONDS, *(now + seconds for seconds in self._slurm.seconds(now))]
+        due = [now + _SCAN_SECONDS, *([] if self._slurm is None else self._slurm.due())]
         for entry in entries:
             due += [time_ for time_ in (entry.begins_at, entry.rests_until, entry.removes_at) if time_ and time_ > now]
             if entry.limit is not None and entry.limit.time > now:
                 due.append(entry.limit.time)
         return max(min(due) - now, 0.01)
+
+    def _give_to_slurm(self, now: float) -> None:
+        """Look after the jobs that Slurm decides on, where there are any."""
+        if self._slurm is None and any(entry.is_in_slurm for entry in self._starter.entries()):
+            from taco_launch.agent.scheduler.slurm_queue import SlurmQueue  # noqa: PLC0415 - other queues need none of it
+
+            self._slurm = SlurmQueue(self._starter)
+        if self._slurm is not None:
+            self._slurm.step(now)
 
     def _keep(self, now: float) -> None:
         """Have slots looked for that are let go, remove records, and see that jobs that run have a supervisor."""
@@ -188,7 +198,7 @@ class Scheduler:
 
         def end() -> None:
             folder = self._pending.folder(entry)
-            slurm_job.cancel(folder)
+            recovery.tell_slurm(folder, "cancel")
             records.ended(records.Events(folder), JobState.FAILED, limit.exit_code, reason)
             folder.caller.unlink(missing_ok=True)
 

@@ -40,19 +40,19 @@ class SlurmQueue:
         newest = max(entry.queued_at for entry in waiting)
         self._ask_at = now + min(max((now - newest) * _ASK_SHARE, _ASK_SECONDS[0]), _ASK_SECONDS[1])
         try:
-            known: Optional[Dict[int, SlurmJob]] = programs.jobs()
+            in_queue: Optional[Dict[int, SlurmJob]] = programs.jobs()
         except HostError as error:
             words = f"Slurm does not answer: {error.message}"
             for entry in waiting:
                 self._tell(entry, words, now)
             return
-        assert known is not None
+        assert in_queue is not None
         for entry in waiting:
-            self._look(entry, known, now)
+            self._look(entry, in_queue, now)
 
-    def seconds(self, now: float) -> List[float]:
-        """Return in how many seconds the next look is due, if any job is in Slurm's queue."""
-        return [max(self._ask_at - now, 0.0)] if any(entry.is_in_slurm for entry in self._starter.entries()) else []
+    def due(self) -> List[float]:
+        """Return when to look again, in seconds since the epoch; nothing where no job is in Slurm's queue."""
+        return [self._ask_at] if any(entry.is_in_slurm for entry in self._starter.entries()) else []
 
     def _submit(self, entry: PendingJob, now: float) -> None:
         folder = self._starter.pending.folder(entry)
@@ -63,19 +63,19 @@ class SlurmQueue:
         except HostError as error:
             self._note(entry, f"Slurm does not answer: {error.message}", now)
         else:
-            self._note(entry, f"job {number} of Slurm: it was submitted", now)
+            self._note(entry, f"submitted to Slurm as job {number}", now)
 
-    def _look(self, entry: PendingJob, known: Dict[int, SlurmJob], now: float) -> None:
+    def _look(self, entry: PendingJob, in_queue: Dict[int, SlurmJob], now: float) -> None:
         folder = self._starter.pending.folder(entry)
         number = slurm_job.number_of(folder)
         if number is None:
             return
-        job = known.get(number)
+        job = in_queue.get(number)
         if job is not None and job.waits:
             self._left.pop(entry.name, None)
             self._tell(entry, job.words, now)
         elif job is not None and job.state == "CONFIGURING":
-            self._tell(entry, f"job {number} of Slurm: its nodes are being prepared", now)
+            self._tell(entry, f"Slurm job {number}: its nodes are being prepared", now)
         elif job is None or not job.lives:
             since = self._left.setdefault(entry.name, now)
             if now - since > _FIRST_WORDS_SECONDS or (job is not None and job.state == "CANCELLED"):
@@ -87,7 +87,7 @@ class SlurmQueue:
             self._starter.under_lock(entry, lambda: self._note(entry, words, now))
 
     def _note(self, entry: PendingJob, words: str, now: float) -> None:
-        told: Words = (("", words),)
-        if told != entry.recorded:
-            entry.told_at, entry.recorded = now, told
-            self._starter.events(entry).add(state.WAITING, state.FOR_SLOTS, hosts=told)
+        reasons: Words = (("", words),)
+        if reasons != entry.recorded:
+            entry.told_at, entry.recorded = now, reasons
+            self._starter.events(entry).add(state.WAITING, state.FOR_SLOTS, hosts=reasons)

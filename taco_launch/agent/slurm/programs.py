@@ -19,7 +19,7 @@ _UNKNOWN = "Invalid job id specified"
 
 
 def submit(script: str) -> int:
-    """Give Slurm a batch script; return the job's number.
+    """Submit a batch script, and return the job's number.
 
     Raises:
         UsageError: Slurm refuses it; with its reason.
@@ -58,9 +58,9 @@ def describe(number: int) -> Optional[str]:
         raise
 
 
-def cancel(numbers: Sequence[int]) -> None:
-    """Have jobs ended; of one that has ended that is no error. Raises as `jobs` does."""
-    _call(("scancel", "--quiet", *map(str, numbers)))
+def cancel(number: int) -> None:
+    """Have a job ended; of one that has ended that is no error. Raises as `jobs` does."""
+    _call(("scancel", "--quiet", str(number)))
 
 
 def hold(number: int) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import Optional, Sequence, Tuple
+from typing import Callable, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.slurm import programs
 from taco_launch.agent.store import records
@@ -14,7 +14,7 @@ from taco_launch.core.errors import HostError, JobEnd, UsageError
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.slurm import batch_script, job_states
 
-_ON_NODES = "/tmp/taco-launch-{}"  # noqa: S108 - who else has made it is found out
+_ON_NODES = "/tmp/taco-launch-{}"  # noqa: S108 - who else has made it is lines out
 # A running job is asked about no more often, whoever asks.
 _LOOK_SECONDS = 5.0
 # The last events of a supervisor on another node come through the shared file system; seconds.
@@ -29,33 +29,12 @@ def number_of(folder: JobFolder) -> Optional[int]:
 
 
 def submit(folder: JobFolder, spec: JobSpec) -> int:
-    """Give a job to Slurm; return its number there. Raises as `programs.submit` does."""
+    """Submit a job to Slurm, and return its number there. Raises as `programs.submit` does."""
     agent = os.path.realpath(folder.agent)
-    found = batch_script.directives(spec, str(folder.debug))
-    number = programs.submit(batch_script.script(found, agent, str(folder.path)))
+    lines = batch_script.directives(spec, str(folder.debug))
+    number = programs.submit(batch_script.script(lines, agent, str(folder.path)))
     records.write_json(folder.slurm, {"job": number})
     return number
-
-
-def cancel(folder: JobFolder) -> None:
-    """Take a job back from Slurm, if it is there. Raises as `programs.cancel` does."""
-    number = number_of(folder)
-    if number is not None:
-        programs.cancel([number])
-
-
-def hold(folder: JobFolder) -> None:
-    """Have a job wait in Slurm's queue until `release`, if it is there. Raises as `programs.hold` does."""
-    number = number_of(folder)
-    if number is not None:
-        programs.hold(number)
-
-
-def release(folder: JobFolder) -> None:
-    """Undo `hold`. Raises as `programs.release` does."""
-    number = number_of(folder)
-    if number is not None:
-        programs.release(number)
 
 
 def node_folder(number: int) -> Path:
@@ -116,3 +95,21 @@ def refused(folder: JobFolder, error: UsageError) -> None:
     """Record that Slurm refused a job."""
     records.ended(records.Events(folder), JobState.FAILED, JobEnd.NEVER_RAN, error.message, hint=error.hint or "")
     folder.caller.unlink(missing_ok=True)
+
+
+def _with_number(request: Callable[[int], None]) -> Callable[[JobFolder], None]:
+    def do(folder: JobFolder) -> None:
+        number = number_of(folder)
+        if number is not None:
+            request(number)
+
+    return do
+
+
+# What other rooms ask for by name: each does nothing with a job that is not in Slurm.
+REQUESTS: Mapping[str, Callable[[JobFolder], None]] = {
+    "cancel": _with_number(programs.cancel),
+    "hold": _with_number(programs.hold),
+    "release": _with_number(programs.release),
+    "end-if-gone": end_if_gone,
+}

@@ -8,7 +8,6 @@ import os
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.host import facts, processes
-from taco_launch.agent.slurm import slurm_job
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -35,10 +34,9 @@ def current_record(folder: JobFolder) -> JobRecord:
             folder.path.stat()
         if found.state.is_terminal or (found.state.waits and not is_asked(folder)):
             return found
-        if (
-            not found.state.waits and folder.slurm.exists()
-        ):  # its supervisor is on another node: a lock tells nothing of it
-            slurm_job.end_if_gone(folder)
+        if not found.state.waits and folder.slurm.exists():
+            # Its supervisor is on another node: a lock tells nothing of it.
+            tell_slurm(folder, "end-if-gone")
             return records.record(folder)
         lock = records.try_lock(folder)
     except FileNotFoundError:
@@ -80,14 +78,22 @@ def apply_stop_or_suspend(folder: JobFolder, found: JobRecord) -> None:
     """Do what somebody asks of a job that waits, whose lock the caller has."""
     stop, suspend = records.read_request(folder, folder.stop), records.read_request(folder, folder.suspend)
     if stop is not None:
-        slurm_job.cancel(folder)
+        tell_slurm(folder, "cancel")
         records.ended(records.Events(folder), JobState.CANCELLED, SIGNAL_BASE + stop.signal, f"stopped by {stop.by}")
         folder.caller.unlink(missing_ok=True)
     elif suspend is not None:
         if found.state is not JobState.SUSPENDED:
-            slurm_job.hold(folder)
+            tell_slurm(folder, "hold")
             records.Events(folder).add(state.SUSPENDED, f"suspended by {suspend.by}")
         folder.suspend.unlink(missing_ok=True)
+
+
+def tell_slurm(folder: JobFolder, what: str) -> None:
+    """Do one of `slurm_job.REQUESTS` with a job that is in Slurm's queue. Raises as `programs.jobs` does."""
+    if folder.slurm.exists():
+        from taco_launch.agent.slurm import slurm_job  # noqa: PLC0415 - other jobs need none of it
+
+        slurm_job.REQUESTS[what](folder)
 
 
 def _lose(folder: JobFolder, found: JobRecord, roots: Iterable[Tuple[int, int]]) -> None:

@@ -5,11 +5,9 @@ import click
 from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.engines import ENGINES
 from taco_launch.core.model.host.hosts import Container, Inventory
 from taco_launch.hosts.doctor import missing_keys
-
-_NO_IMAGE = "none: jobs run on the head only, without a container"
-_WITHOUT_IMAGE = {"slurm": "none: jobs run as plain processes on the nodes that Slurm chooses"}
 
 
 @verb(inventory=True, output=True)
@@ -49,9 +47,8 @@ def _show(found: Inventory, output: str) -> None:
         return
     click.echo(f"Cluster: {found.cluster}")
     click.echo(f"Source:  {render.printable(found.source)}")
-    click.echo(
-        f"Image:   {_image(found.container) if found.container else _WITHOUT_IMAGE.get(found.engine, _NO_IMAGE)}"
-    )
+    without = ENGINES.get(found.engine, ENGINES["agent"]).without_image
+    click.echo(f"Image:   {_image(found.container) if found.container else f'none: {without}'}")
     versions = ", ".join(f"{name} {version}" for name, version in found.versions)
     click.echo(f"mpirun:  {found.mpirun}{f' ({versions})' if versions else ''}\n")
     rows = []

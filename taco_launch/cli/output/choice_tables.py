@@ -19,7 +19,7 @@ def text(choice: GpuChoice) -> str:
 
 def nearest(hosts: Sequence[tuple[str, tuple["NearHcas", ...]]]) -> str:
     """Return as text which HCAs are the nearest to the GPU of each local rank; hosts that are alike are told together."""
-    alike: dict[tuple["NearHcas", ...], list[str]] = {}
+    alike: dict[tuple[NearHcas, ...], list[str]] = {}
     for host, ranks in hosts:
         alike.setdefault(ranks, []).append(host)
     told = []

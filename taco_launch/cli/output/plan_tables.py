@@ -12,7 +12,6 @@ from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.core.model.plans import LaunchPlan
-from taco_launch.core.slurm import batch_script
 from taco_launch.jobs.dry_run import NearHcas
 
 
@@ -27,12 +26,14 @@ def lines(found: LaunchPlan, launcher: str) -> str:
 
 def show_script(spec: JobSpec, output: str, *, explain: bool) -> None:
     """Print the batch script that Slurm would get, or with `explain` why each of its lines is there; JSON has both."""
-    found = batch_script.directives(spec, f"jobs/{spec.name}/debug.log")
-    text = batch_script.script(found, "agent.pyz", f"jobs/{spec.name}")
+    from taco_launch.core.slurm import batch_script  # noqa: PLC0415 - other plans need none of it
+
+    directives = batch_script.directives(spec, f"jobs/{spec.name}/debug.log")
+    text = batch_script.script(directives, "agent.pyz", f"jobs/{spec.name}")
     if output in ("json", "yaml"):
-        render.data({"script": text, "directives": [each._asdict() for each in found]}, output)
+        render.data({"script": text, "directives": [each._asdict() for each in directives]}, output)
     elif explain:
-        render.table(["OPTION", "WHY"], [[each.option, each.why] for each in found])
+        render.table(["OPTION", "WHY"], [[each.option, each.why] for each in directives])
     else:
         click.echo(text, nl=False)
 

@@ -1,9 +1,44 @@
-"""The engines that keep the jobs of a cluster and run them, by the word for them in an inventory."""
+"""The engines that keep the jobs of a cluster and run them, by the word for them in an inventory; and what jobs request of one."""
 
-from typing import Mapping
+from typing import Mapping, Tuple
 
-# What each is, for the references. taco_launch/jobs/backend/NAME has its `connect`.
-ENGINES: Mapping[str, str] = {
-    "agent": "the queue of taco-launch itself, kept by its agent on the head",
-    "slurm": "Slurm, on whose login node the head is",
+from taco_launch.core.frozen import dataclass
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What an engine is, for those who never ask for it by name."""
+
+    # In the middle of a sentence of the references.
+    description: str
+    # How jobs run where the inventory names no container.
+    without_image: str = "jobs run on the head only, without a container"
+    # The module whose `options` reads what a request asks of it; "" where it has no options of its own.
+    options: str = ""
+
+
+# taco_launch/jobs/backend/NAME has the `connect` of each.
+ENGINES: Mapping[str, Engine] = {
+    "agent": Engine("the queue of taco-launch itself, kept by its agent on the head"),
+    "slurm": Engine(
+        "Slurm, on whose login node the head is",
+        without_image="jobs run as plain processes on the nodes that Slurm chooses",
+        options="taco_launch.core.slurm.requested",
+    ),
 }
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """What a job requests of Slurm besides its size; "" leaves it to Slurm."""
+
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    reservation: str = ""
+    dependency: str = ""
+    # nodes that it may not have
+    exclude: Tuple[str, ...] = ()
+    # True: each rank is to have a GPU
+    gpus: bool = False

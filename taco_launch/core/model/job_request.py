@@ -9,6 +9,9 @@ from taco_launch.core.model.jobs import CleanUp, Restart
 # The fields by which a job gets a container of its own.
 OF_CONTAINER = ("image", "worker_image", "image_from", "data", "shm_size")
 
+# The fields that say something to Slurm.
+OF_SLURM = ("partition", "account", "qos", "constraint", "reservation", "dependency")
+
 
 @dataclass(frozen=True)
 class JobRequest:

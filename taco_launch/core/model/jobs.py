@@ -6,6 +6,7 @@ from typing import Any, Mapping, Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.choices import GpuChoice
+from taco_launch.core.model.engines import SlurmOptions
 from taco_launch.core.model.host.hosts import Container, Host, Network
 from taco_launch.core.model.stalls import Stall
 
@@ -150,22 +151,6 @@ class CodeSnapshot:
 
 
 @dataclass(frozen=True)
-class SlurmOptions:
-    """What a job requests of Slurm besides its size; "" leaves it to Slurm."""
-
-    partition: str = ""
-    account: str = ""
-    qos: str = ""
-    constraint: str = ""
-    reservation: str = ""
-    dependency: str = ""
-    # nodes that it may not have
-    exclude: Tuple[str, ...] = ()
-    # True: each rank is to have a GPU
-    gpus: bool = False
-
-
-@dataclass(frozen=True)
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
@@ -181,8 +166,8 @@ class JobSpec:
     the one that was asked for, if any. `mpirun` is a path, or a bare name
     looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
     inventory's; `asked` goes before them. `code` is what the hosts get before the ranks start, which start in it, or in `workdir`: that
-    is absolute, or a folder of the code. `exclusive`: no other job is to have a slot of the hosts that this one is on.
-    `slurm` is given where Slurm keeps the queue and decides on the hosts.
+    is absolute, or a folder of the code. `exclusive`: no other job is to have a slot of the hosts that this one is on. With
+    `slurm`, Slurm decides on the hosts.
     """
 
     name: str
@@ -406,10 +391,7 @@ class JobRecord:
         return spent, since
 
     def training(self, now: float) -> Optional[float]:
-        """Return the seconds from its first start to its end, or until `now`, less those that it waited.
-
-        None where it has not started.
-        """
+        """Return the seconds from its first start to its end, or `now`, without those that it waited; None before that."""
         begun = self.first_start
         if begun is None:
             return None

@@ -22,21 +22,21 @@ def tasks_per_node(text: str) -> List[int]:
     """
     counts: List[int] = []
     for part in text.split(","):
-        found = _TASKS.fullmatch(part)
-        if found is None:
+        match = _TASKS.fullmatch(part)
+        if match is None:
             raise HostError(f"Slurm's list of tasks per node cannot be read: {text[:80]!r}")
-        counts += [int(found[1])] * int(found[2] or 1)
+        counts += [int(match[1])] * int(match[2] or 1)
     return counts
 
 
 def gpus_by_nodes(text: str) -> Dict[str, Tuple[int, ...]]:
     """Return the indices of the granted GPUs by Slurm's list of nodes, out of `scontrol show job -d -o`."""
-    found = {}
+    indices_of = {}
     for nodes, gres in _SHARE.findall(text):
         indices = _INDICES.search(gres)
         if indices is not None:
-            found[nodes] = tuple(index for part in indices[1].split(",") for index in _range(part))
-    return found
+            indices_of[nodes] = tuple(index for part in indices[1].split(",") for index in _range(part))
+    return indices_of
 
 
 def _range(text: str) -> range:

@@ -4,7 +4,8 @@ import math
 from typing import Iterator, List, NamedTuple, Sequence, Tuple
 
 from taco_launch.core.command import shell
-from taco_launch.core.model.jobs import JobSpec, SlurmOptions
+from taco_launch.core.model.engines import SlurmOptions
+from taco_launch.core.model.jobs import JobSpec
 
 # After TERM, what the supervisor and the guards take besides the job's own grace time; seconds.
 _BESIDE_SECONDS = 60.0
@@ -25,7 +26,7 @@ def directives(spec: JobSpec, output: str) -> Tuple[Directive, ...]:
     return (
         Directive(f"--job-name={spec.name}", "the job's name"),
         *_size(spec),
-        *(Directive(f"--{option}={value}", why) for option, value, why in _asked(spec.slurm) if value),
+        *(Directive(f"--{option}={value}", why) for option, value, why in _passed_on(spec.slurm) if value),
         *_limits(spec),
         Directive("--no-requeue", "retries are the job's own: --backoff-limit"),
         Directive(f"--export={','.join(_EXPORTED)}", "ranks get the environment of the submission, kept with the job"),
@@ -34,11 +35,11 @@ def directives(spec: JobSpec, output: str) -> Tuple[Directive, ...]:
     )
 
 
-def script(found: Sequence[Directive], agent: str, folder: str) -> str:
+def script(lines: Sequence[Directive], agent: str, folder: str) -> str:
     """Return the batch script: it starts the job's queue and supervisor on the first node of the allocation."""
-    lines = [f"#SBATCH {directive.option}" for directive in found]
+    options = [f"#SBATCH {directive.option}" for directive in lines]
     command = shell(("python3", "-I", "-S", agent, "allocation", folder))
-    return "\n".join(("#!/bin/sh", *lines, f"exec {command}", ""))
+    return "\n".join(("#!/bin/sh", *options, f"exec {command}", ""))
 
 
 def _size(spec: JobSpec) -> Iterator[Directive]:
@@ -64,14 +65,14 @@ def _size(spec: JobSpec) -> Iterator[Directive]:
         yield Directive(f"--exclude={','.join(spec.slurm.exclude)}", "hosts that were not chosen")
 
 
-def _asked(asked: SlurmOptions) -> List[Tuple[str, str, str]]:
+def _passed_on(options: SlurmOptions) -> List[Tuple[str, str, str]]:
     return [
-        ("partition", asked.partition, "--partition"),
-        ("account", asked.account, "--account"),
-        ("qos", asked.qos, "--qos"),
-        ("constraint", asked.constraint, "--constraint"),
-        ("reservation", asked.reservation, "--reservation"),
-        ("dependency", asked.dependency, "--dependency"),
+        ("partition", options.partition, "--partition"),
+        ("account", options.account, "--account"),
+        ("qos", options.qos, "--qos"),
+        ("constraint", options.constraint, "--constraint"),
+        ("reservation", options.reservation, "--reservation"),
+        ("dependency", options.dependency, "--dependency"),
     ]
 
 

@@ -65,12 +65,8 @@ class SlurmJob(NamedTuple):
     def words(self) -> str:
         """Why it waits, in words."""
         reason = self.reason.strip("()").partition(",")[0]
-        known = _REASONS.get(reason)
-        return (
-            f"job {self.id} of Slurm: {known} ({reason})"
-            if known
-            else f"job {self.id} of Slurm: {reason or self.state}"
-        )
+        words = _REASONS.get(reason)
+        return f"Slurm job {self.id}: {words} ({reason})" if words else f"Slurm job {self.id}: {reason or self.state}"
 
 
 class SlurmEnd(NamedTuple):
@@ -83,20 +79,20 @@ class SlurmEnd(NamedTuple):
 
 def parse_squeue(text: str) -> Dict[int, SlurmJob]:
     """Return the jobs that `squeue -h -o FORMAT` has printed, by id; lines of arrays and others are left out."""
-    found = {}
+    jobs = {}
     for line in text.splitlines():
         number, state, reason = (*line.split("|", 2), "", "")[:3]
         if number.isdecimal() and state:
-            found[int(number)] = SlurmJob(int(number), state.strip(), reason.strip())
-    return found
+            jobs[int(number)] = SlurmJob(int(number), state.strip(), reason.strip())
+    return jobs
 
 
 def parse_pairs(text: str) -> Dict[str, str]:
     """Return NAME=VALUE of `scontrol show job -o`; of a name that is there twice the first."""
-    found: Dict[str, str] = {}
+    pairs: Dict[str, str] = {}
     for name, value in _PAIR.findall(text):
-        found.setdefault(name, value)
-    return found
+        pairs.setdefault(name, value)
+    return pairs
 
 
 def end_of(number: int, pairs: Optional[Mapping[str, str]]) -> SlurmEnd:
@@ -104,7 +100,7 @@ def end_of(number: int, pairs: Optional[Mapping[str, str]]) -> SlurmEnd:
     if pairs is None:
         reason = f"Slurm does not know job {number} any more, and the job's supervisor recorded no end"
         return SlurmEnd(JobState.LOST, JobEnd.LOST, reason)
-    state, job = pairs.get("JobState", "").partition("+")[0], f"job {number} of Slurm"
+    state, job = pairs.get("JobState", "").partition("+")[0], f"Slurm job {number}"
     code, _colon, signal = pairs.get("ExitCode", "").partition(":")
     exit_code = (
         SIGNAL_BASE + int(signal) if signal.isdecimal() and int(signal) else int(code) if code.isdecimal() else 1

@@ -5,6 +5,8 @@ from typing import Dict, NamedTuple, Tuple
 
 # Of `sinfo --Node --noheader --Format`: node, partition, CPUs (allocated/idle/other/total), GPUs, GPUs in use, state.
 FORMAT = "NodeList:|,Partition:|,CPUsState:|,Gres:|,GresUsed:|,StateLong:|"
+# Labels of a node besides its partition: its state in Slurm's words, its GPUs, and how many of its slots are in use.
+STATE, GPUS, USED = "state", "gpus", "used"
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^,:()]+)*:(\d+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
@@ -26,7 +28,7 @@ def parse_nodes(text: str) -> Tuple[Node, ...]:
     Raises:
         ValueError: a line has another form; with the line.
     """
-    found: Dict[str, Node] = {}
+    by_name: Dict[str, Node] = {}
     for line in filter(str.strip, text.splitlines()):
         parts = line.strip().split("|")
         cpus = parts[2].split("/") if len(parts) == 7 else []
@@ -34,11 +36,11 @@ def parse_nodes(text: str) -> Tuple[Node, ...]:
             raise ValueError(f"sinfo printed a line that cannot be read: {line[:120]!r}")
         name, partition, _cpus, gres, gres_used, state, _end = parts
         partition = partition.rstrip("*")
-        known = found.get(name)
-        if known is not None:
-            found[name] = known._replace(partitions=(*known.partitions, partition))
+        earlier = by_name.get(name)
+        if earlier is not None:
+            by_name[name] = earlier._replace(partitions=(*earlier.partitions, partition))
             continue
         gpus, gpus_used = (sum(map(int, _GPUS.findall(text))) for text in (gres, gres_used))
         slots, used = (gpus, gpus_used) if gpus else (int(cpus[3]), int(cpus[0]))
-        found[name] = Node(name, slots, used, gpus, (partition,), state)
-    return tuple(found.values())
+        by_name[name] = Node(name, slots, used, gpus, (partition,), state)
+    return tuple(by_name.values())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.slots import SLOT, Drain, Occupancy, SlotHolder, SlotState
+from taco_launch.core.slurm import nodes
 from taco_launch.hosts import slurm_inventory
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import HostOccupancy
@@ -40,7 +41,7 @@ class SlurmBackend(AgentBackend):
         """Return the nodes and how many of their slots are in use, as sinfo shows them; squeue shows by which jobs."""
         if inventory.source.startswith(slurm_inventory.WORD):
             inventory = slurm_inventory.load(inventory.source, local_names, self._access)
-        return tuple(_occupancy(host, inventory) for host in inventory.hosts if slurm_inventory.is_node(host))
+        return tuple(_occupancy(host, inventory) for host in inventory.job_hosts)
 
     def _check_hosts(self, spec: JobSpec) -> None:
         """Accept any hosts: Slurm chooses them."""
@@ -48,7 +49,7 @@ class SlurmBackend(AgentBackend):
 
 def _occupancy(host: Host, inventory: Inventory) -> HostOccupancy:
     labels, count = dict(host.labels), host.slots or 0
-    state, used, is_head = labels[slurm_inventory.STATE], int(labels[slurm_inventory.USED]), host.name == inventory.head
+    state, used, is_head = labels[nodes.STATE], int(labels[nodes.USED]), host.name == inventory.head
     if state.startswith("drain"):
         drain = Drain("Slurm", time.time(), f"{state} in Slurm: sinfo --list-reasons shows why")
     elif state.rstrip("*$~#") in _USABLE:

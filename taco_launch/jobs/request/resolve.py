@@ -1,12 +1,14 @@
 """A request, an inventory and its caller -> the JobSpec that a head can run, or everything that is wrong with the request."""
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
+from taco_launch.core.model.engines import ENGINES, SlurmOptions
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
-from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
+from taco_launch.core.model.job_request import OF_CONTAINER, OF_SLURM, JobRequest
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides, Policy, Profile, TensorBoard
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.hosts.inventory import profile, select
@@ -14,7 +16,6 @@ from taco_launch.hosts.inventory.load import SHIPPED
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.jobs.request import job_names, nested, policy, sizes
 from taco_launch.jobs.request.caller import Caller
-from taco_launch.jobs.request.slurm_options import nodes_of, slurm_options
 
 # Of a line in quotes, no more letters than these.
 _MOST_SHOWN = 60
@@ -58,7 +59,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     inside = each(lambda: _container(request, inventory), None)
     workdir = each(lambda: _workdir(request), "")
     board = each(lambda: _board(request), None)
-    asked_of_slurm = each(lambda: slurm_options(request, inventory, hosts), None)
+    asked_of_slurm = each(lambda: _slurm(request, inventory, hosts), None)
     if problems:
         raise _one(problems, request)
     spec = JobSpec(
@@ -194,7 +195,7 @@ def _workdir(request: JobRequest) -> str:
 
 def _hosts(request: JobRequest, inventory: Inventory, caller: Caller) -> tuple[Host, ...]:
     if request.host is None:
-        hosts = nodes_of(inventory)
+        hosts = inventory.job_hosts
     elif inventory.source == SHIPPED:
         hosts = select.hosts_of(request.host, caller.local_names())
     else:
@@ -213,6 +214,23 @@ def profile_of(inventory: Inventory, wanted: str | None, environ: Mapping[str, s
     if wanted is None and names.is_profile_path(name):
         name = str(Path(inventory.source).parent / Path(name).expanduser())
     return profile.load(name, inventory.source, environ)
+
+
+def _slurm(request: JobRequest, inventory: Inventory, hosts: tuple[Host, ...]) -> SlurmOptions | None:
+    """Return what is asked of Slurm, None where another engine keeps the queue.
+
+    Raises:
+        UsageError: Slurm is asked for something, and there is none; or as its own `options` does.
+    """
+    engine = ENGINES.get(inventory.engine)
+    if engine is not None and engine.options:
+        options: SlurmOptions = import_module(engine.options).options(request, inventory, hosts)
+        return options
+    first = next((name for name in OF_SLURM if getattr(request, name)), None)
+    if first is not None:
+        hint = "use -i slurm: on a login node, or -i slurm:USER@LOGIN"
+        raise UsageError(f"{request.called(first)} requires Slurm", hint=hint)
+    return None
 
 
 def _head(inventory: Inventory, hosts: tuple[Host, ...]) -> str:

@@ -58,7 +58,10 @@ def test_the_output_is_that_of_the_command_line_else_of_the_environment_else_of_
         ),
         ("output: jsn\n", "output (line 1): 'jsn': must be one of table, wide, json, yaml (did you mean 'json'?)"),
         ("output: 3\n", "output (line 1): 3: must be a string"),
-        ("inventory: hosts.yaml\n", "must be lab, lab:NAME, or a path that starts with / or ~/"),
+        (
+            "inventory: hosts.yaml\n",
+            "must be lab, lab:NAME, slurm:, slurm:USER@LOGIN, or a path that starts with / or ~/",
+        ),
         ("- inventory\n", "must be a mapping with the keys inventory, output"),
         ("inventory: [\n", "invalid YAML"),
     ],

@@ -71,7 +71,7 @@ PLUGIN = """
 from contextlib import contextmanager
 
 class Slurm:
-    name, typed, containers = "slurm", "taco-launch", None
+    name, typed, containers = "pbs", "taco-launch", None
     def list(self):
         return (), ()
 
@@ -85,7 +85,7 @@ def connect(inventory, access, environ, typed):
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Return a function that installs a package with an entry point, and gives an inventory that names its engine."""
 
-    def write(text: str, *, package: str = "taco_slurm", value: str = "", engine: str = "slurm") -> Path:
+    def write(text: str, *, package: str = "taco_pbs", value: str = "", engine: str = "pbs") -> Path:
         site = tmp_path / package
         info = site / f"{package}-1.2.dist-info"
         info.mkdir(parents=True)
@@ -101,17 +101,17 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     return write
 
 
-@pytest.mark.parametrize("engine", ["slurm", "our-slurm", "dialogue"])
+@pytest.mark.parametrize("engine", ["pbs", "our-pbs", "dialogue"])
 def test_another_package_brings_an_engine(install: Callable[..., Path], engine: str) -> None:
     with Cluster(str(install(PLUGIN, engine=engine)), environ={}) as cluster:
         assert (cluster.jobs(), cluster.variants()) == ((), ())
-        assert cluster.backend.name == "slurm"
+        assert cluster.backend.name == "pbs"
 
 
 def test_an_unknown_engine_is_told_with_those_that_are_installed(install: Callable[..., Path]) -> None:
     file = install(PLUGIN)
-    file.write_text(file.read_text().replace("engine: slurm", "engine: slrum"))
-    with pytest.raises(SpecError, match=r"'slrum': must be 'agent' or .*'slurm' \(did you mean 'slurm'\?\)"):
+    file.write_text(file.read_text().replace("engine: pbs", "engine: pbss"))
+    with pytest.raises(SpecError, match=r"'pbss': must be 'agent' or 'slurm' or 'pbs' \(did you mean 'pbs'\?\)"):
         load(str(file), {})
 
 
@@ -121,29 +121,29 @@ def test_an_unknown_engine_is_told_with_those_that_are_installed(install: Callab
         ("import nothing_of_this_name\n", "", "ModuleNotFoundError: No module named 'nothing_of_this_name'"),
         ("def connect(\n", "", r"SyntaxError: .*"),
         ("raise RuntimeError('no licence')\n", "", "RuntimeError: no licence"),
-        ("", "", "AttributeError: module 'taco_slurm' has no attribute 'connect'"),
+        ("", "", "AttributeError: module 'taco_pbs' has no attribute 'connect'"),
         ("connect = 1\n", "", "it is no function"),
-        ("", "taco_slurm_missing:connect", "ModuleNotFoundError: No module named 'taco_slurm_missing'"),
+        ("", "taco_pbs_missing:connect", "ModuleNotFoundError: No module named 'taco_pbs_missing'"),
     ],
 )
 def test_a_plug_in_that_cannot_be_loaded_is_named(
     install: Callable[..., Path], text: str, value: str, why: str
 ) -> None:
     file = install(text, value=value)
-    entry = f"entry point {value or 'taco_slurm:connect'} of taco_slurm 1.2 cannot be loaded"
-    with pytest.raises(UsageError, match=rf"^engine slurm: {entry}: {why}"):
+    entry = f"entry point {value or 'taco_pbs:connect'} of taco_pbs 1.2 cannot be loaded"
+    with pytest.raises(UsageError, match=rf"^engine pbs: {entry}: {why}"):
         _ = Cluster(str(file), environ={}).backend
     done = CliRunner().invoke(cli, ("-i", str(file), "list"))
     assert isinstance(done.exception, UsageError)
 
 
 def test_a_plug_in_that_is_gone_or_there_twice(install: Callable[..., Path]) -> None:
-    gone = Inventory("c", "gpu1", (Host("gpu1", "gpu1"),), engine="slurm")
-    with pytest.raises(UsageError, match="engine slurm: no installed package provides it"):
+    gone = Inventory("c", "gpu1", (Host("gpu1", "gpu1"),), engine="pbs")
+    with pytest.raises(UsageError, match="engine pbs: no installed package provides it"):
         connect(gone, None, {}, "taco-launch")
     install(PLUGIN)
-    install(PLUGIN, package="other_slurm")
-    with pytest.raises(UsageError, match=r"other_slurm 1\.2 and taco_slurm 1\.2 both provide it"):
+    install(PLUGIN, package="other_pbs")
+    with pytest.raises(UsageError, match=r"other_pbs 1\.2 and taco_pbs 1\.2 both provide it"):
         connect(gone, None, {}, "taco-launch")
 
 
@@ -165,6 +165,7 @@ def test_a_backend_is_asked_for_what_it_can_do_and_not_for_its_name() -> None:
     asking = [
         f"{path.relative_to(root)}: {line.strip()}"
         for path in sorted(root.rglob("*.py"))
+        if path.parent.name != "backend"  # one may be made of another
         for line in path.read_text("utf-8").splitlines()
         if _ASKS.search(line)
     ]

@@ -7,6 +7,8 @@ from taco_launch.core.frozen import dataclass
 
 # After Host.gpus in `slot_words`; agents of before ignore it.
 GATE = "+gate"
+# A label of nodes of Slurm; a login node has none.
+PARTITION = "slurm_partition"
 # The same, behind that.
 WHILE_DRAINED = "+drained"
 
@@ -69,6 +71,11 @@ class Host:
     def slot_words(self) -> str:
         """How agents look at its slots: `gpus`, whether they look at the host as well, and not at its drain, in a word."""
         return self.gpus + GATE * self.gate + WHILE_DRAINED * self.while_drained
+
+    @property
+    def is_slurm_node(self) -> bool:
+        """Whether it is a node of Slurm, and not a login node."""
+        return PARTITION in dict(self.labels)
 
     @property
     def leaf(self) -> Optional[str]:
@@ -282,3 +289,8 @@ class Inventory:
     data_roots: Tuple[Tuple[str, str], ...] = ()
     # what is done about faults of hosts; None for nothing
     health: Optional[HealthPolicy] = None
+
+    @property
+    def job_hosts(self) -> Tuple[Host, ...]:
+        """The hosts that can run jobs: all of them, or the nodes of Slurm."""
+        return tuple(host for host in self.hosts if host.is_slurm_node) or self.hosts

@@ -334,7 +334,7 @@ class InventoryFile(SchemaSection):
     )
     engine: EngineName = Field(
         default="agent",
-        description=f"What manages and runs the jobs. {'; '.join(f'{name}: {what}' for name, what in ENGINES.items())}. "
+        description=f"What manages and runs the jobs. {'; '.join(f'{name}: {engine.description}' for name, engine in ENGINES.items())}. "
         "Another installed package may provide more.",
     )
     ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, timeouts.")

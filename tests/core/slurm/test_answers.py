@@ -1,0 +1,78 @@
+"""What sinfo, squeue and scontrol print, as captured of Slurm 22.05, and what is not theirs."""
+
+import pytest
+
+from taco_launch.core.errors import HostError
+from taco_launch.core.model.engines import SlurmOptions
+from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import JobSpec, JobState
+from taco_launch.core.slurm import allocation, job_states, nodes
+
+_JOB = (
+    "JobId=2 JobName=b.py UserId=root(0) JobState=RUNNING Reason=None Requeue=1 ExitCode=0:0 RunTime=00:00:00 "
+    "TimeLimit=00:10:00 EndTime=2026-11-29T19:15:34 NodeList=n[1-2] JOB_GRES=gpu:4   "
+    "Nodes=n[1-2] CPU_IDs=0-1 Mem=0 GRES=gpu:2(IDX:0-1) MinCPUsNode=1 TresPerTask=gres:gpu:1"
+)
+
+
+def test_nodes() -> None:
+    text = "n1|p*|0/2/0/2|gpu:2|gpu:1|mixed|\nn1|q|0/2/0/2|gpu:2|gpu:1|mixed|\nc1|p*|3/61/0/64|(null)|gpu:0|idle|\n"
+    assert nodes.parse_nodes(text) == (
+        nodes.Node("n1", 2, 1, 2, ("p", "q"), "mixed"),
+        nodes.Node("c1", 64, 3, 0, ("p",), "idle"),
+    )
+
+
+@pytest.mark.parametrize(("gres", "count"), [("gpu:a100:8(S:0-1)", 8), ("gpu:a:2,gpu:b:4", 6), ("craynetwork:4", 0)])
+def test_gpus_of_a_node(gres: str, count: int) -> None:
+    (node,) = nodes.parse_nodes(f"n1|p|0/2/0/2|{gres}|gpu:0|idle|\n")
+    assert node.gpus == count
+
+
+@pytest.mark.parametrize("line", ["slurm_load_node: error", "n1|p|2|gpu:2|gpu:0|idle|", "-n|p|0/2/0/2|a|b|idle|"])
+def test_what_is_no_line_of_sinfo(line: str) -> None:
+    with pytest.raises(ValueError, match="cannot be read"):
+        nodes.parse_nodes(line)
+
+
+def test_jobs() -> None:
+    jobs = job_states.parse_squeue("7|PENDING|Resources\n8_[1-3]|PENDING|Priority\n9|RUNNING|None\nslurm: error\n")
+    assert set(jobs) == {7, 9}
+    assert jobs[7].waits
+    assert jobs[7].words == "Slurm job 7: nodes that fit are in use (Resources)"
+    assert jobs[9].lives
+    assert job_states.SlurmJob(1, "PENDING", "SomethingNew").words == "Slurm job 1: SomethingNew"
+
+
+@pytest.mark.parametrize(
+    ("pairs", "state", "code", "words"),
+    [
+        ({"JobState": "CANCELLED", "ExitCode": "0:15"}, JobState.CANCELLED, 143, "cancelled in Slurm"),
+        ({"JobState": "PREEMPTED", "ExitCode": "0:15"}, JobState.CANCELLED, 143, "preempted by a job"),
+        ({"JobState": "TIMEOUT", "TimeLimit": "01:00:00"}, JobState.FAILED, 124, "time limit of 01:00:00"),
+        ({"JobState": "NODE_FAIL", "ExitCode": "0:0"}, JobState.FAILED, 125, "a node failed"),
+        ({"JobState": "OUT_OF_MEMORY", "ExitCode": "0:125"}, JobState.FAILED, 253, "more memory than Slurm allows"),
+        ({"JobState": "COMPLETED", "ExitCode": "0:0"}, JobState.LOST, 125, "before its supervisor recorded an end"),
+        (None, JobState.LOST, 125, "Slurm does not know job 7 any more"),
+    ],
+)
+def test_ends(pairs: "dict[str, str] | None", state: JobState, code: int, words: str) -> None:
+    end = job_states.end_of(7, pairs)
+    assert (end.state, end.exit_code) == (state, code)
+    assert words in end.reason
+
+
+def test_an_allocation() -> None:
+    assert allocation.tasks_per_node("2(x2),1") == [2, 2, 1]
+    assert allocation.gpus_by_nodes(_JOB) == {"n[1-2]": (0, 1)}
+    assert job_states.parse_pairs(_JOB)["ExitCode"] == "0:0"
+    with pytest.raises(HostError, match="cannot be read"):
+        allocation.tasks_per_node("two")
+    spec = JobSpec("j", ("true",), (Host("n9", "n9"),), host_count=2, slots_per_host=2, slurm=SlurmOptions(gpus=True))
+    found = allocation.granted(spec, [("n1", "10.0.0.1", 2), ("n2", "10.0.0.2", 2)], {"n1": (4, 5)}, "n1")
+    assert [(host.name, host.address, host.slots, host.connection) for host in found.hosts] == [
+        ("n1", "10.0.0.1", 2, "local"),
+        ("n2", "10.0.0.2", 2, "ssh"),
+    ]
+    assert found.hosts[0].constraints.only == (4, 5)
+    assert (found.head, found.host_count, found.slurm) == ("n1", None, None)

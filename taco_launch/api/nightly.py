@@ -16,7 +16,7 @@ from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.nightly import run as flow
 from taco_launch.bench.nightly.install import check_name
-from taco_launch.bench.nightly.open_hosts import AllDrainedError, OpenHosts, open_hosts
+from taco_launch.bench.nightly.open_hosts import OpenHosts, open_hosts
 from taco_launch.bench.nightly.record import folder
 from taco_launch.bench.nightly.recorded_run import NightlyResult, check_junit, record_run
 from taco_launch.bench.nightly.summary import NightlyOutcome, Summary
@@ -29,6 +29,10 @@ from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
+from taco_launch.jobs.backend import HostOccupancy
+
+# Between two looks at a head or a host that does not answer.
+_LOOK_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -108,13 +112,14 @@ class _NightlyWork:
         check_name(name)
 
         def measure(started: float) -> Summary:
+            known = loaded or load(matrix, self.cluster.environ)
+            begun = Summary(name, known.name, self.cluster.inventory.cluster, "not-begun", started, started)
             try:
-                summary = self._measure(loaded or load(matrix, self.cluster.environ), name)
-            except AllDrainedError as error:
-                summary = Summary(name, name, "", "not-begun", started, time.time(), unfit=error.message)
+                summary = self._measure(known, name)
+            except HostError as error:
+                summary = replace(begun, ended=time.time(), unfit=error.message)
             except KeyboardInterrupt:  # before anything was prepared
-                nothing = "nothing was measured"
-                summary = Summary(name, name, "", "not-begun", started, time.time(), interrupted=nothing)
+                summary = replace(begun, ended=time.time(), interrupted="nothing was measured")
             summary = replace(summary, typed=self.cluster.typed)
             return self._with_continuation(summary) if summary.interrupted else summary
 
@@ -126,7 +131,8 @@ class _NightlyWork:
         inventory = cluster.inventory
         if advice := describe_few_repeats(matrix.repeats, nightly=True):
             listener.warn(advice)
-        hosts = self._open_hosts(matrix)
+        until = time.monotonic() + options.deadline
+        hosts = self._open_hosts(matrix, until)
         jobs = prepare_jobs(cluster, matrix, hosts.names, resolve=self.resolve, warn=listener.warn, say=listener.say)
         specs = jobs.specs
         seed = new_seed() if matrix.seed is None else matrix.seed
@@ -136,7 +142,8 @@ class _NightlyWork:
         logs = ladders_folder(cluster.environ)
         plan = ladders.LadderPlan(ladder, steps, specs, reader(matrix), logs / ladder.id, matrix.time_budget)
         rules = JudgeRules(min_effect=matrix.min_effect)
-        request = flow.RunRequest(name, matrix, options.deadline, rules, jobs.lacking, options.strict)
+        patience = max(0.0, until - time.monotonic())
+        request = flow.RunRequest(name, matrix, patience, rules, jobs.lacking, options.strict)
         listener.cells(tuple(specs))
         with open_history(options.history or default_path(cluster.environ)) as history:
             before = time.time() - options.keep_logs
@@ -160,16 +167,37 @@ class _NightlyWork:
                 slow = ("the search for a slow host was interrupted",)
         return replace(summary, host_notes=(*filter(None, (hosts.remark,)), *slow))
 
-    def _open_hosts(self, matrix: Matrix) -> OpenHosts:
-        """Look which hosts are drained. A head that does not answer is waited for later, with all hosts."""
-        try:
-            nodes = self.cluster.backend.nodes(self.cluster.inventory)
-        except HostError:
-            return OpenHosts()
+    def _open_hosts(self, matrix: Matrix, until: float) -> OpenHosts:
+        """Look which hosts are drained; wait for the head, and for hosts whose slots nobody declares, `until` then (monotonic).
+
+        Raises:
+            HostError: the head or such a host did not answer in time, or all hosts are drained.
+        """
+        told = ""
+        while True:
+            nodes, why = self._nodes()
+            if not why:
+                break
+            left = until - time.monotonic()
+            if left <= 0:
+                raise HostError(why)
+            if why != told:
+                self.listener.say(f"waiting: {why}")
+                told = why
+            time.sleep(min(_LOOK_SECONDS, left))
         hosts = open_hosts(nodes, matrix)
         if hosts.remark:
             self.listener.warn(hosts.remark)
         return hosts
+
+    def _nodes(self) -> tuple[Sequence[HostOccupancy], str]:
+        """Return the hosts with their slots, and which of them nothing can be planned without; "" for none."""
+        try:
+            nodes = self.cluster.backend.nodes(self.cluster.inventory)
+        except HostError as error:
+            return (), error.message
+        silent = [node for node in nodes if node.problem and node.is_used and node.host.slots is None]
+        return nodes, "; ".join(f"{node.host.name}: {node.problem}" for node in silent)
 
     def _with_continuation(self, summary: Summary) -> Summary:
         """Add to the summary of an interrupted run how to show its results, and how to run it again."""

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError, UsageError, last_line
@@ -18,6 +19,8 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.remote.transport import Transport
 
 _MOST_REASON = 200
+# $1 is the folder of the agent; py-spy is put there by what reads stacks.
+_MAKE_ROOM = 'rm -f "$1"/py-spy-*'
 
 
 def record(reason: str, by: str) -> Drain:
@@ -57,7 +60,13 @@ def write(fanout: Fanout, records: Mapping[str, Drain], report: Callable[[], Non
 
     def work(transport: Transport) -> None:
         data = json.dumps(codec.to_json(records[transport.name])).encode()
-        transport.put(data, DRAIN, 0o644, sudo=True)
+        try:
+            transport.put(data, DRAIN, 0o644, sudo=True)
+        except (
+            HostError
+        ):  # a full disk is a reason to drain a host: what is copied there again when it is needed makes room
+            transport.run(Command(("/bin/sh", "-c", _MAKE_ROOM, "room", str(Path(DRAIN).parent)), sudo=True))
+            transport.put(data, DRAIN, 0o644, sudo=True)
 
     return fanout.each(work, lambda _answer: report())
 

@@ -118,6 +118,7 @@ def test_errors_of_options_have_the_form_of_all_errors() -> None:
     [
         ("logs -n 5 j", "-n: use -t LINES for the last lines"),
         ("wait -n j", "'-n'"),
+        ("prune --older-than 30", "'30': the unit is missing: 30s, 30m, 30h or 30d"),
         ("get j --ranks", "--ranks: taco-launch stacks NAME shows what each rank is doing"),
         ("run --ranks 4 -- true", "--ranks: use --np N for the number of ranks"),
     ],

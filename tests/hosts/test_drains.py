@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.core.errors import UsageError
+from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.slots import Override
 from taco_launch.hosts import drains
@@ -64,3 +64,23 @@ def test_a_record_that_is_kept_back_is_an_error(tmp_path: Path, monkeypatch: pyt
     (answer,) = drains.read(Fanout((Simulated("gpu1"),)))
     assert answer.error
     assert "was not read" in answer.error.message
+
+
+class FullDisk(Simulated):
+    """A host whose disk has no room while a copy of py-spy lies there."""
+
+    folder = Path()
+
+    def put(self, data: bytes, path: str, mode: int = 0o600, *, sudo: bool = False) -> None:
+        if any(self.folder.glob("py-spy-*")):
+            raise HostError(f"{self.name}: cannot write {path}: No space left on device")
+        super().put(data, path, mode, sudo=sudo)
+
+
+def test_a_host_with_a_full_disk_can_be_drained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drains, "DRAIN", str(tmp_path / "drain.json"))
+    (tmp_path / "py-spy-0.4").touch()
+    host = FullDisk("gpu1")
+    host.folder = tmp_path
+    assert drains.drain(Fanout((host,)), drains.record("full", "ann"), lambda: None) == (Answer("gpu1"),)
+    assert '"reason": "full"' in (tmp_path / "drain.json").read_text()

@@ -9,10 +9,6 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.jobs.backend import HostOccupancy
 
 
-class AllDrainedError(HostError):
-    """Every host of the inventory is drained."""
-
-
 @dataclass(frozen=True)
 class OpenHosts:
     """The hosts that a nightly run measures: `names` are words of -H, empty for all; `remark` names those left out and why."""
@@ -25,7 +21,7 @@ def open_hosts(nodes: Sequence[HostOccupancy], matrix: Matrix) -> OpenHosts:
     """Leave out drained hosts, unless the matrix itself names the hosts of a job.
 
     Raises:
-        AllDrainedError: no host is left.
+        HostError: no host is left.
     """
     drained = {node.host.name: node.occupancy.drain for node in nodes if node.occupancy and node.occupancy.drain}
     if not drained or any(
@@ -37,5 +33,5 @@ def open_hosts(nodes: Sequence[HostOccupancy], matrix: Matrix) -> OpenHosts:
     rest = tuple(node.host.name for node in nodes if node.is_used and node.host.name not in drained)
     why = "; ".join(f"{name} (by {drain.by}: {drain.reason})" for name, drain in drained.items())
     if not rest:
-        raise AllDrainedError(f"all hosts are drained: {why}", hint="taco-launch host resume HOST")
+        raise HostError(f"all hosts are drained: {why}", hint="taco-launch host resume HOST")
     return OpenHosts(rest, f"measured without drained hosts: {why}")

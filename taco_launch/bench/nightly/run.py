@@ -18,7 +18,7 @@ from taco_launch.bench.nightly.summary import JudgedMetric, NightlyOutcome, Summ
 from taco_launch.bench.run import run_ladder as ladders
 from taco_launch.bench.run.run_environment import EnvironmentProbe
 from taco_launch.bench.stats.judge import suspects, verdicts
-from taco_launch.bench.stats.verdicts import JudgeRules, Series
+from taco_launch.bench.stats.verdicts import JudgeRules, Series, Verdict
 from taco_launch.core.errors import HostError
 from taco_launch.core.facts.reports.health.hardware import judged
 from taco_launch.core.facts.reports.health.verdict import FAULT
@@ -79,17 +79,18 @@ def run(
 
     one = plan.ladder
     summary = _begun(plan, asked)
-    _end_broken(backend, history, one, note)
+    _end_broken(backend, history, plan, note)
     why = _faults(inventory, around) or _wait_for_room(backend, inventory, plan, asked.deadline, note)
     if why:
         return replace(summary, ended=time.time(), unfit=why, notes=tuple(notes))
-    history.begin(one)
     nightly_run = _NightlyRun(backend, plan, asked, history, around, environ, replace(tell, say=note))
-    try:
-        judged, measured = nightly_run.measure()
-    except HostError:
-        history.end(one.id, NightlyOutcome.NOT_FIT.value)
-        raise
+    with ladders.exclusive_lock(plan.logs.parent, one.id):
+        history.begin(one)
+        try:
+            judged, measured = nightly_run.measure()
+        except HostError:
+            history.end(one.id, NightlyOutcome.NOT_FIT.value)
+            raise
     green = baseline.newest(history, one.matrix, one.cluster)
     summary = replace(
         summary,
@@ -190,7 +191,7 @@ class _NightlyRun:
             self.history.keep_verdicts(plan.ladder.id, found)
         units = {reading.metric.name: reading.metric.unit for run in measured.runs for reading in run.readings}
         return tuple(
-            JudgedMetric(verdict, fmean((*one.tonight, *one.fresh)), _mean(one.baseline), units[one.key.metric])
+            JudgedMetric(verdict, *_means(verdict, one), units[one.key.metric])
             for verdict, one in zip(found, series, strict=True)
         ), measured
 
@@ -239,6 +240,14 @@ def _so_far(made: int, planned: int) -> str:
     return f"{min(made, planned)} of {planned} runs were made{more}"
 
 
+def _means(verdict: Verdict, one: Series) -> tuple[float, float | None]:
+    """Return the mean of what was judged, and what it was judged against: by these two the change is as the verdict has it."""
+    tonight = fmean(one.fresh or one.tonight)
+    if verdict.change is None:
+        return tonight, _mean(one.baseline)
+    return tonight, tonight / (1 + verdict.change.value)
+
+
 def _mean(nightly_runs: Sequence[Sequence[float]]) -> float | None:
     return fmean(fmean(nightly_run) for nightly_run in nightly_runs) if nightly_runs else None
 
@@ -279,10 +288,13 @@ def _merged(runs: Iterable[Run]) -> RunEnvironment:
     return merged(run.circumstances for run in runs if run.readings)
 
 
-def _end_broken(backend: Backend, history: History, one: Ladder, note: Callable[[str], None]) -> None:
-    """End what nightly runs before left when they broke off: the job that ran continues without anybody who measures."""
-    for earlier in _nightly_runs(history, one.matrix, one.cluster):
-        if earlier.broke_off:
+def _end_broken(backend: Backend, history: History, plan: ladders.LadderPlan, note: Callable[[str], None]) -> None:
+    """End what nightly runs before left when they broke off: the job that ran continues without anybody who measures.
+
+    One of another name that is being measured is left alone.
+    """
+    for earlier in _nightly_runs(history, plan.ladder.matrix, plan.ladder.cluster):
+        if earlier.broke_off and not ladders.is_measured(plan.logs.parent, earlier.id):
             note(
                 f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} was interrupted"
             )

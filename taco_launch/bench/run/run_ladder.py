@@ -13,6 +13,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import IO
 
+from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import make_private, private
 from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
@@ -36,6 +37,7 @@ from taco_launch.jobs.backend import Backend, FollowListener, LogQuery
 # What follows a ladder's id in the names of its jobs.
 _RUN = re.compile(r"-r[1-9][0-9]*")
 DONE, TIME_BUDGET, GIVEN_UP = "done", "time budget", "given up"
+_LOCK = ".{:.32}.lock"
 INTERRUPTED, HEAD_LOST = "interrupted", "the head was lost"
 _STEM = 40
 _EVIDENCE_LINES = 15
@@ -137,6 +139,11 @@ def job_name(ladder: Ladder, position: int) -> str:
     return f"{ladder.id}-r{position + 1}"
 
 
+def is_measured(folder: Path, key: str) -> bool:
+    """Return whether a process on this machine has the `exclusive_lock` of a ladder."""
+    return untrusted.is_locked(folder / _LOCK.format(key))
+
+
 @contextlib.contextmanager
 def exclusive_lock(folder: Path, digest: str) -> Iterator[None]:
     """Have nobody else measure the same ladder for as long as the block lasts; `folder` is that of all ladders.
@@ -145,8 +152,7 @@ def exclusive_lock(folder: Path, digest: str) -> Iterator[None]:
         TacoLaunchError: somebody does.
     """
     make_private(folder)
-    path = folder / f".{digest[:32]}.lock"
-    with open(path, "a+", encoding="ascii", opener=private) as file:
+    with open(folder / _LOCK.format(digest), "a+", encoding="ascii", opener=private) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

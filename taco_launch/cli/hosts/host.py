@@ -14,7 +14,7 @@ from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import host_errors, node_tables, render
-from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError
+from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, HostError, UsageError
 from taco_launch.core.facts.reports.health.judge import worst
 from taco_launch.core.facts.reports.health.overrides import override_of
 from taco_launch.core.facts.reports.health.verdict import FAULT
@@ -66,13 +66,20 @@ def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: 
         answers = drains.drain(fanout, record, progress)
     host_errors.show(answers, {each.name: each.address for each in chosen})
     done = [each for each in chosen if each.name in {answer.host for answer in answers if not answer.error}]
-    held = _wait(settings, done, credentials, patience) if done else []
+    failed = len(done) < len(chosen)
+    try:
+        held = _wait(settings, done, credentials, patience) if done else []
+    except HostError as error:  # it is drained all the same
+        settings.talk(
+            f"{', '.join(each.name for each in done)}: drained; whether jobs run there is not known: {error.message}"
+        )
+        return HOST_FAILED if failed or patience else OK
     for node in held:
         settings.talk(f"{node.host.name} takes no new jobs; still there: {_holders(node)}")
     free = [each.name for each in done if each.name not in {node.host.name for node in held}]
     if free:
         settings.talk(f"{', '.join(free)}: drained, and no job runs there")
-    if len(done) < len(chosen):
+    if failed:
         return HOST_FAILED
     return FAILED if held and patience else OK
 

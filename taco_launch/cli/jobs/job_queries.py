@@ -218,15 +218,15 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     "--older-than",
     "--since",
     "older_than",
-    type=Seconds(),
+    type=Seconds(unit=True),
     required=True,
     metavar="TIME",
-    help="Delete jobs that ended longer ago than this: 90s, 15m, 3h, 2d. Arena calls this option --since.",
+    help="Delete jobs that ended longer ago than this, with its unit: 90s, 15m, 3h, 2d. Arena calls this option --since.",
 )
 @add_option("--all", "everybody", is_flag=True, help="Delete other users' jobs too.")
 @add_option(
     "--unused",
-    type=Seconds(),
+    type=Seconds(unit=True),
     default=86400.0,
     show_default="1d",
     metavar="TIME",

@@ -38,9 +38,9 @@ class Seconds(click.types.FloatParamType):
 
     name = "time"
 
-    def __init__(self, least: float = 0) -> None:
-        """Take no less than `least`."""
-        self._least = least
+    def __init__(self, least: float = 0, *, unit: bool = False) -> None:
+        """Take no less than `least`; with `unit` a number without one is refused: where it is misread, something is lost."""
+        self._least, self._unit = least, unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read a time; a number is one already."""
@@ -48,6 +48,8 @@ class Seconds(click.types.FloatParamType):
             seconds = value if isinstance(value, float) else parse_duration(value)
         except ValueError as error:
             self.fail(f"{value!r}: {error}", param, ctx)
+        if self._unit and isinstance(value, str) and value.strip().replace(".", "", 1).isdecimal():
+            self.fail(f"{value!r}: the unit is missing: {value}s, {value}m, {value}h or {value}d", param, ctx)
         if seconds < self._least:
             self.fail(f"{value!r}: must be at least {self._least:g}s", param, ctx)
         return seconds

@@ -3,7 +3,8 @@
 import pytest
 
 from taco_launch.bench.model.matrix import ALL, LogFormat, Matrix, Variant, Workload
-from taco_launch.bench.nightly.open_hosts import AllDrainedError, OpenHosts, open_hosts
+from taco_launch.bench.nightly.open_hosts import OpenHosts, open_hosts
+from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.slots import Drain, Occupancy
@@ -38,5 +39,5 @@ def test_hosts_that_the_matrix_names_stay() -> None:
 
 
 def test_all_are_drained() -> None:
-    with pytest.raises(AllDrainedError, match="all hosts are drained: gpu1"):
+    with pytest.raises(HostError, match="all hosts are drained: gpu1"):
         open_hosts((node("gpu1", DRAIN),), matrix(Variant("a")))

@@ -149,3 +149,30 @@ def test_a_run_that_is_unsure_again_tells_how_often(tmp_path: Path, monkeypatch:
             made = nightly_run.run(cast(Any, None), cast(Any, None), plan, asked, history, cast(Any, None), {}, tell)
             rows.append(made.in_a_row)
     assert rows == [1, 2]
+
+
+def test_a_run_of_another_name_that_is_being_measured_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    monkeypatch.setattr(ladders, "end_leftovers", lambda _backend, earlier, *_more: ended.append(earlier.id))
+    logs = tmp_path / "ladders"
+    plan = LadderPlan(ladder(3), (), {}, lambda _cell, _text: (), logs / ladder(3).id)
+    notes: list[str] = []
+    with open_history(tmp_path / "history.db") as history:
+        for number in (1, 2):
+            history.begin(ladder(number))
+        with ladders.exclusive_lock(logs, ladder(2).id):
+            nightly_run._end_broken(cast(Any, None), history, plan, notes.append)
+        assert ended == [ladder(1).id]
+        nightly_run._end_broken(cast(Any, None), history, plan, notes.append)
+    assert ended == [ladder(1).id, ladder(2).id]
+
+
+def test_the_change_follows_from_the_two_figures_beside_it(nights: tuple[Measured, Callable[..., Summary]]) -> None:
+    _world, tonight = nights
+    (one,) = tonight().judged
+    assert one.verdict.change is not None
+    assert one.tonight is not None
+    assert one.baseline is not None
+    assert one.tonight / one.baseline - 1 == pytest.approx(one.verdict.change.value)

@@ -8,6 +8,8 @@ import pytest
 from click.testing import Result
 
 from taco_launch.api.host_checks import HostCheckOptions
+from taco_launch.cli.hosts import host
+from taco_launch.core.errors import HostError
 from taco_launch.core.facts.reports.health.verdict import FAULT, OK, HealthVerdict
 from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
@@ -112,3 +114,18 @@ def test_a_measurement_and_force_contradict_each_other(resume: Callable[..., tup
     done, opened = resume("gpu1", "--level", "full", "--force")
     assert (done.exit_code, opened) == (2, [])
     assert "--level full and --force contradict each other\nhint: " in done.stderr
+
+
+def test_a_host_is_told_drained_where_nobody_tells_of_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cluster.yaml").write_text(INVENTORY)
+
+    def refuse(*_given: object) -> None:
+        raise HostError("gpu1: there is no docker")
+
+    monkeypatch.setattr(drains, "drain", lambda *_given: (Answer("gpu2"),))
+    monkeypatch.setattr(host, "_wait", refuse)
+    words = ("-i", str(tmp_path / "cluster.yaml"), "host", "drain", "gpu2", "--reason", "cable")
+    done = call(*words)
+    assert done.exit_code == 0
+    assert "gpu2: drained; whether jobs run there is not known: gpu1: there is no docker" in done.stderr
+    assert call(*words, "--wait-for-jobs", "1s").exit_code == 5

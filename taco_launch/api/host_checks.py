@@ -75,7 +75,9 @@ def measure_hosts(
         why = "; ".join(f"{name}: {words}" for name, words in reasons.items() if words)
         raise UsageError(
             f"--level {options.level} requires {many} on which a job can run{f' ({why})' if why else ''}",
-            hint=f"wait for jobs with --wait-for-jobs; {cluster.typed} host list shows drained hosts",
+            hint=f"wait for jobs with --wait-for-jobs; {cluster.typed} host list shows drained hosts"
+            if shut
+            else "choose more hosts, or use --level full for one",
         )
     ports = cluster.inventory.network.port_range
     what = plan.plan(options.level, len(chosen), bisect=options.bisect, ports=ports)

@@ -84,7 +84,7 @@ def test_a_lab_that_is_not_there(lab: Lab) -> None:
     done = lab.taco("-i", "lab:nowhere", "inventory")
     assert done.returncode == 2
     assert "there is no lab 'nowhere'; existing labs: " in done.stderr
-    assert "hint: add --name " in done.stderr
+    assert "hint: use -i lab:" in done.stderr
 
 
 def test_a_command_in_a_host_with_and_without_the_separator(lab: Lab) -> None:

@@ -155,7 +155,8 @@ def uninstall(ctx: click.Context, names: tuple[str, ...], *, dry_run: bool, yes:
         )
     known = [nightly_run.name for _, nightly_run in kept]
     if unknown := [name for name in names if name not in known]:
-        raise baseline.unknown_nightly_run(unknown[0], known)
+        error = baseline.unknown_nightly_run(unknown[0], known)
+        raise UsageError(f"{error.message} (neither cron nor systemd has it)", error.hint if known else None)
     if not wanted:
         settings.talk("no nightly run is installed")
         return 0

@@ -57,7 +57,8 @@ _Variables = dict[str, tuple[Any, Position]]
 @dataclass
 class _Group:
     hosts: dict[str, None] = field(default_factory=dict)
-    children: dict[str, None] = field(default_factory=dict)
+    # Where each is named, None in YAML, which defines it there.
+    children: dict[str, Position | None] = field(default_factory=dict)
     variables: _Variables = field(default_factory=dict)
 
 
@@ -130,10 +131,20 @@ def from_ini(text: str, faults: Faults) -> dict[str, Any]:
             group, kind = section[1], section[2] or "hosts"
             content.group(group)
         elif kind == "children":
-            content.group(group).children[line.split()[0]] = None
+            content.group(group).children[line.split()[0]] = place
         else:
             _ini_line(content, group, kind, line, place)
+    _refuse_unknown_children(content)
     return _document(content)
+
+
+def _refuse_unknown_children(content: _Content) -> None:
+    """Note each child of a group that no section defines, as Ansible does."""
+    for group in tuple(content.groups.values()):
+        for child, place in group.children.items():
+            if child not in content.groups and place is not None:
+                hint = names.did_you_mean(child, tuple(content.groups))
+                content.faults.add_at(place.line, place.column, child, "no section defines this group", hint)
 
 
 def _ini_line(content: _Content, group: str, kind: str, line: str, place: Position) -> None:

@@ -288,7 +288,9 @@ class SshTransport:
             try:
                 self._gateway.open()
             except HostError as error:
-                raise HostError(f"{self.name}: through the jump host {error.message}", error.hint) from None
+                jump = self._gateway.route
+                hint = f"~/.ssh/config names this jump host: ssh -G {self.route.address} | grep -i proxyjump; try: ssh {jump.name} true"
+                raise HostError(f"{self.name}: through the jump host {error.message}", hint) from None
         try:
             by_way_of = (self._gateway.route, self._gateway.connection.transport) if self._gateway else ()
             self._socket = SshSocket(self.route, *by_way_of)

@@ -53,7 +53,7 @@ def no_lab(lab: str) -> UsageError:
     others = sorted({each.host.lab for each in find()})
     if not others:
         return UsageError(f"there is no lab {lab!r}", hint=f"make it: taco-launch lab up{option_of(lab)} --hosts 2")
-    hint = f"add --name {others[0]}, or -i lab:{others[0]} as an inventory"
+    hint = f"use -i lab:{others[0]}; `taco-launch lab` commands also take --name {others[0]}"
     return UsageError(f"there is no lab {lab!r}; existing labs: {', '.join(others)}", hint)
 
 

@@ -109,6 +109,8 @@ def _auto_or_off(value: Any) -> str:
 
 def _ports(value: Any) -> tuple[int, int]:
     found = _PORTS.fullmatch(value) if isinstance(value, str) else None
+    if found and int(found[1]) > int(found[2]):
+        raise ValueError("the first port is above the last", f"did you mean {found[2]}-{found[1]}?")
     if not found or not 1 <= int(found[1]) <= int(found[2]) <= 65535:
         raise ValueError("must be two ports FIRST-LAST from 1 to 65535, such as 40000-45000", "")
     return int(found[1]), int(found[2])

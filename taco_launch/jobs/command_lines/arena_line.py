@@ -166,9 +166,15 @@ def of_script(words: Sequence[str]) -> Translation:
         raise UsageError(
             f"its launcher is in {script}", hint=f"taco-launch translate {shell((posixpath.basename(script),))}"
         )
-    done = translation(tuple(map(shown, known)))
+    for row in rows:
+        if row.original.startswith(("--workers", "--gpus")):
+            raise UsageError(f"{row.original}: {NOT_KNOWN}", hint="write the number")
+    try:
+        done = translation(known)
+    except UsageError:  # its message is to show words as the script has them
+        done = translation(tuple(map(shown, known)))
     rows += [Row(shown(word), "", "a shell would insert a value here: write it") for word in known if UNKNOWN in word]
-    return replace(done, rows=(*done.rows, *rows))
+    return replace(done, program=tuple(map(shown, done.program)), rows=(*done.rows, *rows))
 
 
 def _split(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from taco_launch.jobs.command_lines.shell_words import NAMED, QUOTED, SUM, UNKNOWN
 
-_EXPRESSION = re.compile(rf"{SUM}\(\((?P<inside>[^\n]*?)\)\)(?!\))")
+_EXPRESSION = re.compile(rf"{SUM}\(\((?P<inside>(?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*)\)\)")
 _NAME = re.compile(rf"[${QUOTED}]?(?:\{{({NAMED})\}}|({NAMED}))")
 _PRODUCT = re.compile(r"(?<![\d*/%])(-?\d{1,9})\s*([*/%])\s*(-?\d{1,9})(?!\d)")
 _SUM = re.compile(r"(?<![\d*/%+-])(-?\d{1,9})\s*([+-])\s*(\d{1,9})(?!\s*[\d*/%])")

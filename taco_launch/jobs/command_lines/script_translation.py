@@ -216,7 +216,7 @@ class _Script:
 
     def _other(self, command: ScriptCommand, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Follow a command that starts no ranks by a launcher that is read."""
-        name = words[0].rpartition("/")[2]
+        name = (bare(words)[2] or words)[0].rpartition("/")[2]
         if why := not_read(words):
             self._left(command, f"{why}: {HINT}" if why.endswith("here") else why)
         elif name == "cd" and len(words) == 2:

@@ -21,7 +21,7 @@ _ARITHMETIC = re.compile(r"\(\([^\n]{0,160}?\)\)(?!\))")
 ITS_FOLDER = "FOLDER_OF_SCRIPT"
 _DIRNAME = r"dirname\s+(?:--\s+)?\"?\$\{?(?:0|BASH_SOURCE(?:\[0\])?)\}?\"?\s*[`)]"
 _ITS_FOLDER = re.compile(
-    rf"[`(]\s*(?:{_DIRNAME}|cd\s+(?:--\s+)?\"?\$\(\s*{_DIRNAME}\"?(?:\s*&?>\s*/dev/null(?:\s+2>&1)?)?\s*&&\s*pwd(?:\s+-P)?\s*\))"
+    rf"[`(]\s*(?:{_DIRNAME}|cd\s+(?:--\s+)?\"?\$\(\s*{_DIRNAME}\"?(?:\s*&?>\s*/dev/null(?:\s+2>&1)?)?\s*(?:&&|;)\s*pwd(?:\s+-P)?\s*\))"
 )
 _PWD = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _SUM = re.compile(r"\$\(\([^\n]{1,160}?\)\)(?!\))")

@@ -26,6 +26,7 @@ _START_TORCHRUN = ("swift", "llamafactory-cli", "xtuner")
 _REMOTE = ("ssh", "pdsh", "clush", "parallel-ssh", "pssh")
 # How many words may come before the command: options of ssh and the host, or of tmux.
 _MOST_BEFORE = 9
+_MOST_OPTIONS = 40  # of the launcher that starts another one
 _DEEPEST = 4  # ssh HOST 'tmux new-session -d "bash -c ..."'
 _EACH = "nproc-per-node"
 _OF_TORCHRUN = frozenset(
@@ -98,7 +99,7 @@ def _launchers(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:
 
 def as_torchrun(words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Read a launcher whose path is not known by its options, or its module; return the words, and the one read so, "" for none."""
-    for at, word in enumerate(words):
+    for at, word in enumerate(words[:_MOST_OPTIONS]):
         before = words[at - 1] if at else ""
         rest = words[at + 1 :]
         is_program = not before or "=" in before or not before.startswith("-")

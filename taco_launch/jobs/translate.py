@@ -4,7 +4,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from taco_launch.core.command import shell
 from taco_launch.core.errors import SpecError, UsageError
@@ -22,20 +22,12 @@ from taco_launch.jobs.command_lines.unread_launchers import HINT, INSTEAD, not_r
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, other_files, pods
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
-_SET_UP = (
-    "a hostfile names no image, which several hosts require: taco-launch init HOST... --image IMAGE --to hosts.yaml, then "
-    "taco-launch -i hosts.yaml setup, and -i hosts.yaml here"
-)
+_SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
 # A key of an object of Kubernetes, where its file has several documents, or is no YAML.
 _KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)
 
 
 _COMMANDS = ("command", "args", "entrypoint", "run", "script", "cmd")
-
-
-class _Line(NamedTuple):
-    name: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -113,29 +105,29 @@ def of_file(data: bytes, source: str) -> Translated:
         if isinstance(value, dict) and horovod_config.is_config(value):
             return _of_config(value)
         if isinstance(value, dict) and (inside := next(_commands(value), None)):
-            key, line = inside
-            problem = f"is a YAML file of another service; its {key} starts {line.name}"
-            raise UsageError(f"{source}: {problem}", hint=f"taco-launch translate -- {line.text}")
+            key, name, line = inside
+            problem = f"is a YAML file of another service; its {key} starts {name}"
+            raise UsageError(f"{source}: {problem}", hint=f"taco-launch translate -- {line}")
         if isinstance(value, dict) and not _starts_ranks(text):
             hint = f"taco-launch run -f {shell((source,))} --dry-run reads a job file, taco-launch inventory -i FILE an inventory"
             raise UsageError(f"{source}: is a YAML file without a job of another tool", hint=hint)
     return _of_script(text, source, posixpath.dirname(source) or ".")
 
 
-def _commands(value: Any, key: str = "") -> Iterator[tuple[str, _Line]]:
+def _commands(value: Any, key: str = "") -> Iterator[tuple[str, str, str]]:
     """Yield the launchers in the commands of a document of another service, each with its key."""
     if isinstance(value, Mapping):
         for name, inside in value.items():
             yield from _commands(inside, str(name))
-    elif isinstance(value, list) and not all(isinstance(word, str) for word in value):
+    elif isinstance(value, (list, tuple)) and not all(isinstance(word, str) for word in value):
         for inside in value:
             yield from _commands(inside, key)
-    elif key in _COMMANDS and isinstance(value, (str, list)):
+    elif key in _COMMANDS and isinstance(value, (str, list, tuple)):
         words = [value] if isinstance(value, str) else value
-        texts = [*words, shell(tuple(words)) if isinstance(value, list) else " ".join(value.split())]
+        texts = [*words, " ".join(value.split()) if isinstance(value, str) else shell(tuple(words))]
         for each in (each for text in texts for each in shell_script.read(text).commands):
             if launcher := inner(each.words):
-                yield f"{key}:", _Line(launcher.name, shell(tuple(map(shell_script.shown, each.words))))
+                yield f"{key}:", launcher.name, shell(tuple(map(shell_script.shown, each.words)))
 
 
 def _starts_ranks(text: str) -> bool:

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 11_300,
     "api": 1_250,
     "bench": 8_700,
-    "jobs": 12_050,
+    "jobs": 12_450,
     "setup": 8_700,
     "hosts": 7_850,
     "lab": 3_650,
     "agent": 17_600,
-    "core": 31_600,
+    "core": 31_750,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -157,8 +157,7 @@ class _Script:
         elif why := unread_launchers.by_hand(program):
             self._left(command, why)
         else:
-            once = f"{name} is started once, whatever the script asks for"
-            self._directives = without_sizes(self._directives, once)
+            self._directives = without_sizes(self._directives, f"{name} is started once, whatever the script asks for")
             given = dict(each.split("=", 1) for each in env)
             self._job(command, ("mpirun", "-np", "1", *around, *program), {**values, **given})
 

@@ -57,7 +57,7 @@ class ScriptVariables:
         self._last_set = {name: at for at, names in enumerate(self._sets_at) for name in names}
 
     def change(self, name: str, value: str) -> None:
-        """Give a variable a value in the block that the command is in."""
+        """Set a variable in the block that the command is in."""
         for changed in self._changed[-1:]:
             changed.setdefault(name, self.values.get(name))
         self.values[name] = value

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
-from taco_launch.jobs.command_lines import arithmetic
 from taco_launch.jobs.command_lines.shell_words import (
     ASSIGNED,
     COUNTED,
@@ -24,6 +23,7 @@ from taco_launch.jobs.command_lines.shell_words import (
     Tokens,
     Words,
     computed,
+    with_sums,
 )
 
 _SHOWN = str.maketrans(MARKS)
@@ -225,7 +225,7 @@ def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) 
             return text if match[4] else text.replace(EMPTY, "")
         return re.sub(r"\s+", FIELD, text.replace(EMPTY, ""))
 
-    return _EXPANDED.sub(value, arithmetic.computed(word, variables)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
+    return _EXPANDED.sub(value, with_sums(word, variables)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
 
 
 def defaults(words: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:

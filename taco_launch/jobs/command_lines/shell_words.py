@@ -1,13 +1,14 @@
-"""The text of a shell script -> its words, command by command, as the grammar of sh(1) has them: pure."""
+"""The text of a shell script -> its words, command by command, as the grammar of sh(1) has them, and its arithmetic: pure."""
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 # In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
 # quotes; between the words that a shell makes of one; and in the place of an element of an array that is empty.
 UNKNOWN, LITERAL, QUOTED, FIELD, EMPTY = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
-SUM = "\ue005"  # in the place of the dollar sign of $((...)), which arithmetic.py computes
+SUM = "\ue005"  # in the place of the dollar sign of $((...)), which with_sums computes
 MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: "", SUM: "$"}
 NAMED = "[A-Za-z_][A-Za-z0-9_]*"
 ASSIGNED = re.compile(rf"(?P<name>{NAMED})(?P<index>\[[^\]]*\])?(?P<adds>\+?)=")
@@ -30,6 +31,14 @@ _BLANK_AT_END = re.compile(r"\\[ \t]+\n(?=[ \t]*[^\s#])")
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
 # What ends a command; () makes a function of the word before it.
 _OPERATOR = re.compile(r"&&|\|\||;;&?|;&|\|&|\(\s*\)|[\n;|&()]")
+_EXPRESSION = re.compile(rf"{SUM}\(\((?P<inside>(?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*)\)\)")
+_NAME = re.compile(rf"[${QUOTED}]?(?:\{{({NAMED})\}}|({NAMED}))")
+_PRODUCT = re.compile(r"(?<![\d*/%])(-?\d{1,9})\s*([*/%])\s*(-?\d{1,9})(?!\d)")
+_ADDITION = re.compile(r"(?<![\d*/%+-])(-?\d{1,9})\s*([+-])\s*(\d{1,9})(?!\s*[\d*/%])")
+_IN_PARENTHESES = re.compile(r"\(\s*(-?\d{1,9})\s*\)")
+_OCTAL = re.compile(r"(?<![\d.])0\d")
+_DOES = {"*": operator.mul, "/": operator.floordiv, "%": operator.mod, "+": operator.add, "-": operator.sub}
+_MOST_STEPS = 40
 
 
 class Words(NamedTuple):
@@ -277,3 +286,38 @@ class Tokens:
             return f"{SUM}{self._text[begin + 1 : self._at]}"
         program = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
         return program[1] if program else f"{UNKNOWN}(...)"
+
+
+def with_sums(word: str, variables: Mapping[str, str]) -> str:
+    """Return a word with the value of each `$((...))` in it; a mark stands for one that is not known."""
+    return _EXPRESSION.sub(lambda match: _value(match["inside"], variables), word) if SUM in word else word
+
+
+def _value(expression: str, variables: Mapping[str, str]) -> str:
+    def number(match: re.Match[str]) -> str:
+        text = variables.get(match[1] or match[2], "")
+        return text if text.isdecimal() else UNKNOWN
+
+    text = _NAME.sub(number, expression).strip()
+    if _OCTAL.search(text):
+        return f"{UNKNOWN}(...)"
+    for _step in range(_MOST_STEPS):
+        simpler = text
+        for pattern in (_IN_PARENTHESES, _PRODUCT, _ADDITION):
+            simpler = pattern.sub(_step_of, text, count=1)
+            if simpler != text:
+                break
+        if simpler == text:
+            break
+        text = simpler
+    return text if re.fullmatch(r"\d{1,9}", text) else f"{UNKNOWN}(...)"
+
+
+def _step_of(match: re.Match[str]) -> str:
+    """Return the value of one operation; a mark where a shell refuses it, or rounds in another way than Python does."""
+    if match.re is _IN_PARENTHESES:
+        return match[1]
+    left, right = int(match[1]), int(match[3])
+    if match[2] in "/%" and (right <= 0 or left < 0):
+        return UNKNOWN
+    return str(_DOES[match[2]](left, right))

@@ -3,10 +3,10 @@
 import pytest
 
 from taco_launch.core.command import shell
-from taco_launch.jobs.command_lines import arena_line, arithmetic
+from taco_launch.jobs.command_lines import arena_line
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
-from taco_launch.jobs.command_lines.shell_words import SUM
+from taco_launch.jobs.command_lines.shell_words import SUM, with_sums
 
 
 def jobs(text: str, folder: str = "") -> list[str]:
@@ -104,7 +104,7 @@ def test_parentheses_and_blanks_within_braces(word: str, program: tuple[str, ...
     ],
 )
 def test_arithmetic_on_known_numbers(expression: str, value: str) -> None:
-    assert arithmetic.computed(f"{SUM}(({expression}))x", {"A": "2", "B": "8"}) == f"{value}x"
+    assert with_sums(f"{SUM}(({expression}))x", {"A": "2", "B": "8"}) == f"{value}x"
     assert jobs(f"A=2\nB=8\nmpirun -np $(({expression})) a") == [f"--np {value} -- a"]
 
 

@@ -16,21 +16,23 @@ Job = tuple[ScriptCommand, Translation]
 
 def joined(jobs: Sequence[Job]) -> tuple[list[Job], list[Row]]:
     """Return the jobs, of which one has the parts of all its hosts, and a row for each command that is such a part."""
-    found: list[Job] = []
+    separate: list[Job] = []
     rows: list[Row] = []
     for command, done in jobs:
         rank = _rank(done)
-        first = next((each for each, other in found if rank and _is_same(other, done) and _rank(other) != rank), None)
+        first = next(
+            (each for each, other in separate if rank and _is_same(other, done) and _rank(other) != rank), None
+        )
         if first is not None:
             why = f"is the part of another host of the job of line {first.line}"
             rows.append(Row(f"line {command.line}: node rank {rank}", "", why))
         elif command.is_background and command.is_conditional and "$" in rank:
             row = Row(f"line {command.line}: node rank {rank}", "", _ROUNDS)
             rest = tuple(each for each in done.rows if not each.why.startswith(INSIDE))
-            found.append((replace(command, is_background=False), replace(done, rows=(*rest, row))))
+            separate.append((replace(command, is_background=False), replace(done, rows=(*rest, row))))
         else:
-            found.append((command, done))
-    return found, rows
+            separate.append((command, done))
+    return separate, rows
 
 
 def _rank(done: Translation) -> str:

@@ -378,6 +378,11 @@ def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
         if behind and not line.program[0].startswith("-"):
             why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
             yield Row(line.program[0], "", why, is_remark=True)
+    if any(part.words[0] == "--standalone" for part in line.parts):
+        nodes = next((part for part in reversed(line.parts) if table.NODES in (part.use, part.name)), None)
+        if nodes is not None and nodes.value != "1":
+            why = f"has each host start alone, but {_typed(nodes)} counts several: which of the two is meant?"
+            yield Row("--standalone", "", why, is_remark=True)
     argument, switch = _GIVES_LOCAL_RANK.get(name, ("", ""))
     if switch and not any(switch in part.words[0].replace("_", "-") for part in line.parts):
         yield Row(argument, "", f"{name} gives each program this argument; here it reads the variable LOCAL_RANK")

@@ -1,11 +1,12 @@
 """Commands that are no launcher that is read here: those that start ranks all the same are named, never run as if they were programs."""
 
+import itertools
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
 from taco_launch.core.command import shell
-from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, inner
+from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, bare, inner
 from taco_launch.jobs.command_lines.shell_script import read, shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
@@ -38,6 +39,7 @@ _OF_TORCHRUN = frozenset(
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh")
 # What a command gives the process of one host, where people start one on each by hand.
 _ITS_RANK = re.compile(r"\$\{?(?:(?:NODE_|MACHINE_|GLOBAL_|WORLD_)?RANK|(?:NODE|HOST|MACHINE)_(?:ID|INDEX))\b")
+_MOST_HOSTS = 64  # a larger number counts the nodes of a graph
 _HOSTS = re.compile(r"--(?:num|n)[-_]?(?:nodes|hosts|machines)")
 PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "pip", "ulimit"))
 SILENT = frozenset(
@@ -76,7 +78,7 @@ def not_read(words: Sequence[str]) -> str:
     if name in _REMOTE and (line := next(_launchers(words[1:]), ())):
         return (
             f"{name} starts a command on other hosts: translate that command alone, and list the hosts with -H: "
-            f"taco-launch translate -- {shell(tuple(map(shown, line)))}"
+            f"taco-launch translate -- {shell(tuple(map(shown, itertools.chain(*bare(line)))))}"
         )
     return ""
 
@@ -103,7 +105,8 @@ def as_torchrun(words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
         before = words[at - 1] if at else ""
         rest = words[at + 1 :]
         is_program = not before or "=" in before or not before.startswith("-")
-        if UNKNOWN not in word or word.startswith("-") or not is_program:
+        is_like = word.rpartition("/")[2].startswith("torchrun") and not word.endswith(("torchrun", ".sh"))
+        if not (UNKNOWN in word or is_like) or word.startswith("-") or not is_program:
             continue
         launcher = inner((*words[:at], "x")) if at else None
         if at and (launcher is None or launcher.kind not in ("srun", "mpirun", "hydra")):
@@ -129,24 +132,18 @@ def by_hand(words: Sequence[str]) -> str:
     """Return what to do with a command that is started on each host by hand, with a rank of its own; "" for others."""
     line = shell(tuple(map(shown, words)))
     counted = [
-        (word.partition("=")[2] or following, word)
+        (word, word.partition("=")[2] or following)
         for word, following in zip(words, (*words[1:], ""), strict=True)
         if _HOSTS.fullmatch(word.partition("=")[0])
     ]
-    hosts = counted[-1][0] if counted else ""
-    if not _ITS_RANK.search(line) and not (hosts.isdecimal() and int(hosts) > 1):
+    option, hosts = counted[-1] if counted else ("", "")
+    is_ranked = _ITS_RANK.search(line) is not None
+    is_count = hosts.isdecimal() and 1 < int(hosts) <= _MOST_HOSTS
+    if not is_ranked and not is_count:
         return ""
-    run = (
-        "--hosts",
-        hosts if hosts.isdecimal() else "N",
-        "--slots-per-host",
-        "1",
-        "--",
-        "sh",
-        "-c",
-        " ".join(map(shown, words)),
-    )
-    return (
-        "it is started on each host, and its arguments give it a rank of its own: with $RANK, $WORLD_SIZE and $MASTER_ADDR "
-        f"in the place of these: taco-launch run --launcher env {shell(run)}"
-    )
+    by_shell = ("--", "sh", "-c", " ".join(map(shown, words)))
+    run = shell(("--launcher", "env", "--hosts", hosts if is_count else "N", "--slots-per-host", "1", *by_shell))
+    each = "with $RANK, $WORLD_SIZE and $MASTER_ADDR in the place of its own values: taco-launch run " + run
+    if is_ranked:
+        return f"it is started on each host, and its arguments give it a rank of its own: {each}"
+    return f"{shown(option).partition('=')[0]} counts hosts. If each of them starts it, {each}. If not: taco-launch run --np 1 -- {line}"

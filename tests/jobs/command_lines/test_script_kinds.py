@@ -141,7 +141,10 @@ def test_a_program_that_is_started_on_each_host_is_no_job_of_one_rank(line: str)
     assert " --slots-per-host 1 -- sh -c " in why
 
 
-@pytest.mark.parametrize("line", ["python t.py --rank 0", "python t.py --num-nodes 1", "python t.py $RANKING"])
+@pytest.mark.parametrize(
+    "line",
+    ["python t.py --rank 0", "python t.py --num_nodes 5000", "python t.py --num-nodes 1", "python t.py $RANKING"],
+)
 def test_a_program_alone_is_a_job_of_one_rank(line: str) -> None:
     assert jobs(line)[0].startswith("--np 1 -- python t.py")
 
@@ -192,7 +195,7 @@ INNER = "torchrun --nnodes 2 t.py"
 )
 def test_the_launcher_that_ssh_starts_is_named(line: str) -> None:
     assert jobs(line) == []
-    assert f"list the hosts with -H: taco-launch translate -- {INNER}" in left(line)[0].replace("nohup ", "")
+    assert f"list the hosts with -H: taco-launch translate -- {INNER}" in left(line)[0]
 
 
 @pytest.mark.parametrize(
@@ -202,6 +205,7 @@ def test_the_launcher_that_ssh_starts_is_named(line: str) -> None:
             "srun $T --nnodes 2 --nproc_per_node 4 t.py",
             "--launcher torchrun --hosts 2 --slots-per-host 4 -- python3 t.py",
         ),
+        ("/opt/bin/torchrun-2.4 --nproc-per-node=4 t.py", "--launcher torchrun --np 4 -- python3 t.py"),
         ("$T --nproc-per-node=4 t.py", "--launcher torchrun --np 4 -- python3 t.py"),
         ("$P -m torch.distributed.run --nproc-per-node=4 t.py", "--launcher torchrun --np 4 -- python t.py"),
     ],
@@ -282,3 +286,10 @@ def test_what_slurm_asks_for(text: str, job: str) -> None:
 def test_a_constraint_of_slurm_is_named_with_what_is_like_it() -> None:
     (why,) = left("srun -n2 --constraint=v100 a")
     assert "--gpu-model MODEL" in why
+
+
+@pytest.mark.parametrize(
+    ("nodes", "is_told"), [("--nnodes 2", True), ("--nnodes $N", True), ("--nnodes 1", False), ("", False)]
+)
+def test_a_host_that_starts_alone_among_several_is_named(nodes: str, is_told: bool) -> None:
+    assert any("which of the two is meant?" in why for why in left(f"torchrun --standalone {nodes} t.py")) == is_told

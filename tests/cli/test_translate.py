@@ -287,6 +287,12 @@ def test_each_rank_would_do_it_again(inventory: str, typed: str, message: str, h
     assert "warning" not in succeeding("-i", inventory, "run", "--dry-run", "--", *unchanged).stderr
 
 
+def test_a_broken_script_is_named_where_a_rank_would_run_it(inventory: str) -> None:
+    Path("broken.sh").write_text("#!/bin/bash\n#SBATCH -n 2\nmpirun -np 2 \\ \n  a.out\n")
+    message = failing("-i", inventory, "run", "--dry-run", "--", "bash", "broken.sh")
+    assert "line 3 of the script has a blank behind the backslash" in message.splitlines()[-1]
+
+
 def test_a_file_of_another_kind_is_named_where_a_job_file_is_read(inventory: str) -> None:
     Path("config.yaml").write_text(CONFIG)
     for name, kind, hint in (

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_300,
+    "cli": 11_310,
     "api": 1_250,
     "bench": 8_700,
     "jobs": 12_450,

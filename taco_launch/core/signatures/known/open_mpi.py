@@ -33,7 +33,7 @@ OPEN_MPI = (
         "pmix-munge-missing",
         keys=("A requested component was not found",),
         cause="PMIx on {host} is to use munge, as Slurm's own does, and does not find munge's library: in a container it is often missing.",
-        next="Set PMIX_MCA_psec=native for srun and its ranks, or install libmunge2 in the image and mount /run/munge.",
+        next="Remove PMIX_MCA_psec from the environment, which Slurm's srun sets to munge in all that it starts, or set it to native. To use munge, install libmunge2 in the image and mount /run/munge.",
         pattern=r"A requested component was not found[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +psec\s+Component: +munge",
         lines=11,
     ),

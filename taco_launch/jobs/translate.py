@@ -1,8 +1,9 @@
 """What people bring from other tools -> the jobs that it asks for here, and what became of each part of it."""
 
 import os
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from taco_launch.core.command import shell
@@ -14,14 +15,19 @@ from taco_launch.hosts.inventory.schema.faults import Faults
 from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
-from taco_launch.jobs.command_lines.script_translation import INSTEAD, translate_script
+from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
-from taco_launch.jobs.documents import horovod_config, job_file, job_writer, other_files
+from taco_launch.jobs.command_lines.unread_launchers import HINT, INSTEAD, not_read
+from taco_launch.jobs.documents import horovod_config, job_file, job_writer, other_files, pods
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
+_SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
 # A key of an object of Kubernetes, where its file has several documents, or is no YAML.
 _KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)
+
+
+_COMMANDS = ("command", "args", "entrypoint", "run", "script", "cmd")
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def of_line(words: Sequence[str]) -> Translated:
     Raises:
         UsageError: it starts no ranks, or it is not known where its program begins.
     """
-    if words[0] == "arena":
+    if posixpath.basename(words[0]) == "arena":
         return _of_arena(words[1:])
     launcher = inner(words)
     if launcher is None:
@@ -86,6 +92,9 @@ def of_file(data: bytes, source: str) -> Translated:
         SpecError: a manifest has a part that no job can have.
     """
     text = data.decode("utf-8", "replace")
+    if other_files.is_python(text, source):
+        hint = f"taco-launch run --np N -- python3 {shell((source,))}; for the line that starts it: taco-launch translate -- LINE"
+        raise UsageError(f"{source}: is a program in Python, and no script of a shell", hint=hint)
     if other_files.is_hostfile(text):
         hint = f"it is the inventory of a job: taco-launch -i {shell((source,))} run -- COMMAND"
         raise UsageError(f"{source}: is a hostfile, and starts nothing", hint=hint)
@@ -95,10 +104,30 @@ def of_file(data: bytes, source: str) -> Translated:
             return _of_manifest(data, source)
         if isinstance(value, dict) and horovod_config.is_config(value):
             return _of_config(value)
+        if isinstance(value, dict) and (inside := next(_commands(value), None)):
+            key, name, line = inside
+            problem = f"is a YAML file of another service; its {key} starts {name}"
+            raise UsageError(f"{source}: {problem}", hint=f"taco-launch translate -- {line}")
         if isinstance(value, dict) and not _starts_ranks(text):
             hint = f"taco-launch run -f {shell((source,))} --dry-run reads a job file, taco-launch inventory -i FILE an inventory"
             raise UsageError(f"{source}: is a YAML file without a job of another tool", hint=hint)
-    return _of_script(text, source)
+    return _of_script(text, source, posixpath.dirname(source) or ".")
+
+
+def _commands(value: Any, key: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield the launchers in the commands of a document of another service, each with its key."""
+    if isinstance(value, Mapping):
+        for name, inside in value.items():
+            yield from _commands(inside, str(name))
+    elif isinstance(value, (list, tuple)) and not all(isinstance(word, str) for word in value):
+        for inside in value:
+            yield from _commands(inside, key)
+    elif key in _COMMANDS and isinstance(value, (str, list, tuple)):
+        words = [value] if isinstance(value, str) else value
+        texts = [*words, " ".join(value.split()) if isinstance(value, str) else shell(tuple(words))]
+        for each in (each for text in texts for each in shell_script.read(text).commands):
+            if launcher := inner(each.words):
+                yield f"{key}:", launcher.name, shell(tuple(map(shell_script.shown, each.words)))
 
 
 def _starts_ranks(text: str) -> bool:
@@ -107,9 +136,9 @@ def _starts_ranks(text: str) -> bool:
     return first is not None and inner(first.words) is not None
 
 
-def _of_script(text: str, source: str) -> Translated:
+def _of_script(text: str, source: str, folder: str = "") -> Translated:
     try:
-        script = translate_script(text, os.path.expanduser("~"))  # noqa: PTH111 - a home that is not known stays
+        script = translate_script(text, os.path.expanduser("~"), folder)  # noqa: PTH111 - a home that is not known stays
     except UnclearError as error:
         raise UsageError(f"{source:.80}: line {error.index} {error.problem}", error.hint) from None
     if not script.jobs:
@@ -127,7 +156,13 @@ def _of_script(text: str, source: str) -> Translated:
 
 
 def _job(done: Translation, place: str = "") -> TranslatedJob:
-    return TranslatedJob(from_here(done.options), done.program, done.rows, done.hostfile, place)
+    several = "--hosts 1" not in shell(tuple(done.options)) and total(done.options) != 1
+    rows = (
+        (*done.rows, Row(f"-i {done.hostfile}", "", _SET_UP, is_remark=True))
+        if done.hostfile and several
+        else done.rows
+    )
+    return TranslatedJob(from_here(done.options), done.program, rows, done.hostfile, place)
 
 
 def from_here(options: Sequence[str]) -> tuple[str, ...]:
@@ -155,6 +190,8 @@ def _of_arena(words: Sequence[str]) -> Translated:
 def _of_manifest(data: bytes, source: str) -> Translated:
     file = job_file.parse(data, source, os.environ)
     rows = tuple(Row(note.partition(": ")[0], "", note.partition(": ")[2] or "is not used here") for note in file.notes)
+    if pods.GPUS.encode() in data and not any(pods.OF_SLOT in row.why for row in rows):
+        rows += (Row(pods.GPUS, "", f"each rank has one slot, {pods.OF_SLOT}", is_remark=True),)
     job = TranslatedJob(job_writer.options(file.request), file.request.command, rows)
     return Translated(file.kind, (job,))
 

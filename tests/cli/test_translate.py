@@ -94,6 +94,23 @@ def test_a_file(text: str, line: str) -> None:
     assert first_line("file.yaml") == f"taco-launch {line}"
 
 
+@pytest.mark.parametrize(
+    ("line", "is_told"), [("mpirun -np 16", True), ("deepspeed --num_nodes 2", True), ("mpirun -np 1", False)]
+)
+def test_a_hostfile_for_several_hosts_needs_an_image_first(line: str, is_told: bool) -> None:
+    table = succeeding("translate", "--", *line.split(), "--hostfile", "hosts", "t.py").stdout
+    assert ("taco-launch init HOST... --image IMAGE --to hosts.yaml" in table) == is_told
+
+
+def test_the_gpus_of_a_manifest_are_slots() -> None:
+    limits = "resources: {limits: {nvidia.com/gpu: 2}}"
+    Path("file.yaml").write_text(MPI_JOB.replace("image: a}", f"image: a, {limits}}}"))
+    assert (
+        "each rank has one slot, which is a GPU where its host has GPUs, else a core"
+        in succeeding("translate", "file.yaml").stdout
+    )
+
+
 def test_what_a_configuration_says_of_the_launcher_is_named() -> None:
     Path("file.yaml").write_text(CONFIG)
     assert "controller: gloo " in succeeding("translate", "file.yaml").stdout
@@ -210,10 +227,32 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
             "empty.sh: no command in it starts ranks by a launcher that is known here\n  line 3: bash run.sh: ",
         ),
         ([], "Name a FILE"),
+        (
+            ["torchrun", "--nproc-per-node", "2", "t.py"],
+            "put -- before the line of a launcher: taco-launch translate -- LINE",
+        ),
+        (["mpirun", "-np", "2", "a.out"], "put -- before the line of a launcher: taco-launch translate -- LINE"),
+        (
+            ["t.py"],
+            "t.py: is a program in Python, and no script of a shell\nhint: taco-launch run --np N -- python3 t.py",
+        ),
+        (["program"], "program: is a program in Python"),
+        (["compose.yaml"], "its command: starts torchrun\nhint: taco-launch translate -- torchrun --nnodes 2 t.py"),
+        (["cloud.yaml"], "its args: starts mpirun\nhint: taco-launch translate -- mpirun -np '${{n}}' a.out"),
+        (["arena.sh"], "its launcher is in $PWD/start.sh (taco-launch translate start.sh)"),
     ],
 )
 def test_refused(words: list[str], message: str) -> None:
     Path("empty.sh").write_text("#!/bin/sh\necho mpirun -np 2 a\nbash run.sh\n")
+    Path("t.py").write_text("import torch\ntorch.distributed.init_process_group()\n")
+    Path("program").write_text("#!/usr/bin/env python3\nprint(1)\n")
+    Path("compose.yaml").write_text(
+        "services:\n  a:\n    command: >\n      torchrun\n        --nnodes 2\n        t.py\n"
+    )
+    Path("cloud.yaml").write_text(
+        "jobs:\n- {name: a, command: [sh, -c], args: ['echo 1 && mpirun -np ${{n}} a.out']}\n"
+    )
+    Path("arena.sh").write_text('arena submit mpijob --name=$1 --workers=$2 "$PWD/start.sh"\n')
     Path("mpmd.sh").write_text("mpirun -np 1 a : -np 2 b\n")
     Path("hosts").write_text("# two\ngpu1 slots=8 max_slots=8\n\ngpu2 slots=4\n")
     assert message in failing("translate", *words)
@@ -246,6 +285,12 @@ def test_each_rank_would_do_it_again(inventory: str, typed: str, message: str, h
     assert hint in refused.splitlines()[-1]
     unchanged = ["sh", "-c", shlex.join(words)]
     assert "warning" not in succeeding("-i", inventory, "run", "--dry-run", "--", *unchanged).stderr
+
+
+def test_a_broken_script_is_named_where_a_rank_would_run_it(inventory: str) -> None:
+    Path("broken.sh").write_text("#!/bin/bash\n#SBATCH -n 2\nmpirun -np 2 \\ \n  a.out\n")
+    message = failing("-i", inventory, "run", "--dry-run", "--", "bash", "broken.sh")
+    assert "line 3 of the script has a blank behind the backslash" in message.splitlines()[-1]
 
 
 def test_a_file_of_another_kind_is_named_where_a_job_file_is_read(inventory: str) -> None:

@@ -58,6 +58,7 @@ def explained(error: click.NoSuchOption) -> click.UsageError:
     """Return the error that says how it is said here; the same one where that is not known."""
     command = error.ctx and error.ctx.info_name
     how = _known(f"{command} {error.option_name.lstrip('-')}") or _known(error.option_name)
+    how = _OF_A_LINE if command == "translate" else how
     return click.UsageError(f"No such option: {error.option_name}: {how}", error.ctx) if how else error
 
 
@@ -65,7 +66,7 @@ def _known(option: str) -> str:
     return _OPTIONS.get(option.lstrip("-").replace("_", "-"), "")
 
 
-_ENV = "--env"
+_ENV, _OF_A_LINE = "--env", "put -- before the line of a launcher: taco-launch translate -- LINE..."
 
 
 def arena_hint(

@@ -38,7 +38,10 @@ def line(
 
 def of_script(program: str, verb: str, text: str) -> str:
     """Return what to type for a script; `program` is taco-launch with its inventory."""
-    jobs = translate_script(text, os.path.expanduser("~")).jobs  # noqa: PTH111 - a home that is not known stays
+    try:
+        jobs = translate_script(text, os.path.expanduser("~")).jobs  # noqa: PTH111 - a home that is not known stays
+    except UnclearError as error:
+        return f"line {error.index} of the script {error.problem}: {error.hint}"
     if len(jobs) != 1:
         return "taco-launch translate FILE shows each job of the script"
     _line, job = jobs[0]

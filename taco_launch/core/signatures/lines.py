@@ -15,7 +15,7 @@ _PREFIX = re.compile(
     r"|(?P<bracket>\[)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"  # docker logs -t, NCCL
     r"(?(bracket)\]|(?=\s|$)) *(?:std(?:out|err)(?: [FP])? )?"  # no time that continues, as in Horovod's and TensorFlow's own lines; the kubelet adds the stream
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
-    r"|\[ *\d+\.\d+\] "  # dmesg
+    r"|\[ *\+?\d+\.\d+\] +"  # dmesg, dmesg -d
     r"|\[rank\d+\]: ?"  # torch
     r"|UTC [\w.-]{1,80} -- "  # Polyaxon, behind the time
     r"|<\w{0,9}> +\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.Z]*\] \w{1,40} \|\| ?"  # Determined

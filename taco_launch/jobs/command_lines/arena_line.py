@@ -4,8 +4,10 @@ The flags are those of arena_submit_mpijob.md and arena_submit_pytorchjob.md of 
 that its older versions had.
 """
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
@@ -14,7 +16,9 @@ from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.hosts.inventory.schema.names import did_you_mean
 from taco_launch.jobs.command_lines import launcher_line, shell_line
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, UnclearError
+from taco_launch.jobs.command_lines.launcher_line import NOT_KNOWN, PASSED_ON, UnclearError
+from taco_launch.jobs.command_lines.shell_script import shown
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation
 
 # Types of jobs whose command starts with a launcher, and those whose command each worker runs.
@@ -95,6 +99,7 @@ _BOARD = "/training_logs"
 _SPAN = re.compile(r"(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")
 # A shell goes on in another folder where its `cd` fails; the wrapped line must not.
 _CHANGES_FOLDER = re.compile(r"^(\s*cd\s+[^;&|\n]+);")
+_BEFORE_COMMAND = 2  # words: submit, and the type of the job
 _COUNT = re.compile(r"[0-9]{1,9}")
 
 
@@ -141,6 +146,37 @@ def translation(words: Sequence[str]) -> Translation:
     return Translation(line.words[1:at], line.words[at + 1 :], "", tuple(rows))
 
 
+def of_script(words: Sequence[str]) -> Translation:
+    """Return the job that a line in a script starts; a flag whose value the script does not show is left out.
+
+    Raises:
+        UsageError: as read; or its command is a script that starts the launcher.
+    """
+    known: list[str] = []
+    rows: list[Row] = []
+    for word in words:
+        if UNKNOWN in word and known[-1:] and known[-1].startswith("-") and "=" not in known[-1]:
+            rows.append(Row(shown(f"{known.pop()} {word}"), "", NOT_KNOWN))
+        elif UNKNOWN in word and word.startswith("-"):
+            rows.append(Row(shown(word), "", NOT_KNOWN))
+        else:
+            known.append(word)
+    script = shown(known[-1]) if known else ""
+    if script.endswith(".sh") and len(script.split()) == 1:
+        raise UsageError(
+            f"its launcher is in {script}", hint=f"taco-launch translate {shell((posixpath.basename(script),))}"
+        )
+    for row in rows:
+        if row.original.startswith(("--workers", "--gpus")):
+            raise UsageError(f"{row.original}: {NOT_KNOWN}", hint="write the number")
+    try:
+        done = translation(known)
+    except UsageError:  # its message is to show words as the script has them
+        done = translation(tuple(map(shown, known)))
+    rows += [Row(shown(word), "", "a shell would insert a value here: write it") for word in known if UNKNOWN in word]
+    return replace(done, program=tuple(map(shown, done.program)), rows=(*done.rows, *rows))
+
+
 def _split(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Return the flags by their long names in kebab case, each with its value, and the other words.
 
@@ -156,6 +192,8 @@ def _split(words: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
             return flags, [*rest, *left]
         if not word.startswith("-") or word == "-":
             rest.append(word)
+            if rest[0] == "submit" and len(rest) > _BEFORE_COMMAND and not any(map(str.isspace, word)):
+                return flags, [*rest, *left]  # the command is not one text, so its options are in its own words
             continue
         name, is_set, value = word.partition("=")
         name = _SHORT.get(name) or _CAPITAL.sub(lambda found: f"-{found[1].lower()}", name.lstrip("-"))
@@ -213,6 +251,8 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
     git = {variable: text for variable, _equals, text in variables if variable.startswith(_GIT)}
     ref = next((git.pop(name) for name in (f"{_GIT}REV", f"{_GIT}BRANCH") if git.get(name)), "")
     given = dict(flags)
+    if given.get("gpus") == "0":
+        notes.append("--gpus 0: a slot is a GPU where its host has GPUs, else a core")
     for name, value in flags:
         if name == "env":
             own += [] if value.startswith(_GIT) else ["-x", value]
@@ -285,7 +325,7 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
         raise UsageError(f"{shell(part.words)} of {found.name}: {part.why}", launcher_line.HINT)
     for part in line.of(table.OPTION):
         if part.name not in own or part.name == "--workdir":  # the folder that mpirun names wins over its own
-            own = [*_without(own, (part.name,)), part.name, part.value]
+            own = [*_without(own, (part.name,)), part.name, *filter(None, (part.value,))]
     for part in line.of(table.ENV, table.MCA):
         own += ["-x", f"{part.name}={part.value}"] if part.use == table.ENV else ["--mca", part.name, part.value]
     own += [word for part in line.of(table.BARE) if part.name not in PASSED_ON for word in ("-x", part.name)]

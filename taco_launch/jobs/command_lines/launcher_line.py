@@ -23,7 +23,7 @@ _PER_HOST = re.compile(r"ppr:(?P<count>[1-9][0-9]{0,5}):node(?P<rest>:.*)?")
 _PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9.-]*")  # -l nodes=gpu01 of PBS
 _AUTOMATIC = ("auto", "gpu", "cpu", "")
-_NOT_KNOWN = "its value is computed where the script runs: set it yourself"
+NOT_KNOWN = "its value is computed where the script runs: set it yourself"
 _ONE_EACH = "give the line of one of them, with its number of ranks"
 # bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
@@ -94,7 +94,7 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     Raises:
         UnclearError: where its program starts is not known, or it has none.
     """
-    kind = inner.kind
+    kind = "hydra" if inner.kind == "mpirun" and table.names_hydra(words, inner.env) else inner.kind
     environment = {**(variables or {}), **dict(text.split("=", 1) for text in inner.env)}
     reader = _Reader(kind, words, environment)
     try:
@@ -246,7 +246,7 @@ class _Reader:
             if values and values[-1].startswith("-") and values[-1].lstrip("-") in self._table:
                 raise UnclearError(end - 1, f"is an option, and stands where {word} has its value")
         if UNKNOWN in "".join(values) and meaning.use not in (table.OMITTED, table.REFUSED):
-            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=_NOT_KNOWN))
+            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=NOT_KNOWN))
         else:
             self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
         return end

@@ -7,7 +7,7 @@ sbatch(1) of Slurm 23; qsub(1) of PBS and of Grid Engine 8; `composer --help`; `
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 # What becomes of an option. RANKS, EACH and NODES count; the value of LIST is several variables; FLAG has no value.
@@ -62,6 +62,11 @@ def _one(_value: str) -> str:
     return "1"
 
 
+def _flag(_value: str) -> str:
+    """Return the value of an option here that has none."""
+    return ""
+
+
 def _zero(_value: str) -> str:
     return "0"
 
@@ -86,6 +91,16 @@ _GPU_INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
 _GPU_COUNT = re.compile(r"(?:[^(]*[:=/])?([1-9][0-9]{0,5})(?:\(.*)?")
 _SECONDS = re.compile("[1-9][0-9]{0,8}")
 _SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
+
+
+# Variables that only MPICH, Intel MPI and their Hydra have.
+_OF_HYDRA = re.compile(r"\b(?:PMI_RANK|PMI_SIZE|I_MPI_[A-Z]\w*|MPICH_[A-Z]\w*|MPIR_CVAR_\w+)\b")
+_OF_OPEN_MPI = ("-x", "-mca", "--mca", "--map-by", "-map-by", "--bind-to", "-bind-to", "-npernode", "--npernode")
+
+
+def names_hydra(words: Sequence[str], env: Iterable[str]) -> bool:
+    """Return whether the words of an mpirun, or the variables that it is given, are those of MPICH or Intel MPI."""
+    return not set(words) & {*_OF_OPEN_MPI} and any(map(_OF_HYDRA.search, (*words, *env)))
 
 
 def slurm_seconds(value: str) -> str:
@@ -383,7 +398,8 @@ _SLURM = {
     **_all("gpus-per-node gpus-per-task gres tres-per-task tres-per-node", Meaning(GPUS, convert=_gpus)),
     **_all("G gpus", Meaning(ALL_GPUS, convert=_gpus)),
     **_omitted(_GPUS, two="ntasks-per-gpu"),
-    **_omitted(_LIMITS, "exclusive overlap overcommit O", "c cpus-per-task mem mem-per-cpu mem-per-gpu cpus-per-gpu"),
+    "exclusive": Meaning(OPTION, 1, target="--exclusive", convert=_flag),
+    **_omitted(_LIMITS, "overlap overcommit O", "c cpus-per-task mem mem-per-cpu mem-per-gpu cpus-per-gpu"),
     **_omitted(_LIMITS, two="threads-per-core cores-per-socket sockets-per-node ntasks-per-core ntasks-per-socket tmp"),
     **_omitted(_PROFILE, two="mpi cpu-bind cpu-freq distribution m hint mem-bind gpu-bind accel-bind network gpu-freq"),
     **_omitted(_LOGS, "label l unbuffered u", "output o error e open-mode input i"),
@@ -391,8 +407,11 @@ _SLURM = {
     **_omitted(
         _QUEUE,
         "no-kill k no-requeue hold H spread-job contiguous use-min-nodes parsable",
-        "partition p account A qos q reservation constraint C clusters M comment priority nice begin b deadline wckey"
+        "partition p account A qos q reservation clusters M comment priority nice begin b deadline wckey"
         " dependency d signal export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
+    ),
+    **_refused(
+        "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory", two="constraint C"
     ),
     **_omitted("--notify URL posts the end of a job", two="mail-type mail-user"),
     **_omitted("a rank that fails ends the job", two="kill-on-bad-exit K wait W"),

@@ -11,14 +11,21 @@ from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import (
-    CONTAINS,
-    STARTS,
-    SUBMITS,
     NestedLauncher,
+    bare,
     elsewhere,
     inner,
 )
-from taco_launch.jobs.command_lines import arena_line, launcher_line, redirections, script_values, shell_script
+from taco_launch.jobs.command_lines import (
+    arena_line,
+    launcher_line,
+    launcher_options,
+    parts_of_hosts,
+    redirections,
+    script_values,
+    shell_script,
+    unread_launchers,
+)
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import (
     READS,
@@ -30,32 +37,17 @@ from taco_launch.jobs.command_lines.shell_script import (
     fields,
     shown,
 )
-from taco_launch.jobs.command_lines.shell_words import FIELD, NAMED, QUOTED, UNKNOWN
+from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
-from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
+from taco_launch.jobs.command_lines.unread_launchers import DOES, HINT, INSTEAD, not_read
 
-_PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "pip", "ulimit"))
-_SILENT = frozenset(
-    (
-        *("echo", "printf", "set", "shopt", "date", "hostname", "pwd", "wait", "true"),
-        *("false", ":", "exit", "trap", "return", "shift", "break", "continue", "tee"),
-        *("scontrol", "squeue", "sinfo", "nvidia-smi", "env", "printenv", "which", "cat", "sleep", "[", "[[", "test"),
-    )
-)
 _PREPARED = "prepare it in the image, or on the hosts"
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
-_INSIDE = "it is in a loop or a condition of the script: run it as often as the script does"
 _READS_TO_A_COMMAND = ("Slurm", "PBS")
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
 _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
-# What to do about a command that hands ranks to another system.
-INSTEAD = {
-    SUBMITS: "give the script that it submits: taco-launch translate FILE",
-    STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
-    CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
-}
-_DOES = {SUBMITS: "submits a job", STARTS: "starts ranks, and is not read here", CONTAINS: "starts a container"}
 _SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
+_GLOB = re.compile(r"[*?\[{~]")
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 # What of a launcher is not the first word of a command: the container that srun or docker would start it in, and the like.
 _OF_PYTHON = ("python", "python3", "torchrun")
@@ -74,18 +66,24 @@ class ScriptTranslation:
     launchers: int = 0
 
 
-def translate_script(text: str, home: str = "") -> ScriptTranslation:
+def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTranslation:
     """Return the jobs that a script starts; `home` is the folder that a shell puts in for ~ and $HOME, "" leaves them.
 
+    `folder` is the one that the script is in, "" where it is not known.
+
     Raises:
-        UnclearError: it has marks of a merge conflict; its index is the line.
+        UnclearError: it has marks of a merge conflict, or a blank behind a backslash; its index is the line.
     """
     mark = next((at for at, line in enumerate(text.split("\n"), 1) if line.startswith("<<<<<<< ")), None)
     if mark is not None:
         raise UnclearError(
             mark, "has marks of an unresolved merge conflict: which of its lines are meant?", "resolve it"
         )
-    return _Script(shell_script.read(text), {}, home=home).translated()
+    script = shell_script.read(text)
+    if script.broken:
+        problem = "has a blank behind the backslash at its end: to a shell, its command ends there"
+        raise UnclearError(script.broken, problem, "remove that blank")
+    return _Script(script, {}, home=home, folder=folder).translated()
 
 
 class _Script:
@@ -98,6 +96,7 @@ class _Script:
         scheduler: str = "",
         *,
         home: str = "",
+        folder: str = "",
         is_inside: bool = False,
     ) -> None:
         self._script = script
@@ -107,17 +106,15 @@ class _Script:
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
         self._launchers = 0
         self._exported = {**exported}
-        self._variables = {**dict.fromkeys(_SUBMITTED_FROM, "."), **({"HOME": home} if home else {}), **exported}
+        its_folder = folder if folder and not self._scheduler else f"{UNKNOWN}(...)"
+        values = {**dict.fromkeys(_SUBMITTED_FROM, "."), ITS_FOLDER: its_folder, **({"HOME": home} if home else {})}
+        self._follows = script_values.ScriptVariables(script, {**values, **exported})
+        self._variables = self._follows.values
         self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
-        # The blocks that the command is in, and what each of them has changed: a variable, and its value before.
-        self._blocks: tuple[int, ...] = ()
-        self._changed: list[dict[str, str | None]] = []
-        self._sets_at = [shell_script.sets(command.words) for command in script.commands]
-        self._last_set = {name: at for at, names in enumerate(self._sets_at) for name in names}
-        self._has_default: set[str] = set()
         self._folder = ""
         self._directives: list[Part] = []
-        self._others: list[ScriptCommand] = []
+        self._others: list[tuple[ScriptCommand, Mapping[str, str]]] = []
+        self._loops: dict[str, str] = {}  # their variables, with the values that the script lists
 
     def translated(self, options: Sequence[str] = ()) -> ScriptTranslation:
         """Return all that was found; `options` are those of the command that submits the script."""
@@ -127,22 +124,42 @@ class _Script:
             self._directives += launcher_line.directive(self._scheduler, options)
         self._variables |= script_values.of_scheduler(self._directives)
         for at, command in enumerate(self._script.commands):
-            self._move(at, command.blocks)
+            self._follows.move(at, command.blocks)
+            if command.words[0] == "exit" and not (command.blocks or command.is_conditional):
+                if any(inner(each.words) for each in self._script.commands[at + 1 :]):
+                    self._left(command, "the script ends here: no launcher below it is started")
+                break
             self._command(command)
+        self._join()
         for command, _done in self._jobs:
             if self._is_beside(command):
                 self._left(command, _BESIDE)
-        for command in self._others:
-            if not self._launchers and command.words[0].rpartition("/")[2].startswith(_OF_PYTHON):
-                name = command.words[0].rpartition("/")[2]
-                self._directives = without_sizes(
-                    self._directives, f"{name} is started once, whatever the script asks for"
-                )
-                self._job(command, ("mpirun", "-np", "1", *command.words), {})
-            else:
-                self._left(command, "it runs once, on the first host: run it yourself, or in the program")
+        for command, values in self._others:
+            self._alone(command, values)
         jobs = tuple((command.line, done) for command, done in self._jobs if not self._is_beside(command))
         return ScriptTranslation(self._scheduler, jobs, tuple(self._rows), self._launchers)
+
+    def _join(self) -> None:
+        """Make one job of launchers that start the parts of several hosts."""
+        self._jobs, joined = parts_of_hosts.joined(self._jobs)
+        self._launchers -= len(joined)
+        self._rows += joined
+
+    def _alone(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
+        """Follow a command beside the launchers, or where there is none: then a program of Python is a job of one rank."""
+        env, around, program = bare(command.words)
+        name = program[0].rpartition("/")[2] if program else ""
+        script = unread_launchers.script_of(program) if program else ""
+        if self._launchers or not name.startswith(_OF_PYTHON):
+            runs_once = "it runs once, on the first host: run it yourself, or in the program"
+            may_start = f"it may start ranks itself: taco-launch translate {shell((script,))}"
+            self._left(command, may_start if script else runs_once)
+        elif why := unread_launchers.by_hand(program):
+            self._left(command, why)
+        else:
+            self._directives = without_sizes(self._directives, f"{name} is started once, whatever the script asks for")
+            given = dict(each.split("=", 1) for each in env)
+            self._job(command, ("mpirun", "-np", "1", *around, *program), {**values, **given})
 
     def _is_beside(self, command: ScriptCommand) -> bool:
         """Return whether a launcher runs beside another one, or beside itself in another round of a loop."""
@@ -166,11 +183,14 @@ class _Script:
         self._directives += parts
 
     def _command(self, command: ScriptCommand) -> None:
+        if command.values:
+            command = self._first_of_loop(command)
         values, words = assigned(command.words, self._variables)
         if words[:1] and words[0] in SETS:
             self._declare(command, words)
             return
         typed, words = words, fields(words, self._variables)
+        words, guessed = unread_launchers.as_torchrun(words)
         command = replace(command, words=words or command.words)
         self._note(command, typed)
         if self._sets(command, typed, words, values):
@@ -183,26 +203,27 @@ class _Script:
             self._left(command, "is a function of the script: what it starts is read where it stands")
         elif inner(words) is not None:
             self._launchers += 1
-            self._job(command, words, values)
+            self._job(command, words, values, guessed)
         elif shell_script.is_unknown(words[0]) or name == "eval":
             self._unknown(command, words)
-        elif other is not None and other[0] == arena_line.SUBMIT:
+        elif name == "arena" and "submit" in words:
             self._arena(command, words)
         elif other is not None:
-            self._left(command, f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}")
+            self._left(command, f"{other[0]} {DOES[other[1]]}: {INSTEAD[other[1]]}")
         else:
-            self._other(command, words, name)
+            self._other(command, words, values)
 
-    def _other(self, command: ScriptCommand, words: Sequence[str], name: str) -> None:
+    def _other(self, command: ScriptCommand, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Follow a command that starts no ranks by a launcher that is read."""
+        name = (bare(words)[2] or words)[0].rpartition("/")[2]
         if why := not_read(words):
             self._left(command, f"{why}: {HINT}" if why.endswith("here") else why)
         elif name == "cd" and len(words) == 2:
             self._cd(command, words[1])
-        elif name in _PREPARES:
+        elif name in unread_launchers.PREPARES:
             self._left(command, _PREPARED)
-        elif name not in _SILENT:
-            self._others.append(command)
+        elif name not in unread_launchers.SILENT:
+            self._others.append((command, values))
 
     def _sets(
         self, command: ScriptCommand, typed: Sequence[str], words: Sequence[str], values: Mapping[str, str]
@@ -225,47 +246,9 @@ class _Script:
         """Keep the values of variables; of two that a condition chooses from none is known."""
         for name, value in values.items():
             before = self._variables.get(name, "")
-            if command.blocks and UNKNOWN not in before and _is_added(before, value):
+            if command.blocks and UNKNOWN not in before and script_values.is_added(before, value):
                 self._left(command, _SET_INSIDE)
-            self._change(name, value)
-
-    def _change(self, name: str, value: str) -> None:
-        for changed in self._changed[-1:]:
-            changed.setdefault(name, self._variables.get(name))
-        self._variables[name] = value
-
-    def _move(self, at: int, blocks: tuple[int, ...]) -> None:
-        """Leave blocks and enter others: what one changed is not known behind it, nor in one that may run again, or later."""
-        same = next(
-            (depth for depth, (one, other) in enumerate(zip(self._blocks, blocks, strict=False)) if one != other), None
-        )
-        same = min(len(self._blocks), len(blocks)) if same is None else same
-        while len(self._changed) > same:
-            for name, before in self._changed.pop().items():
-                is_default = before is None and name in self._has_default
-                if (
-                    self._variables[name] != before
-                    and not is_default
-                    and not _is_added(before or "", self._variables[name])
-                ):
-                    self._change(name, f"{UNKNOWN}{name}")
-                elif self._changed:
-                    self._changed[-1].setdefault(name, before)
-        for block in blocks[same:]:
-            self._changed.append({})
-            for name in self._set_later(at, block):
-                self._change(name, f"{UNKNOWN}{name}")
-        self._blocks = blocks
-
-    def _set_later(self, at: int, block: int) -> list[str]:
-        """Return the variables that have another value when a block runs again, or a function is called."""
-        if block in self._script.functions:
-            return [name for name in self._variables if self._last_set.get(name, -1) >= at]
-        if block not in self._script.loops:
-            return []
-        commands = self._script.commands
-        end = next((end for end in range(at, len(commands)) if block not in commands[end].blocks), len(commands))
-        return [name for name in set().union(*self._sets_at[at:end]) if name in self._variables]
+            self._follows.change(name, value)
 
     def _note(self, command: ScriptCommand, words: Sequence[str]) -> None:
         """Note the files that a command writes, and what it gives a default to: `[ -z "$NAME" ]`, of a variable that is not set."""
@@ -274,7 +257,7 @@ class _Script:
         for option, word in itertools.pairwise(words):
             tested = _TESTED.fullmatch(word) if option == "-z" else None
             if tested and (name := tested[1] or tested[2]) not in self._variables:
-                self._has_default.add(name)
+                self._follows.has_default.add(name)
 
     def _script_of(self, command: ScriptCommand, words: Sequence[str]) -> str:
         written = [self._writes[name] for each in words[1:] if (name := posixpath.normpath(each)) in self._writes]
@@ -303,9 +286,21 @@ class _Script:
         self._launchers += done.launchers
         self._rows += done.rows
         for line, job in done.jobs:
-            row = [_row(command, name, _INSIDE)] if command.is_conditional else []
+            row = [_row(command, name, parts_of_hosts.INSIDE)] if command.is_conditional else []
             place = replace(command, line=line, is_background=False)
             self._jobs.append((place, replace(job, rows=(*job.rows, *row))))
+
+    def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:
+        """Note the values that a loop's variable has one after the other; return the command that sets it, to the only one if there is one."""
+        name = command.words[0].partition("=")[0]
+        values = fields(command.values, self._variables)
+        self._loops.pop(name, None)
+        if any(UNKNOWN in value or _GLOB.search(value) for value in values):
+            return command
+        if len(values) == 1:
+            return replace(command, words=(f"{name}={values[0]}",))
+        self._loops[name] = " ".join(values)
+        return command
 
     def _declare(self, command: ScriptCommand, words: Sequence[str]) -> None:
         flags = [word for word in words[1:] if word.startswith("-")]
@@ -337,23 +332,42 @@ class _Script:
         elif folder not in (".", "./"):
             self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
 
-    def _job(self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str]) -> None:
+    def _job(
+        self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str], guessed: str = ""
+    ) -> None:
+        """Keep the job that a launcher starts; `guessed` is a word of it that was read by its options."""
+        if not any(each.words[0] in shell_script.MOVES for each in self._script.commands):
+            words = tuple(shell_script.PWD.sub(".", word) for word in words)
         launcher = inner(words)
         assert isinstance(launcher, NestedLauncher)
         env = {**self._exported, **values}
+        if launcher.kind == "mpirun" and launcher_options.names_hydra(words, env):
+            launcher = replace(launcher, kind="hydra")
         own = ["--workdir", self._folder] if self._folder else []
         try:
             done = translate(words, launcher, own, directives=(*self._directives, *script_values.exported(env)))
         except UnclearError as error:
             self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}")
             return
+        if guessed:
+            row = Row(shown(guessed), "", "is read as torchrun, whose options follow it", is_remark=True)
+            done = replace(done, rows=(*done.rows, row))
         if command.is_conditional:
-            row = _row(command, shell(tuple(map(shown, words[:2]))), _INSIDE)
+            row = _row(command, shell(tuple(map(shown, words[:2]))), self._in_loop(words))
             done = replace(done, rows=(*done.rows, row))
         rows = [*redirections.rows(command, self._variables)]
         if (makes := self._writes.get(posixpath.normpath(done.hostfile))) is not None:
             rows.append(redirections.makes(makes, done.hostfile, self._variables))
         self._jobs.append((command, replace(done, rows=(*done.rows, *rows))))
+
+    def _in_loop(self, words: Sequence[str]) -> str:
+        """Return what to do with a launcher in a block; of a loop's variable the values are named where the script lists them."""
+        used = [
+            f"{name} is {values} in turn"
+            for name, values in self._loops.items()
+            if f"{UNKNOWN}{name}" in " ".join(words)
+        ]
+        return f"{parts_of_hosts.INSIDE}: {', '.join(used)}" if used else parts_of_hosts.INSIDE
 
     def _unknown(self, command: ScriptCommand, words: Sequence[str]) -> None:
         """Follow eval; where its text is not known, or a command, name the variables that a launcher is in."""
@@ -374,7 +388,7 @@ class _Script:
     def _arena(self, command: ScriptCommand, words: Sequence[str]) -> None:
         self._launchers += 1
         try:
-            self._jobs.append((command, arena_line.translation(words[1:])))
+            self._jobs.append((command, arena_line.of_script(words[1:])))
         except UsageError as error:
             self._left(command, f"{error}{f' ({error.hint})' if error.hint else ''}")
 
@@ -382,10 +396,5 @@ class _Script:
         self._rows.append(_row(command, shell(tuple(map(shown, command.words))), why))
 
 
-def _is_added(before: str, value: str) -> bool:
-    """Return whether a value is the one before, and more words."""
-    return bool(before) and value.startswith((f"{before} ", f"{before}{FIELD}"))
-
-
 def _row(command: ScriptCommand, text: str, why: str) -> Row:
-    return Row(f"line {command.line}: {shown(text)}", "", why)
+    return Row(f"line {command.line}: {shown(text)}", "", shown(why))

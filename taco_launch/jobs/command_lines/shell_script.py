@@ -6,6 +6,7 @@ It is not a shell: what a shell would compute stays a mark in the words, and the
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
@@ -22,6 +23,7 @@ from taco_launch.jobs.command_lines.shell_words import (
     Tokens,
     Words,
     computed,
+    with_sums,
 )
 
 _SHOWN = str.maketrans(MARKS)
@@ -68,6 +70,9 @@ _GOES_ON = frozenset(
 )
 SETS = ("export", "declare", "typeset", "readonly", "local")
 READS = ("read", "mapfile", "readarray")
+MOVES = ("cd", "pushd", "popd")
+# The folder that a script is started in, at the beginning of a path.
+PWD = re.compile(rf"(?:^|(?<==)){UNKNOWN}(?:PWD|\{{PWD\}})(?=/)")
 _GIVEN = re.compile(rf"({NAMED})\+?=")
 _PIPES = ("|", "|&")
 _MOST_BLOCKS = 50  # one in the other
@@ -80,7 +85,7 @@ class ScriptCommand:
     `is_conditional` says that it is in a loop, a condition or a function, `is_background` that & starts the next one beside it.
     `blocks` are the numbers of the branches, loops and functions that it is in, and of the condition that && or || makes;
     `is_chained` says that there is such a one. `document` is the text of << with its line; if it `is_filled`, a shell puts
-    values into it. `redirected` is as in Words.
+    values into it. `redirected` is as in Words. `values` are those of a loop, of the command that sets its variable.
     """
 
     line: int
@@ -93,6 +98,7 @@ class ScriptCommand:
     document_line: int = 0
     is_filled: bool = False
     redirected: tuple[tuple[str, str], ...] = ()
+    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,7 @@ class ShellScript:
     """A script: its `scheduler` ("" if it has no directives), each directive with its line and scheduler, and its commands.
 
     `loops` and `functions` are numbers of blocks: what they hold may run later than where it stands; `names` are those of
-    the functions.
+    the functions. `broken` is the first line that a blank behind its backslash ends, 0 if there is none.
     """
 
     scheduler: str
@@ -109,6 +115,7 @@ class ShellScript:
     loops: frozenset[int] = frozenset()
     functions: frozenset[int] = frozenset()
     names: frozenset[str] = frozenset()
+    broken: int = 0
 
 
 def shown(text: str) -> str:
@@ -161,7 +168,7 @@ def read(text: str) -> ShellScript:
             directives.append((number, _COMMENT.split(match[2], maxsplit=1)[0].rstrip(), _SCHEDULERS.get(name, name)))
     scheduler = directives[0][2] if directives else ""
     later = frozenset(blocks.loops), frozenset(blocks.functions)
-    return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names))
+    return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.broken)
 
 
 def of_document(command: ScriptCommand, variables: Mapping[str, str]) -> str:
@@ -218,7 +225,7 @@ def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) 
             return text if match[4] else text.replace(EMPTY, "")
         return re.sub(r"\s+", FIELD, text.replace(EMPTY, ""))
 
-    return _EXPANDED.sub(value, word).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
+    return _EXPANDED.sub(value, with_sums(word, variables)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
 
 
 def defaults(words: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
@@ -336,7 +343,8 @@ class _Blocks:
                 at += 1
             if word in ("for", "select", "case"):
                 for name in words[at + 1 : at + 2] if word != "case" else ():
-                    yield self._made_of(one, (computed(name),), is_conditional=True)
+                    values = tuple(words[at + 3 :]) if words[at + 2 : at + 3] == ["in"] else ()
+                    yield replace(self._made_of(one, (computed(name),), is_conditional=True), values=values)
                 at = len(words)
                 self._is_pattern = word == "case"
             at += 1

@@ -1,13 +1,15 @@
-"""The text of a shell script -> its words, command by command, as the grammar of sh(1) has them: pure."""
+"""The text of a shell script -> its words, command by command, as the grammar of sh(1) has them, and its arithmetic: pure."""
 
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 # In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
 # quotes; between the words that a shell makes of one; and in the place of an element of an array that is empty.
 UNKNOWN, LITERAL, QUOTED, FIELD, EMPTY = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
-MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: ""}
+SUM = "\ue005"  # in the place of the dollar sign of $((...)), which with_sums computes
+MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: "", SUM: "$"}
 NAMED = "[A-Za-z_][A-Za-z0-9_]*"
 ASSIGNED = re.compile(rf"(?P<name>{NAMED})(?P<index>\[[^\]]*\])?(?P<adds>\+?)=")
 COUNTED = re.compile(rf"({NAMED})\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*({NAMED})")
@@ -16,9 +18,27 @@ _AT_HOME = re.compile(r"~(?=[/\s:;&|<>()]|$)")
 _ASSIGNS = re.compile(rf"{NAMED}\+?=")
 _ARITHMETIC = re.compile(r"\(\([^\n]{0,160}?\)\)(?!\))")
 # What only looks for a program: the shell that starts the ranks would find the same one.
+# The folder that the script is in, as people write it; a variable of this name stands for it.
+ITS_FOLDER = "FOLDER_OF_SCRIPT"
+_DIRNAME = r"dirname\s+(?:--\s+)?\"?\$\{?(?:0|BASH_SOURCE(?:\[0\])?)\}?\"?\s*[`)]"
+_ITS_FOLDER = re.compile(
+    rf"[`(]\s*(?:{_DIRNAME}|cd\s+(?:--\s+)?\"?\$\(\s*{_DIRNAME}\"?(?:\s*&?>\s*/dev/null(?:\s+2>&1)?)?\s*(?:&&|;)\s*pwd(?:\s+-P)?\s*\))"
+)
+_PWD = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
+_SUM = re.compile(r"\$\(\([^\n]{1,160}?\)\)(?!\))")
+# A backslash with blanks behind it, where the next line continues the command: to a shell the command ends there.
+_BLANK_AT_END = re.compile(r"\\[ \t]+\n(?=[ \t]*[^\s#])")
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
 # What ends a command; () makes a function of the word before it.
 _OPERATOR = re.compile(r"&&|\|\||;;&?|;&|\|&|\(\s*\)|[\n;|&()]")
+_EXPRESSION = re.compile(rf"{SUM}\(\((?P<inside>(?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*)\)\)")
+_NAME = re.compile(rf"[${QUOTED}]?(?:\{{({NAMED})\}}|({NAMED}))")
+_PRODUCT = re.compile(r"(?<![\d*/%])(-?\d{1,9})\s*([*/%])\s*(-?\d{1,9})(?!\d)")
+_ADDITION = re.compile(r"(?<![\d*/%+-])(-?\d{1,9})\s*([+-])\s*(\d{1,9})(?!\s*[\d*/%])")
+_IN_PARENTHESES = re.compile(r"\(\s*(-?\d{1,9})\s*\)")
+_OCTAL = re.compile(r"(?<![\d.])0\d")
+_DOES = {"*": operator.mul, "/": operator.floordiv, "%": operator.mod, "+": operator.add, "-": operator.sub}
+_MOST_STEPS = 40
 
 
 class Words(NamedTuple):
@@ -57,7 +77,10 @@ class Tokens:
         self._redirected: list[tuple[str, str]] = []
         self._heredocs: list[tuple[int, str, str]] = []
         self._pending: list[Words] = []
+        self._braces = 0  # of ${...} that are open
         self.document_lines: set[int] = set()
+        # The first line whose backslash has a blank behind it, 0 if there is none.
+        self.broken = 0
         # Whether a shell redirects something, or makes other words of those that stand there: names of files for *.
         self.does_more = False
 
@@ -68,7 +91,9 @@ class Tokens:
             char = self._text[self._at]
             if not self._words and self._word is None:
                 begun = self._line
-            if char == "(" and (self._word or "").endswith("=") and ASSIGNED.fullmatch(self._word or ""):
+            if self._braces and char != "\n":
+                self._part(char)
+            elif char == "(" and (self._word or "").endswith("=") and ASSIGNED.fullmatch(self._word or ""):
                 self._array()
             elif char == "(" and self._is_target and self._word is None:
                 self._computed()
@@ -103,7 +128,9 @@ class Tokens:
 
     def _within(self, char: str) -> None:
         """Take what does not end a command."""
-        if char in " \t\r\n":
+        if self._braces and char != "\n":
+            self._part(char)
+        elif char in " \t\r\n":
             self._end_word()
             self._line += char == "\n"
             self._at += 1
@@ -119,7 +146,7 @@ class Tokens:
         before, self._words, begin = self._words, [], self._word
         self._word = None
         self._at += 1
-        while self._at < len(self._text) and self._text[self._at] not in "();|&":
+        while self._at < len(self._text) and (self._braces or self._text[self._at] not in "();|&"):
             self._within(self._text[self._at])
         self._at += self._text[self._at : self._at + 1] == ")"  # the others would be an error of the shell
         self._end_word()
@@ -149,6 +176,7 @@ class Tokens:
         return self._at
 
     def _end_word(self) -> None:
+        self._braces = 0
         if self._word is None:
             return
         if self._is_target:
@@ -183,6 +211,7 @@ class Tokens:
         word = self._word or ""
         if char == "\\":
             following = self._text[self._at + 1 : self._at + 2]
+            self.broken = self.broken or (self._line if _BLANK_AT_END.match(self._text, self._at) else 0)
             self._line += following == "\n"
             self._at += 2
             if following in ("\n", ""):
@@ -200,6 +229,7 @@ class Tokens:
         elif char == "`" or self._text.startswith("$(", self._at):
             word += self._computed()
         else:
+            self._braces += self._text.startswith("${", self._at) - (char == "}" and self._braces > 0)
             self.does_more |= char in "*?[~" or (char == "{" and not word.endswith("$"))
             if char == "~" and _AT_HOME.match(self._text, self._at) and (not word or _ASSIGNS.fullmatch(word)):
                 char = f"{QUOTED}HOME"
@@ -248,5 +278,46 @@ class Tokens:
                     break
             self._at = at
         self._line += self._text.count("\n", begin, self._at)
+        if _PWD.fullmatch(self._text, begin, self._at):
+            return f"{QUOTED}{{PWD}}"
+        if _ITS_FOLDER.fullmatch(self._text, begin + (self._text[begin] == "$"), self._at):
+            return f"{QUOTED}{{{ITS_FOLDER}}}"
+        if _SUM.fullmatch(self._text, begin, self._at):
+            return f"{SUM}{self._text[begin + 1 : self._at]}"
         program = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
         return program[1] if program else f"{UNKNOWN}(...)"
+
+
+def with_sums(word: str, variables: Mapping[str, str]) -> str:
+    """Return a word with the value of each `$((...))` in it; a mark stands for one that is not known."""
+    return _EXPRESSION.sub(lambda match: _value(match["inside"], variables), word) if SUM in word else word
+
+
+def _value(expression: str, variables: Mapping[str, str]) -> str:
+    def number(match: re.Match[str]) -> str:
+        text = variables.get(match[1] or match[2], "")
+        return text if text.isdecimal() else UNKNOWN
+
+    text = _NAME.sub(number, expression).strip()
+    if _OCTAL.search(text):
+        return f"{UNKNOWN}(...)"
+    for _step in range(_MOST_STEPS):
+        simpler = text
+        for pattern in (_IN_PARENTHESES, _PRODUCT, _ADDITION):
+            simpler = pattern.sub(_step_of, text, count=1)
+            if simpler != text:
+                break
+        if simpler == text:
+            break
+        text = simpler
+    return text if re.fullmatch(r"\d{1,9}", text) else f"{UNKNOWN}(...)"
+
+
+def _step_of(match: re.Match[str]) -> str:
+    """Return the value of one operation; a mark where a shell refuses it, or rounds in another way than Python does."""
+    if match.re is _IN_PARENTHESES:
+        return match[1]
+    left, right = int(match[1]), int(match[3])
+    if match[2] in "/%" and (right <= 0 or left < 0):
+        return UNKNOWN
+    return str(_DOES[match[2]](left, right))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearError
+from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
 
 COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 _OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
@@ -75,6 +75,17 @@ def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
     named = {each.partition(":")[0] for part in line.of(table.HOSTS) for each in part.value.split(",")}
     hosts = len(named) or int(nodes if nodes.isdecimal() else "0")
     return str(max(1, int(ranks) // hosts)) if hosts and (int(ranks) <= hosts or int(ranks) % hosts == 0) else ""
+
+
+def of_gpus(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return the ranks that Slurm counts by the GPUs of a job and those of each task, where nothing else counts them."""
+    counts = {use: part.value for part in parts for use in (part.use,)}
+    each = [part.value for part in parts if part.use == table.GPUS and "gpus-per-task" in part.words[0]]
+    every = counts.get(table.ALL_GPUS, "")
+    if not each or not every or {table.RANKS, table.EACH} & {*counts} or int(every) % int(each[-1]):
+        return ()
+    ranks = str(int(every) // int(each[-1]))
+    return (Part(0, (f"--gpus={every}", f"--gpus-per-task={each[-1]}"), table.RANKS, value=ranks),)
 
 
 def of_hosts(line: LauncherLine) -> tuple[str, ...]:

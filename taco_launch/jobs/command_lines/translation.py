@@ -16,6 +16,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines import several_parts, shell_script, sizes
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import shown
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
@@ -99,6 +100,7 @@ def translate(
         directives = without_sizes(directives, f"{nested.name} counts its ranks by its own options")
     if line.last(table.RANKS) or line.last(table.EACH):
         directives = [part for part in directives if part.why != table.BY_DEFAULT]
+    directives = (*directives, *sizes.of_gpus((*directives, *line.parts)))
     line = replace(line, parts=tuple(_in_force((*directives, *_before(command, nested)), line)))
     program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
@@ -318,7 +320,7 @@ def _here(
         can = LAUNCHERS[launcher].is_open_mpi and part.name not in given
         return ("--mca", part.name, part.value) if can else ()
     if part.use == table.OPTION:
-        return () if part.name in own else (part.name, part.value)
+        return () if part.name in own else (part.name, *filter(None, (part.value,)))
     return ()
 
 
@@ -359,6 +361,7 @@ def _missing(program: Sequence[str]) -> Iterator[Row]:
             why = "has the program read SLURM_*, which are not set here: --launcher pytorch reads RANK and WORLD_SIZE"
             yield Row("--launcher slurm", "", why, is_remark=True)
         unknown = [each for each in shell_script.unknown(word) if not _SLURMS.match(each)]
+        unknown = unknown or [shown(word)] * (UNKNOWN in word and not _SLURMS.search(shown(word)))
         is_script = any(char.isspace() for char in word)
         for each in unknown if is_script else [shown(word)] if unknown else []:
             yield Row(each, "", "a shell would insert a value here: write it")
@@ -375,6 +378,11 @@ def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
         if behind and not line.program[0].startswith("-"):
             why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
             yield Row(line.program[0], "", why, is_remark=True)
+    if any(part.words[0] == "--standalone" for part in line.parts):
+        nodes = next((part for part in reversed(line.parts) if table.NODES in (part.use, part.name)), None)
+        if nodes is not None and nodes.value != "1":
+            why = f"has each host start alone, but {_typed(nodes)} counts several: which of the two is meant?"
+            yield Row("--standalone", "", why, is_remark=True)
     argument, switch = _GIVES_LOCAL_RANK.get(name, ("", ""))
     if switch and not any(switch in part.words[0].replace("_", "-") for part in line.parts):
         yield Row(argument, "", f"{name} gives each program this argument; here it reads the variable LOCAL_RANK")

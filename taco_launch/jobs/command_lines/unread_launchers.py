@@ -1,10 +1,14 @@
-"""Name launchers that start ranks and are not read here: their lines are refused, never run as if they were programs."""
+"""Commands that are no launcher that is read here: those that start ranks all the same are named, never run as if they were programs."""
 
+import itertools
 import posixpath
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
-from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.core.command import shell
+from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, bare, inner
 from taco_launch.jobs.command_lines.shell_script import read, shown
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 _MODULES = frozenset(
     (
@@ -21,8 +25,37 @@ _PROGRAMS = frozenset(("fleetrun", "msrun", "bpslaunch", "dmlc-submit", "xla_dis
 # Programs that start torchrun themselves where NPROC_PER_NODE is set, or FORCE_TORCHRUN.
 _START_TORCHRUN = ("swift", "llamafactory-cli", "xtuner")
 _REMOTE = ("ssh", "pdsh", "clush", "parallel-ssh", "pssh")
-# How many words may come before the command: options of ssh and the host.
+# How many words may come before the command: options of ssh and the host, or of tmux.
 _MOST_BEFORE = 9
+_MOST_OPTIONS = 40  # of the launcher that starts another one
+_DEEPEST = 4  # ssh HOST 'tmux new-session -d "bash -c ..."'
+_EACH = "nproc-per-node"
+_OF_TORCHRUN = frozenset(
+    (
+        *(_EACH, "nnodes", "node-rank", "master-addr", "master-port", "standalone", "max-restarts"),
+        *("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"),
+    )
+)
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "csh", "tcsh")
+# What a command gives the process of one host, where people start one on each by hand.
+_ITS_RANK = re.compile(r"\$\{?(?:(?:NODE_|MACHINE_|GLOBAL_|WORLD_)?RANK|(?:NODE|HOST|MACHINE)_(?:ID|INDEX))\b")
+_MOST_HOSTS = 64  # a larger number counts the nodes of a graph
+_HOSTS = re.compile(r"--(?:num|n)[-_]?(?:nodes|hosts|machines)")
+PREPARES = frozenset(("module", "ml", "source", ".", "conda", "mamba", "micromamba", "spack", "pip", "ulimit"))
+SILENT = frozenset(
+    (
+        *("echo", "printf", "set", "shopt", "date", "hostname", "pwd", "wait", "true"),
+        *("false", ":", "type", "hash", "exit", "trap", "return", "shift", "break", "continue", "tee"),
+        *("scontrol", "squeue", "sinfo", "nvidia-smi", "env", "printenv", "which", "cat", "sleep", "[", "[[", "test"),
+    )
+)
+# What to do about a command that hands ranks to another system.
+INSTEAD = {
+    SUBMITS: "give the script that it submits: taco-launch translate FILE",
+    STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
+    CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
+}
+DOES = {SUBMITS: "submits a job", STARTS: "starts ranks, and is not read here", CONTAINS: "starts a container"}
 HINT = "give the number of ranks and the program: taco-launch run --np N -- PROGRAM"
 
 
@@ -42,12 +75,75 @@ def not_read(words: Sequence[str]) -> str:
             f"{name} starts torchrun itself where NPROC_PER_NODE or FORCE_TORCHRUN is set: start its ranks here, without "
             f"these variables: taco-launch run --launcher torchrun --np N -- {' '.join(words[:2])} ..."
         )
-    if name in _REMOTE and _starts_ranks(words[1:]):
-        return f"{name} starts a command on other hosts: translate that command alone, and list the hosts with -H"
+    if name in _REMOTE and (line := next(_launchers(words[1:]), ())):
+        return (
+            f"{name} starts a command on other hosts: translate that command alone, and list the hosts with -H: "
+            f"taco-launch translate -- {shell(tuple(map(shown, itertools.chain(*bare(line)))))}"
+        )
     return ""
 
 
-def _starts_ranks(words: Sequence[str]) -> bool:
-    """Return whether a launcher is behind the options and the host of ssh, or in a command line that it is given as a word."""
-    lines = [" ".join(words[at:]) for at in range(1, min(len(words), _MOST_BEFORE))]
-    return any(inner(each.words) for line in lines for each in read(shown(line)).commands)
+def _launchers(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:
+    """Yield the lines of launchers behind the options and the host of ssh, or in a command line that is one of its words.
+
+    Such a line may start another shell, nohup or tmux, which is given the next one.
+    """
+    lines = [" ".join(words[at:]) for at in range(min(len(words), _MOST_BEFORE))]
+    lines += [word for word in words if any(char.isspace() for char in word)]
+    commands = [each.words for line in lines for each in read(shown(line)).commands]
+    yield from (each for each in commands if inner(each))
+    if depth < _DEEPEST:
+        for each in commands:
+            inside = [word for word in each if any(char.isspace() for char in word)]
+            if inside and inside != list(words):
+                yield from _launchers(inside, depth + 1)
+
+
+def as_torchrun(words: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
+    """Read a launcher whose path is not known by its options, or its module; return the words, and the one read so, "" for none."""
+    for at, word in enumerate(words[:_MOST_OPTIONS]):
+        before = words[at - 1] if at else ""
+        rest = words[at + 1 :]
+        is_program = not before or "=" in before or not before.startswith("-")
+        is_like = word.rpartition("/")[2].startswith("torchrun") and not word.endswith(("torchrun", ".sh"))
+        if not (UNKNOWN in word or is_like) or word.startswith("-") or not is_program:
+            continue
+        launcher = inner((*words[:at], "x")) if at else None
+        if at and (launcher is None or launcher.kind not in ("srun", "mpirun", "hydra")):
+            continue
+        if rest[:1] == ("-m",) and inner(("python", *rest)):
+            return (*words[:at], "python", *rest), word
+        names = [each.lstrip("-").replace("_", "-").partition("=")[0] for each in rest if each.startswith("--")]
+        if names and rest[0].startswith("--") and names[0] in _OF_TORCHRUN and _EACH in names:
+            return (*words[:at], "torchrun", *rest), word
+    return words, ""
+
+
+def script_of(words: Sequence[str]) -> str:
+    """Return the script's file that a command runs, which may start ranks itself; "" for other commands."""
+    name, rest = posixpath.basename(words[0]), words[1:]
+    if name in _SHELLS:
+        file = next((word for word in rest if not word.startswith("-")), "")
+        return "" if "c" in "".join(word for word in rest[:1] if word.startswith("-")) else shown(file)
+    return shown(words[0]) if name.endswith((".sh", ".bash", ".csh")) else ""
+
+
+def by_hand(words: Sequence[str]) -> str:
+    """Return what to do with a command that is started on each host by hand, with a rank of its own; "" for others."""
+    line = shell(tuple(map(shown, words)))
+    counted = [
+        (word, word.partition("=")[2] or following)
+        for word, following in zip(words, (*words[1:], ""), strict=True)
+        if _HOSTS.fullmatch(word.partition("=")[0])
+    ]
+    option, hosts = counted[-1] if counted else ("", "")
+    is_ranked = _ITS_RANK.search(line) is not None
+    is_count = hosts.isdecimal() and 1 < int(hosts) <= _MOST_HOSTS
+    if not is_ranked and not is_count:
+        return ""
+    by_shell = ("--", "sh", "-c", " ".join(map(shown, words)))
+    run = shell(("--launcher", "env", "--hosts", hosts if is_count else "N", "--slots-per-host", "1", *by_shell))
+    each = "with $RANK, $WORLD_SIZE and $MASTER_ADDR in the place of its own values: taco-launch run " + run
+    if is_ranked:
+        return f"it is started on each host, and its arguments give it a rank of its own: {each}"
+    return f"{shown(option).partition('=')[0]} counts hosts. If each of them starts it, {each}. If not: taco-launch run --np 1 -- {line}"

@@ -198,7 +198,9 @@ class Manifest:
                 value = part.value.removesuffix("s")
                 self.put(key, int(value) if value.isdecimal() else part.value, place)
         elif part.use == table.OPTION:
-            self.notes.append(f"{shown}: add {part.name} {part.value} to the command line")
+            self.notes.append(
+                f"{shown}: add {shell((part.name, part.value)) if part.value else part.name} to the command line"
+            )
 
     def set(self, key: str, name: str, value: str, at: Loc) -> None:
         """Take a variable (`key` env) or a parameter (mca), unless it means something in Kubernetes alone."""

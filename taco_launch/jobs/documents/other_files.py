@@ -15,6 +15,13 @@ _TRANSLATE = "to see the same job here: taco-launch translate {}"
 _HOST_LINE = re.compile(r"[\w.-]+(?:[ \t]+(?:slots|max[_-]slots)=\d+)+", re.ASCII)
 
 
+def is_python(text: str, source: str) -> bool:
+    """Return whether a file is a program in Python, which a scheduler is not to read."""
+    first = text.partition("\n")[0]
+    named = source.endswith((".py", ".pyw", ".ipynb")) or (first.startswith("#!") and "python" in first)
+    return named and not shell_script.read(text).scheduler
+
+
 def is_hostfile(text: str) -> bool:
     """Return whether each line of a text names a host with its slots."""
     lines = [line for line in (each.partition("#")[0].strip() for each in text.splitlines()) if line]

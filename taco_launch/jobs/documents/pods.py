@@ -13,7 +13,8 @@ from taco_launch.jobs.documents.manifest import Manifest
 _QUANTITY = re.compile(r"([0-9]{1,12})([kMGT]i?)?")
 _SHM = "/dev/shm"  # noqa: S108 - where POSIX has it
 _ONE_IMAGE = "taco-launch runs all of a job in one image, and the workers have"
-_GPUS = "nvidia.com/gpu"
+GPUS = "nvidia.com/gpu"
+OF_SLOT = "which is a GPU where its host has GPUs, else a core"
 NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -46,11 +47,11 @@ def _image(manifest: Manifest, places: Sequence[Loc]) -> None:
 
 def gpus(manifest: Manifest, resources: Loc, slots: Any = None) -> int:
     """Return how many GPUs a pod asks for, 0 for none; a pod of another number of ranks, its `slots`, is named."""
-    limits, requests = (number(manifest, (*resources, kind, _GPUS)) for kind in ("limits", "requests"))
+    limits, requests = (number(manifest, (*resources, kind, GPUS)) for kind in ("limits", "requests"))
     count = limits or requests
     if count and isinstance(slots, int) and count != slots:
-        place = path_of((*resources, "limits", _GPUS))
-        manifest.notes.append(f"{place}: {count} for a worker of {slots} ranks: here each rank has a GPU of its own")
+        place = path_of((*resources, "limits", GPUS))
+        manifest.notes.append(f"{place}: {count} for a worker of {slots} ranks: here each rank has one slot, {OF_SLOT}")
     return count
 
 

@@ -102,6 +102,12 @@ def inner(command: Sequence[str]) -> Optional[NestedLauncher]:
     return NestedLauncher(name, kind, count, begin, env, around)
 
 
+def bare(command: Sequence[str]) -> Tuple[Tuple[str, ...], Tuple[str, ...], Tuple[str, ...]]:
+    """Return the variables that a command sets, what each of its ranks is to be started by, and the program behind these."""
+    begin, env, around = _peeled(tuple(command))
+    return env, around, tuple(command[begin:])
+
+
 def elsewhere(command: Sequence[str]) -> Optional[Tuple[str, str]]:
     """Return the name of a command that hands work to another system, and what each rank would do; None for others."""
     begin, _env, _around = _peeled(tuple(command))

@@ -84,10 +84,16 @@ DOCKER = (
     ),
     Signature(
         "image-missing",
-        keys=("pull access denied for ", "manifest unknown", "No such image: ", "repository does not exist"),
+        keys=(
+            "pull access denied for ",
+            "manifest unknown",
+            "manifest for ",
+            "No such image: ",
+            "repository does not exist",
+        ),
         cause="The image[[image? {image}]] is not available.",
         next="Check the name and tag, and docker login for a private registry; see what exists: docker image ls.",
-        pattern=r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown"
+        pattern=r"pull access denied for (?P<image>[^\s,]+)|manifest (?:for (?P<image2>\S+) not found: )?manifest unknown|manifest for (?P<image4>\S+) not found"
         r"|No such image: (?P<image3>\S+)|repository does not exist",
     ),
     Signature(
@@ -140,11 +146,11 @@ DOCKER = (
     ),
     Signature(
         "nvidia-container-library",
-        keys=("load library failed: ",),
-        cause="The NVIDIA container runtime of {host} does not find the driver's library {library}: the driver is not installed there, or is incomplete.",
-        next="Run nvidia-smi and ldconfig -p | grep {library} on {host}, and install the driver's own packages (libnvidia-compute). Docker from snap or rootless Docker may "
+        keys=("load library failed: ", "initialization error: cannot open shared object"),
+        cause="The NVIDIA container runtime of {host} does not find [[library?the driver's library {library}||a library of the driver]]: the driver is not installed there, or is incomplete.",
+        next="Run nvidia-smi and ldconfig -p | grep [[library?{library}||libnvidia-ml]] on {host}, and install the driver's own packages (libnvidia-compute). Docker from snap or rootless Docker may "
         "not see them: install docker-ce.",
-        pattern=r"nvidia-container-cli(?:\.real)?: [^\r\n]*load library failed: (?P<library>[\w.+-]+)",
+        pattern=r"nvidia-container-cli(?:\.real)?: [^\r\n]*load library failed: (?P<library>[\w.+-]+)|nvidia-container-cli(?:\.real)?: initialization error: cannot open shared object",
     ),
     Signature(
         "docker-mount-missing",
@@ -290,6 +296,13 @@ DOCKER = (
         cause="The image has no build for {platform}, the processor of {host}.",
         next="docker manifest inspect IMAGE lists what there is. Use an image or tag for that processor, or build it there: docker buildx build --platform {platform}.",
         pattern=r"no matching manifest for (?P<platform>[\w./-]{1,40}\w)",
+    ),
+    Signature(
+        "image-disk-full",
+        keys=("failed to register layer: ", "failed to extract layer ", "writing blob: "),
+        cause="The disk that has the images of {host} is full, so an image could not be unpacked.",
+        next="docker info shows the folder (Docker Root Dir), and docker system df what is in it; docker image prune -a removes images that no container uses. A larger disk: data-root in /etc/docker/daemon.json.",
+        pattern=r"(?:failed to (?:register layer: |extract layer )|writing blob: )[^\r\n]{0,400}?no space left on device",
     ),
     Signature(
         "image-layer-broken",
@@ -494,7 +507,7 @@ CONTAINERS = (
         "runtime_path in plugstack.conf, which is in memory by default (/run/pyxis)||Run enroot import docker://IMAGE by hand on that host to see the full error. An image "
         "without the shell or program that is named is incomplete, or of another architecture; srun --no-container-entrypoint leaves its entry point out]].",
         # The lines of enroot's own log are indented.
-        pattern=r"pyxis: {2,8}(?=(?:[^\r\n]{0,300}(?P<space>No space left))?)(?P<why>(?!\[(?:INFO|WARN|DEBUG))[^\s][^\r\n]*[^\s.])|pyxis:? (?P<why2>\[ERROR\] [^\r\n]*[^\s.])",
+        pattern=r"pyxis: {2,8}(?=(?:[^\r\n]{0,300}(?P<space>No space left))?)(?P<why>(?!\[(?:INFO|WARN|DEBUG))[^\s][^\r\n]*[^\s.*])|pyxis:? (?P<why2>\[ERROR\] [^\r\n]*[^\s.])",
         unless=("enroot-folder", "enroot-mount", "registry-refused-enroot"),
     ),
     Signature(

@@ -59,12 +59,40 @@ CUDA = (
         pattern=r"unable to create StreamExecutor for CUDA:(?P<gpu>\d+)[^\r\n]*INVALID_DEVICE",
     ),
     Signature(
+        "triton-kernel-invalid",
+        keys=("Triton Error [CUDA]: device kernel image is invalid",),
+        cause="What Triton compiled on {host} cannot be loaded by the GPU's driver: it comes from a cache of another version, or this Triton and the driver or GPU do not fit together.",
+        next="Remove what is cached: rm -rf ~/.triton/cache /tmp/torchinductor_$USER. If it fails again, use the Triton that belongs to the installed torch, and a driver that is not older than its CUDA: nvidia-smi; python3 -c 'import torch; print(torch.version.cuda)'.",
+    ),
+    Signature(
+        "triton-missing",
+        keys=("Cannot find a working triton installation",),
+        cause="torch.compile found no Triton that works on {host}.",
+        next="python3 -c 'import triton' in that environment shows why: without a package, install the version that torch requires (pip install triton). To continue without it: -x TORCH_COMPILE_DISABLE=1.",
+        survived=True,
+    ),
+    Signature(
+        "triton-too-old",
+        keys=("is not a recognized processor for this target",),
+        cause="The Triton on {host} is older than its GPU: its compiler does not know {what}.",
+        next="Use a newer torch with the Triton that belongs to it (sm_100 and sm_120 need torch 2.7 with CUDA 12.8). To continue without it: -x TORCH_COMPILE_DISABLE=1.",
+        pattern=r"'(?P<what>(?:sm_|gfx)\w{1,10})' is not a recognized processor",
+    ),
+    Signature(
+        "hsa-queue-aborted",
+        keys=("aborting with error : HSA_STATUS_ERROR",),
+        cause="An AMD GPU of {host} stopped, and its queue was ended: {why}.",
+        next="[[space?Use smaller batches, because memory of the GPU or of its queues ran out, or fewer processes on each GPU (rocm-smi --showpids)||Run it with -x AMD_SERIALIZE_KERNEL=3 so that the trace names the operation, and look for amdgpu in dmesg -T. Check that the build has the GPU's gfx (rocminfo | grep gfx) and that HSA_OVERRIDE_GFX_VERSION, if set, names a close one]].",
+        pattern=r"aborting with error : (?=(?P<space>HSA_STATUS_ERROR_OUT_OF_RESOURCES)?)(?P<why>HSA_STATUS_ERROR[^\r\n]{1,160}[^\s.])",
+        unless=("hip-memory-fault",),
+    ),
+    Signature(
         "cuda-architecture",
         keys=("no kernel image is available for execution", "device kernel image is invalid"),
         cause="The program's CUDA code was not built for the GPUs of {host}.",
         next="Use an image or build that supports them. Compare python3 -c 'import torch; print(torch.cuda.get_arch_list())' with the GPU's compute "
         "capability.",
-        unless=("hip-architecture",),
+        unless=("hip-architecture", "triton-kernel-invalid"),
     ),
     Signature(
         "hip-architecture",

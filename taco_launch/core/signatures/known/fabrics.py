@@ -114,8 +114,8 @@ UCX = (
         "ucx-register",
         keys=("reg_mr(address=",),
         cause="UCX on {host} could not register memory with the HCA ({why}): it is GPU memory, and either no peer-memory "
-        "module is loaded or UCX has no CUDA support.",
-        next="On {host}, check lsmod | grep peermem and ucx_info -d | grep cuda. -x UCX_IB_GPU_DIRECT_RDMA=n turns GPUDirect RDMA off.",
+        "module is loaded or UCX has no support for these GPUs.",
+        next="On {host}, check ucx_info -d | grep -E 'cuda|rocm' and, for NVIDIA, lsmod | grep peermem; AMD GPUs need the peer memory of amdgpu-dkms, or a kernel and UCX with dmabuf. -x UCX_IB_GPU_DIRECT_RDMA=n turns GPUDirect RDMA off.",
         pattern=r"UCX +ERROR +ibv_(?:exp_)?reg_mr\([^)]*\)\s+failed: (?P<why>Bad address|Invalid argument)",
         lines=2,
         unless=("ucx-no-cuda",),

@@ -12,6 +12,24 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 FRAMEWORKS = (
     Signature(
+        "lightning-rank-ended",
+        keys=("Child process with PID ",),
+        cause="Rank {rank} of Lightning on {host} ended [[killed?by signal 9, most likely because memory ran out||with exit code {code}]], and Lightning ended the others.",
+        next="[[killed?Run dmesg -T | grep -i kill on its host||Read that rank's own lines above this line]].",
+        pattern=r"\[rank: (?P<rank>\d+)\] Child process with PID \d+ terminated with code (?=(?P<killed>-9\b)?)(?P<code>-?\d+)",
+        kind=FailureText.OUTCOME,
+        unless=("out-of-memory", "out-of-memory-asked", "slurm-out-of-memory"),
+    ),
+    Signature(
+        "sagemaker-script-failed",
+        keys=("ExecuteUserScriptError",),
+        cause="SageMaker ended because the script failed[[code? with exit code {code}]]; its line does not show why.",
+        next="Read the script's own lines above this line; in CloudWatch each host has a log stream of its own.",
+        pattern=r"ExecuteUserScriptError:(?:[\s\S]{0,300}?ExitCode (?P<code>\d+))?",
+        kind=FailureText.FALLBACK,
+        lines=3,
+    ),
+    Signature(
         "lightning-gpus",
         keys=("MisconfigurationException:",),
         cause="Lightning on {host} requests GPUs {asked}, and the process sees [[seen?{seen} only||fewer]].",
@@ -46,6 +64,14 @@ FRAMEWORKS = (
         keys=("doesn't support faster communication broadband",),
         cause="accelerate refuses the GPUs of {host}: they cannot reach each other directly, and NCCL_P2P_DISABLE and NCCL_IB_DISABLE are not set.",
         next="Set -x NCCL_P2P_DISABLE=1 -x NCCL_IB_DISABLE=1 for every rank, or use a newer accelerate and driver.",
+    ),
+    Signature(
+        "ray-task-died",
+        keys=("while executing a task by an unexpected system error",),
+        cause="A worker of Ray was killed or crashed while it ran a task.",
+        next="Read the worker's own log file in /tmp/ray/session_latest/logs; on its host, dmesg -T | grep -i kill shows whether memory ran out.",
+        kind=FailureText.OUTCOME,
+        unless=("ray-worker-died", "lightning-rank-ended"),
     ),
     Signature(
         "ray-worker-died",

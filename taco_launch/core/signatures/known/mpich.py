@@ -7,12 +7,27 @@ from taco_launch.core.signatures.known import FailureText, Signature
 
 MPICH = (
     Signature(
+        "hydra-proxy-missing",
+        keys=("hydra_pmi_proxy", "hydra_bstrap_proxy"),
+        cause="Hydra cannot start its own proxy {program} on {host}: the installation there is incomplete, or has another path.",
+        next="Start mpiexec by its full path, and use an installation that exists under the same path on all hosts: ls -l {program} on {host}. A build tree (.libs) is none: make install.",
+        pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?P<program>\S*hydra_\w{1,20}_proxy) \("
+        r"|^\w{2,5}: (?:line \d+: )?(?P<program2>\S*hydra_\w{1,20}_proxy): (?:[Nn]o such file|command not found|not found)",
+    ),
+    Signature(
+        "mpich-singleton",
+        keys=("This singleton init program attempted to access", "PMII_singinit: execv failed"),
+        cause="The processes of an MPICH program on {host} found no process manager, so each runs alone, as rank 0 of 1: their launcher does not speak the PMI of this MPICH.",
+        next="In Slurm, use srun --mpi=pmi2 (srun --mpi=list shows the others; MPICH has to be built for the same one). Otherwise start the program by the mpiexec of its own MPICH.",
+    ),
+    Signature(
         "hydra-program-missing",
         keys=("execvp error on file",),
         cause="Hydra cannot start {program} on {host}: {why}.",
         next="Give its full path, or ./NAME for a program in the current folder. It must exist on every host: ls -l "
         "{program} on {host}.",
         pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?execvp error on file (?!\d+ |-)(?P<program>\S+) \((?P<why>[^)\r\n]+)\)",
+        unless=("hydra-proxy-missing",),
     ),
     Signature(
         "hydra-no-program",
@@ -40,10 +55,10 @@ MPICH = (
         "hydra-bootstrap",
         keys=("nable to run bstrap_proxy", "rror setting up the bootstrap proxies"),
         cause="Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
-        "Slurm job.",
-        next="Test the connection by hand: ssh {host} true. I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) in the environment selects "
-        "one of the two, and I_MPI_HYDRA_DEBUG=1 shows the command.",
-        pattern=r"nable to run bstrap_proxy on (?P<host>[\w.-]+)(?: \(pid \d+, exit code (?P<code>\d+)\))?"
+        "Slurm job[[alone?, even for its own host]].",
+        next="[[alone?Set I_MPI_HYDRA_BOOTSTRAP=fork in the environment if all ranks are on one host: it requires no ssh server, which containers lack||Test the connection by hand: ssh {host} true. "
+        "I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) in the environment selects one of the two, and I_MPI_HYDRA_DEBUG=1 shows the command]].",
+        pattern=r"nable to run bstrap_proxy on (?=(?P<alone>localhost|127\.)?)(?P<host>[\w.-]+)(?::\d+)?(?: \(pid \d+, exit code (?P<code>\d+)\))?"
         r"|rror setting up the bootstrap proxies",
     ),
     Signature(

@@ -114,6 +114,21 @@ NCCL = (
         pattern=r"(?i:NCCL.*no (?:socket |usable listening )?interface found)|connecting to address .*(?!family 1 )family \d+ is neither AF_INET",
     ),
     Signature(
+        "nccl-link-local",
+        keys=("onnect to fe80:",),
+        cause="NCCL on {host} chose a link-local IPv6 address ({peer}), which other hosts do not reach[[why? ({why})]].",
+        next="Use IPv4: -x NCCL_SOCKET_FAMILY=AF_INET, with an interface that has such an address on all hosts: -x NCCL_SOCKET_IFNAME==bond0 (ip -br -4 address shows them).",
+        pattern=r"onnect to (?P<peer>fe80:[^\s<]+)<\d+> (?:failed|returned|timed out)(?!.*retrying)\s*:? ?(?P<why>[^\r\n]*[^\s])?",
+    ),
+    Signature(
+        "nccl-accept",
+        keys=("Accept failed: ",),
+        cause="NCCL on {host} stopped while it waited for other ranks ({why})[[closed?: another thread or rank had ended NCCL's start by then]].",
+        next="Look for what failed first, in the lines before it and on the other ranks: -x NCCL_DEBUG=INFO shows them.",
+        pattern=r"socket(?:Try)?Accept: Accept failed: (?=(?P<closed>Bad file descriptor|Invalid argument)?)(?P<why>[^\r\n']*[^\s.'])",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
         "nccl-connect",
         keys=("onnect to ", "socketPollConnect", "WARN Call to connect failed"),
         cause="{host} cannot connect to [[peer?{peer}||another rank]] when NCCL starts[[why? ({why})]]: the address is on a "
@@ -125,6 +140,7 @@ NCCL = (
         r"(?P<why>Connection refused|No route to host|Connection timed out|Network is unreachable|[^\r\n]*[^\s])?"
         r"|(?P<dropped>NCCL WARN socketPollConnect)[ :]+(?![ :]|Connect to)(?P<why2>[^\r\n]*\S)"
         r"|WARN Call to connect failed ?: (?P<why3>[^\r\n]*\S)",  # NCCL 2.0 to 2.2
+        unless=("nccl-link-local",),
     ),
     Signature(
         "nccl-network-unknown",
@@ -319,7 +335,7 @@ NCCL = (
         cause="NCCL failed, and this log shows no known reason.",
         next="Read the NCCL WARN lines before the error, which give the reason; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
-        unless=("nccl-warned", "nccl-start-failed", "nccl-invalid-argument", "nccl-not-ready"),
+        unless=("nccl-warned", "nccl-start-failed", "nccl-accept", "nccl-invalid-argument", "nccl-not-ready"),
     ),
     Signature(
         "nccl-foreign-connection",
@@ -508,7 +524,7 @@ NCCL_DEVICES = (
         pattern=r"NCCL INFO (?:\w+/)?(?:socket|bootstrap)\.(?:cc|h):\d+ -> [1-9][\s\S]{0,900}?NCCL INFO (?:init|group)\.cc:\d+ -> [1-9]",
         kind=FailureText.FALLBACK,
         lines=8,
-        unless=("nccl-warned",),
+        unless=("nccl-warned", "nccl-accept"),
     ),
     Signature(
         "nccl-gpu-hidden",

@@ -30,6 +30,14 @@ OPEN_MPI = (
         kind=FailureText.FALLBACK,
     ),
     Signature(
+        "pmix-munge-missing",
+        keys=("A requested component was not found",),
+        cause="PMIx on {host} is to use munge, as Slurm's own does, and does not find munge's library: in a container it is often missing.",
+        next="Remove PMIX_MCA_psec from the environment, which Slurm's srun sets to munge in all that it starts, or set it to native. To use munge, install libmunge2 in the image and mount /run/munge.",
+        pattern=r"A requested component was not found[\s\S]{0,500}?Host: +(?P<host>\S+)\s+Framework: +psec\s+Component: +munge",
+        lines=11,
+    ),
+    Signature(
         "mpirun-component-missing",
         keys=("A requested component was not found", "No components were able to be opened in the"),
         cause="The Open MPI of {host} lacks a part that mpirun needs ({framework}[[component? {component}]]): it is a "
@@ -41,6 +49,7 @@ OPEN_MPI = (
         + _OF_MPIRUN
         + r")\b(?:\s+Component: +(?P<component>\S+))?",
         lines=11,
+        unless=("pmix-munge-missing",),
     ),
     Signature(
         "mpi-libfabric",

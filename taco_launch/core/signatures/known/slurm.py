@@ -71,7 +71,32 @@ SLURM = (
         "failed before that line.",
         pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE|JOB REQ))(?:\S+ DUE TO (?P<why>[A-Z][^\r\n*]{1,100}[^\s*]))?",
         kind=FailureText.OUTCOME,
-        unless=("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
+        unless=(
+            *("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
+            "slurm-interrupted",
+        ),
+    ),
+    Signature(
+        "slurm-interrupted",
+        keys=("srun: sending Ctrl-C to ",),
+        cause="A user ended {step} by Ctrl-C.",
+        next="If it hung before that, its last lines before the Ctrl-C are the place to look: taco-launch stacks JOB shows where each rank is while it hangs.",
+        pattern=r"srun: sending Ctrl-C to (?P<step>(?:StepId=|job )\S+)",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "sge-task-refused",
+        keys=("error: executing task of job ",),
+        cause="Grid Engine did not start a part of job {job} on {host}: {why}.",
+        next="qhost -h {host} shows whether its sge_execd answers; the parallel environment needs control_slaves TRUE (qconf -sp NAME). If it was Hydra, which uses Grid Engine's qrsh inside of such a job: mpiexec -launcher ssh uses ssh instead.",
+        pattern=r"executing task of job (?P<job>\d+) failed: (?P<why>(?:[^\r\n@]{0,80}execd@(?P<host>[\w.-]*\w))?[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "yarn-request-refused",
+        keys=("InvalidResourceRequestException",),
+        cause="YARN refused the request: {count} of its {what} in one container are more than any host offers ({most}).",
+        next="Request at most {most} in each container, and more containers. The limits of a host are in YARN's configuration: yarn node -list -showDetails.",
+        pattern=r"(?i)InvalidResourceRequestException: [^\r\n]{0,200}?requested(?P<what>[a-z]{2,20})=(?P<count>\d{1,9}), max(?:imum)?[a-z]{2,20}=(?P<most>\d{1,9})",
     ),
     Signature(
         "slurm-task-exited",

@@ -224,6 +224,15 @@ TORCH = (
         lines=60,
     ),
     Signature(
+        "torchelastic-failed",
+        keys=("torchelastic.worker.status.FAILED",),
+        cause="torchrun reports that rank {rank} on {host} failed[[why?: {why}||, and does not show why]].",
+        next="Read that rank's own lines above this line. To get the traceback here, put @record from torch.distributed.elastic.multiprocessing.errors before main.",
+        pattern=r'torchelastic\.worker\.status\.FAILED[^\r\n]{0,200}?"global_rank": (?P<rank>\d+)(?:[^\r\n]{0,200}?"hostname": "(?P<host>[\w.-]+)")?(?:[^\r\n]{0,200}?"raw_error": "\{\\"message\\": (?:\\"<NONE>|(?:\{\\+"message\\+": )?\\+"(?P<why>[^\\\r\n]{1,200})))?',
+        kind=FailureText.FALLBACK,
+        unless=("torchrun-child-failed", "torchrun-rank-failed"),
+    ),
+    Signature(
         "torchrun-rank-failed",
         keys=("failed (exitcode: ",),
         cause="Local rank {rank} of torchrun on {host} was the first to fail there: it exited with code {code}.",
@@ -648,13 +657,21 @@ TORCH_RANKS = (
         survived=True,
     ),
     Signature(
+        "inductor-compiler-failed",
+        keys=("CalledProcessError: Command ",),
+        cause="torch.compile on {host} called {what}, which did not compile the code.",
+        next="Read the compiler's own message below that line: most often Python.h (python3-dev) is missing, or the compiler is too old or another environment's. To continue without it: -x TORCH_COMPILE_DISABLE=1; rm -rf /tmp/torchinductor_$USER removes what is half built.",
+        pattern=r"CalledProcessError: Command \W{0,3}(?P<what>[\w./+-]{0,200}?(?:g\+\+|gcc|c\+\+|clang(?:\+\+)?|icpx|cc)(?:-\d+)?)\W{1,4}[^\r\n]{0,600}torchinductor",
+        unless=("compiler-missing", "header-missing"),
+    ),
+    Signature(
         "torch-compile-failed",
         keys=("InductorError: ", "BackendCompilerFailed: ", "backend='inductor' raised:"),
         cause="torch.compile could not compile the program on {host}[[why?: {why}]].",
         next="Read the compiler's own error further up: most often gcc, Python.h (python3-dev) or libcuda.so is missing in the image. To continue without it: -x TORCH_COMPILE_DISABLE=1; rm -rf /tmp/torchinductor_$USER removes what is half built.",
         pattern=r"(?:InductorError: |BackendCompilerFailed: |backend='inductor' raised:\s*)(?:backend='inductor' raised:\s*)?(?P<why>[A-Z][^\r\n]{1,200}[^\s.])?",
         lines=2,
-        unless=("compiler-missing",),
+        unless=("compiler-missing", "triton-missing", "triton-kernel-invalid", "inductor-compiler-failed"),
         survived=True,
     ),
     Signature(

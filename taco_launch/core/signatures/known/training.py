@@ -97,9 +97,10 @@ TRAINING = (
         "horovod-not-built",
         keys=("has not been built", "has not been compiled"),
         cause="This Horovod was built without {framework}.",
-        next="Build it again: HOROVOD_WITH_PYTORCH=1 HOROVOD_WITH_MPI=1 pip install --no-cache-dir --force-reinstall horovod, with "
+        next="Build it again where {framework} can be imported: [[mxnet?HOROVOD_WITH_MXNET=1 ]][[tensorflow?HOROVOD_WITH_TENSORFLOW=1 ]][[torch?HOROVOD_WITH_PYTORCH=1 ]]HOROVOD_WITH_MPI=1 pip install --no-cache-dir --force-reinstall horovod, with "
         "HOROVOD_GPU_OPERATIONS=NCCL where CUDA is installed. horovodrun --check-build shows what it has.",
-        pattern=r"Extension (?P<framework>horovod\.\w+) has not been built|(?P<framework2>Horovod \w+) has not been compiled",
+        pattern=r"Extension (?=horovod\.(?:(?P<torch>torch)|(?P<tensorflow>tensorflow)|(?P<mxnet>mxnet))?)(?:horovod\.(?P<framework>\w+)) has not been built"
+        r"|Horovod (?=(?P<torch2>[Pp]y[Tt]orch)?)(?=(?P<tensorflow2>[Tt]ensor[Ff]low)?)(?=(?P<mxnet2>MXNet)?)(?P<framework2>\w+) has not been compiled",
     ),
     Signature(
         "horovod-not-initialized",
@@ -257,6 +258,14 @@ TRAINING = (
         next="Pass the input as an argument, a file or a variable (-x NAME=VALUE).",
     ),
     Signature(
+        "lock-file-gone",
+        keys=(".lock'",),
+        cause="A rank on {host} uses a lock file ({file}) that another process removed, or whose folder does not exist.",
+        next="If several ranks or jobs share that folder, let one of them fill it before the others start, or give each its own: os.environ['LOCAL_RANK'] in its path. Otherwise create the folder on every host.",
+        pattern=r"^FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<file>[^'\r\n]{1,300}\.lock)'",
+        survived=True,
+    ),
+    Signature(
         "python-exception",
         keys=("Traceback (most recent call last)", "Error): ray::"),
         cause="The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]][[code?: {code}]].",
@@ -265,7 +274,7 @@ TRAINING = (
         pattern=rf'(?m)(?:^  File "(?:{_OWN}{_ABOVE}{_IN}{_CODE.format("")}|{_LAST}{_CODE.format("2")}))?'
         r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
-        r"remote process exited|communicator was aborted|: Broken pipe$))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
+        r"remote process exited|communicator was aborted|: Broken pipe$|NCCL [Ee]rror(?: in)?: ))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,
         lines=60,
         not_after="Exception ignored in",

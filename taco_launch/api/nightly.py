@@ -112,10 +112,10 @@ class _NightlyWork:
         check_name(name)
 
         def measure(started: float) -> Summary:
-            known = loaded or load(matrix, self.cluster.environ)
-            begun = Summary(name, known.name, self.cluster.inventory.cluster, "not-begun", started, started)
+            of_file = loaded or load(matrix, self.cluster.environ)
+            begun = Summary(name, of_file.name, self.cluster.inventory.cluster, "not-begun", started, started)
             try:
-                summary = self._measure(known, name)
+                summary = self._measure(of_file, name)
             except HostError as error:
                 summary = replace(begun, ended=time.time(), unfit=error.message)
             except KeyboardInterrupt:  # before anything was prepared
@@ -178,13 +178,13 @@ class _NightlyWork:
             nodes, why = self._nodes()
             if not why:
                 break
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 raise HostError(why)
             if why != told:
                 self.listener.say(f"waiting: {why}")
                 told = why
-            time.sleep(min(_LOOK_SECONDS, left))
+            time.sleep(min(_LOOK_SECONDS, remaining))
         hosts = open_hosts(nodes, matrix)
         if hosts.remark:
             self.listener.warn(hosts.remark)

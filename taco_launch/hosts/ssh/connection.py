@@ -37,7 +37,7 @@ _KEEPALIVE_SECONDS = 15
 _AGAIN_SECONDS = 5.0
 _ATTEMPTS = 7  # the pauses add up to 10 to 30 s: a sshd that is flooded (MaxStartups) has room again by then
 _ROOT = "root"
-
+_OF_JUMP = "ProxyJump in ~/.ssh/config names this jump host; see whether ssh reaches it"
 # It writes tracebacks of what is reported here as an error, to stderr where nobody listens.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
@@ -288,9 +288,7 @@ class SshTransport:
             try:
                 self._gateway.open()
             except HostError as error:
-                jump = self._gateway.route
-                hint = f"~/.ssh/config names this jump host: ssh -G {self.route.address} | grep -i proxyjump; try: ssh {jump.name} true"
-                raise HostError(f"{self.name}: through the jump host {error.message}", hint) from None
+                raise HostError(f"{self.name}: through the jump host {error.message}", _OF_JUMP) from None
         try:
             by_way_of = (self._gateway.route, self._gateway.connection.transport) if self._gateway else ()
             self._socket = SshSocket(self.route, *by_way_of)

@@ -301,3 +301,38 @@ def test_a_ruler_is_no_last_word(folder: JobFolder) -> None:
     write(folder.rank(4), b"the end\n-----\n *** \n\n")
     end = RankEnd(4, "gpu1", 1)
     assert explained(folder, "failed", end, 1, "gpu1", ended_itself=True)[0] == "failed; its last output: the end"
+
+
+@pytest.mark.parametrize(
+    ("log", "exit_code", "causes", "possible"),
+    [
+        (OUT_OF_MEMORY + b"step\n" * 50, 137, ["rank-killed"], ["cuda-out-of-memory"]),
+        (OUT_OF_MEMORY + b"step\n" * 50, 3, [], ["cuda-out-of-memory"]),
+        (OUT_OF_MEMORY + b"step\n" * 50 + OUT_OF_MEMORY, 1, ["cuda-out-of-memory"], []),
+        (
+            OUT_OF_MEMORY + b"step\n" * 50 + b"Traceback (most recent call last):\nConnectionResetError: x\n",
+            1,
+            ["python-exception"],
+            ["cuda-out-of-memory"],
+        ),
+        (OUT_OF_MEMORY + b"step 1\n" * 400_000, 137, ["rank-killed"], ["cuda-out-of-memory"]),
+    ],
+)
+def test_a_line_after_which_a_rank_continued_may_explain_its_end(
+    folder: JobFolder, log: bytes, exit_code: int, causes: list[str], possible: list[str]
+) -> None:
+    write(folder.rank(4), log)
+    found = analyze_failure(folder, 4, "gpu1", ended_itself=True, exit_code=exit_code)
+    assert [finding.signature for finding in found.findings] == [*causes, *possible]
+    assert found.possible == len(possible)
+    assert [finding.cause.startswith("An earlier line") for finding in found.findings] == [
+        *[False] * len(causes),
+        *[True] * len(possible),
+    ]
+
+
+def test_the_last_words_are_told_beside_what_may_explain_an_end(folder: JobFolder) -> None:
+    write(folder.rank(4), OUT_OF_MEMORY + b"step\n" * 50 + b"too low\n")
+    end = RankEnd(4, "gpu1", 4, "exited with code 4")
+    reason, _told = explained(folder, "it failed", end, 8, "gpu1", ended_itself=True)
+    assert reason == "it failed; its last output: too low"

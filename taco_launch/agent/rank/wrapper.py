@@ -27,6 +27,7 @@ from taco_launch.core.launch.command_line.separator import unescape
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import (
+    EXITED,
     REASON_CHARACTERS,
     AllowExit,
     Exit,
@@ -328,7 +329,8 @@ class _Rank:
     def _finish(self) -> int:
         status = self._status or 0
         if not os.WIFSIGNALED(status):
-            return self._report(os.WEXITSTATUS(status))
+            code = os.WEXITSTATUS(status)
+            return self._report(code, EXITED.format(code) if SIGNAL_BASE < code < SIGNAL_BASE + signal.NSIG else "")
         number = os.WTERMSIG(status)
         self._report(SIGNAL_BASE + number)
         # mpirun has to see what happened, so the same signal ends us; the command has left the core file, if any.

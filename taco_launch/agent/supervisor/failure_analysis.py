@@ -34,6 +34,8 @@ _LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
 _TELLING_LINES = 15
 # With these mpirun says that a rank failed, which the job's reason says already.
 _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
+# Stands for the exit code of a rank that no signal ended, though its code is one that a shell gives after a signal.
+_OWN_CODE = 2
 # Before the cause that a line tells of, after which the rank continued.
 _MAY = "An earlier line of its log, after which it continued, may explain it:"
 # In a rank's own log it may be all that there is. Of ends by a signal the rank's wrapper and its guard know more.
@@ -183,6 +185,8 @@ def explained(
     # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
     rank, host = (failure.rank, failure.host) if failure else (0, first)
     code, killed_by = (failure.exit_code, failure.killed) if failure else (0, "")
+    if failure and failure.reason == state.exited_as(code) and not killed_by.startswith("by the kernel"):
+        code, killed_by = _OWN_CODE, ""
     told = analyze_failure(folder, rank, host, ended_itself=ended_itself, exit_code=code, killed_by=killed_by)
     if not ended_itself:
         return reason, told

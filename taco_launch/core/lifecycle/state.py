@@ -315,6 +315,12 @@ def ending(exit_code: int) -> str:
     return f"exited with code {exit_code}"
 
 
+def exited_as(exit_code: int) -> str:
+    """Return in words how a program ended that chose such a code itself, or had it of a command that a signal ended."""
+    told = ending(exit_code)
+    return told.replace("was ended by", f"exited with code {exit_code}, as a shell does after", 1)
+
+
 def _signal(number: int) -> str:
     try:
         return f"signal {number} ({signal.Signals(number).name})"

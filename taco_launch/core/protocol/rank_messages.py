@@ -11,6 +11,8 @@ Roots = Sequence[Sequence[int]]
 
 # Of a reason, which supervisors keep for every rank.
 REASON_CHARACTERS = 1 << 12
+# The reason of an exit with a code above 128: the program chose it, and no signal ended it.
+EXITED = "exited with code {}"
 
 
 def check_roots(roots: Roots) -> None:

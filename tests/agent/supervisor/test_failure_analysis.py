@@ -336,3 +336,20 @@ def test_the_last_words_are_told_beside_what_may_explain_an_end(folder: JobFolde
     end = RankEnd(4, "gpu1", 4, "exited with code 4")
     reason, _told = explained(folder, "it failed", end, 8, "gpu1", ended_itself=True)
     assert reason == "it failed; its last output: too low"
+
+
+@pytest.mark.parametrize(
+    ("reason", "killed", "causes"),
+    [
+        ("exited with code 137, as a shell does after signal 9 (SIGKILL)", "by a process or a user", []),
+        ("exited with code 137, as a shell does after signal 9 (SIGKILL)", "by the kernel, out of memory", [True]),
+        ("", "by a process or a user", [True]),
+    ],
+)
+def test_a_code_that_the_program_chose_is_no_signal(
+    folder: JobFolder, reason: str, killed: str, causes: list[bool]
+) -> None:
+    """A shell that ran the program passes on that memory ran out, which the kernel has counted."""
+    end = RankEnd(4, "gpu1", 137, reason, killed=killed)
+    _reason, told = explained(folder, "it failed", end, 8, "gpu1", ended_itself=True)
+    assert [killed in finding.cause for finding in told.findings] == causes

@@ -28,6 +28,7 @@ from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import (
     EXITED,
+    IS_FOLDER,
     REASON_CHARACTERS,
     AllowExit,
     Exit,
@@ -93,7 +94,9 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
 
 
 def _advice(program: str, path: Optional[str]) -> str:
-    """Return what a program that does not exist may have been meant as."""
+    """Return what a program that cannot be run may have been meant as, or is."""
+    if os.path.isdir(program):  # noqa: PTH112 - as below
+        return IS_FOLDER
     if len(program.split()) > 1:
         return f" ({quoted(program)})"
     import shutil  # noqa: PLC0415 - no rank that can run needs it

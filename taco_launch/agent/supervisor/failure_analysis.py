@@ -15,6 +15,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import CleanUp, Finding, JobSpec, RankEnd
 from taco_launch.core.model.launchers import launcher_of
+from taco_launch.core.protocol.rank_messages import IS_FOLDER
 from taco_launch.core.signatures.aftermath import Aftermath
 from taco_launch.core.signatures.known import FailureText
 from taco_launch.core.signatures.lines import says
@@ -127,7 +128,7 @@ def _at_end(
 
 def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is_local: bool) -> Finding:
     """Return a finding; of a missing script with what to do about it, as the job's code came to its hosts."""
-    finding = match.finding
+    finding = _no_program(spec, match)
     named = re.search(ENTRIES[finding.signature].pattern, match.text) if finding.signature in _NO_SCRIPT else None
     file = (named["file"] or "").strip("'\"") if named else ""
     if not file:
@@ -147,6 +148,28 @@ def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is
     return replace(
         finding, next=f"If {name} is on your machine, copy its folder to the hosts: --sync DIR. {finding.next}"
     )
+
+
+def _no_program(spec: JobSpec, match: SignatureMatch) -> Finding:
+    """Return a finding; of a program that is a folder, or Python without a first line that says so, what to type instead."""
+    finding = match.finding
+    if finding.signature not in ("command-not-executable", "command-no-program", "script-is-an-option"):
+        return finding
+    found = re.search(ENTRIES[finding.signature].pattern, match.text)
+    what = found["what"].strip("'\"") if found else ""
+    inside = f"{what.rstrip('/')}/train.py"
+    if match.text.endswith(IS_FOLDER):
+        advice = f"Name the file in it that starts the program, such as python3 {inside}."
+        return replace(
+            finding, cause=f"On {finding.host or 'its host'} {what} is a folder, not a program.", next=advice
+        )
+    if finding.signature == "script-is-an-option":
+        typed = [Path(word).name for word in spec.command[:2]]
+        is_typed = typed[0].startswith("python") and Path(what).name in typed[1:]
+        advice = f"Name the file that starts the program, such as {inside}, or add a __main__.py to the folder."
+        return replace(finding, next=advice) if is_typed else finding
+    advice = f"Put its interpreter before it: python3 {what}. To run it as it is, mark it as executable and start it with the line #!/usr/bin/env python3."
+    return replace(finding, next=advice) if what.endswith(".py") else finding
 
 
 def _in_working_folder(spec: JobSpec, finding: Finding, file: str) -> Finding:

@@ -180,7 +180,7 @@ def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: s
     process, guard = ranks.run(command)
     assert guard.wait("exit") == report(code, why)
     assert process.wait(HANG) == code
-    advice = f" ({quoted('')})" if " " in command else ""
+    advice = " (it is a folder)" if command == "/" else f" ({quoted('')})" if " " in command else ""
     assert ranks.log == f"taco-launch: {why}{advice}\n".encode()
 
 

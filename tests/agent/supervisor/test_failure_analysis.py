@@ -353,3 +353,27 @@ def test_a_code_that_the_program_chose_is_no_signal(
     end = RankEnd(4, "gpu1", 137, reason, killed=killed)
     _reason, told = explained(folder, "it failed", end, 8, "gpu1", ended_itself=True)
     assert [killed in finding.cause for finding in told.findings] == causes
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "cause", "advice"),
+    [
+        ("./t.py", "taco-launch: cannot run './t.py': Exec format error", "./t.py' is a script", "python3 ./t.py. "),
+        ("./t.py", "taco-launch: cannot run './t.py': Permission denied", "not marked as exec", "python3 ./t.py. "),
+        ("./t", "taco-launch: cannot run './t': Permission denied", "not marked as exec", "chmod +x './t'"),
+        (
+            "./p",
+            "taco-launch: cannot run './p': Permission denied (it is a folder)",
+            "./p is a folder",
+            "./p/train.py.",
+        ),
+        ("python3 p", "python3: can't find '__main__' module in '/w/p'", "p was started", "such as /w/p/train.py, or"),
+        ("deepspeed p", "python3: can't find '__main__' module in 'p'", "p was started", "Put options of a launcher"),
+    ],
+)
+def test_what_is_no_program(folder: JobFolder, command: str, output: str, cause: str, advice: str) -> None:
+    records.write_spec(folder, replace(records.read_spec(folder), command=tuple(command.split())))
+    write(folder.rank(4), f"{output}\n".encode())
+    (found,) = analyze_failure(folder, 4, "gpu1", ended_itself=True, exit_code=1).findings
+    assert cause in found.cause
+    assert advice in found.next

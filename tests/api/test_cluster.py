@@ -223,6 +223,6 @@ def test_ctrl_c_stops_the_job_that_run_follows(
 
 def test_every_public_name_is_imported_by_a_star() -> None:
     names: dict[str, object] = {}
-    exec("from taco_launch.api import *", names)  # noqa: S102 - what a notebook does
+    exec("from taco_launch.api import *", names)
     assert names["Cluster"] is Cluster
     assert set(api._MODULES) <= set(names)

@@ -12,12 +12,11 @@ Every call raises a TacoLaunchError (taco_launch.core.errors) with a message and
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from functools import cached_property
-from threading import Event
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from taco_launch.api.followed_job import run_or_stop
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import TacoLaunchError
@@ -56,14 +55,6 @@ def require_lab() -> None:
             f"the lab is not installed: {error}",
             hint="in a checkout: pip install -e '.[bench]'; with wheels: pip install 'taco-launch[lab]'",
         ) from None
-
-
-def _both(first: Callable[[], None], then: Callable[[], None]) -> Callable[[], None]:
-    def call() -> None:
-        first()
-        then()
-
-    return call
 
 
 def _say_nothing(_words: str) -> None:
@@ -244,23 +235,12 @@ class Cluster:
     ) -> "Job":
         """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does.
 
-        A job whose ranks fail raises nothing: `exit_code` of what is returned tells. Ctrl-C, or another KeyboardInterrupt, stops
-        the job; it is raised again once the job has ended.
+        A job whose ranks fail raises nothing: `exit_code` of what is returned tells. KeyboardInterrupt stops the job first.
         """
-        watch, begun = watch or FollowListener(), Event()
         with _fields_in_hints():
             request = _typed(request)
             spec = self.with_code(self._resolved(request), request)
-            try:
-                found = self.backend.run(
-                    spec, self.environ, output, replace(watch, accepted=_both(begun.set, watch.accepted))
-                )
-            except KeyboardInterrupt:
-                if begun.is_set():  # else the name may be another job's
-                    self.job(spec.name).stop()
-                raise
-            if not found.record.attempt:  # of one whose ranks failed at once there is a log to read
-                require_started(found)
+            found = run_or_stop(self.backend, spec, self.environ, output, watch or FollowListener())
         return self._begun(found)
 
     def map(self, request: JobRequest, matrix: "Mapping[str, Sequence[object]]") -> "list[Job]":

@@ -223,8 +223,8 @@ def _with_usage_errors(act: Callable[[], Any]) -> Any:
 def _usage_error(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     message, hint = _on_one_line(error), context and f"{context.command_path} --help"
-    names = [param.nargs for param in context.command.params if param.name == "name"] if context else []
-    if context and names == [1] and message.startswith("Got unexpected extra argument"):
+    jobs = [param.nargs for param in context.command.params if param.name == "name"] if context else []
+    if context and jobs == [1] and message.startswith("Got unexpected extra argument"):
         hint = f"{context.command_path} works on one job at a time: call it once for each NAME"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         from difflib import get_close_matches

@@ -213,12 +213,17 @@ def test_ctrl_c_stops_the_job_that_run_follows(
             watch.accepted()
         raise KeyboardInterrupt
 
-    stop = backend.stop
+    def stop(names: Sequence[str], by: str, number: int) -> Outcomes:
+        assert (by, number) == ("Ctrl-C", 2)
+        stopped.extend(names)
+        return Outcomes({name: backend.kept[name] for name in names})
+
     monkeypatch.setattr(backend, "run", interrupted)
-    monkeypatch.setattr(backend, "stop", lambda names, *more: stopped.extend(names) or stop(names, *more[:2], 2.0))
+    monkeypatch.setattr(backend, "stop", stop)
     with pytest.raises(KeyboardInterrupt):
         cluster.run(JobRequest(("true",), name="a"))
     assert stopped == ["a"] * accepted
+    assert backend.asked == [LogQuery("a", tail=0)] * accepted
 
 
 def test_every_public_name_is_imported_by_a_star() -> None:

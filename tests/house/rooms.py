@@ -14,14 +14,14 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 11_350,
-    "api": 1_250,
+    "api": 1_270,
     "bench": 8_720,
     "jobs": 12_050,
     "setup": 8_700,
     "hosts": 7_850,
     "lab": 3_650,
-    "agent": 17_600,
-    "core": 31_650,
+    "agent": 17_700,
+    "core": 31_720,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

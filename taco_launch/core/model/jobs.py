@@ -335,8 +335,7 @@ class JobRecord:
     `mark` is the id of the present or last attempt, by which its processes are known: `id` of the first one; `attempt`
     counts them, 0 before the first. `waiting` is why it has no place yet, as last looked at: (host, why), what concerns
     no single host under "". `not_before` is when the next attempt may begin, `left_out` the hosts that it had better not
-    have, of which `lost` is the one that was lost, if any. `shares` is where its ranks are, `done` those of them that ended
-    well some seconds before the others, `transitions` every change of state, the first the submission. `admitted` says that
+    have, of which `lost` is the one that was lost, if any. `shares` is where its ranks are, `transitions` every change of state, the first the submission. `admitted` says that
     it was let in, to its slots or to wait for them; a job that is refused at its first try never is. `stalled` is set while
     its attempt hangs, and of one that hung to its end. `verified` is whether its attempt runs as planned, None: not known yet.
     """
@@ -367,7 +366,7 @@ class JobRecord:
     verified: Optional[VerifiedRun] = None
     hint: str = ""
     excused: int = 0  # retries after a fault of hardware, which `backoff_limit` does not count
-    done: Tuple[int, ...] = ()
+    done: Tuple[int, ...] = ()  # ranks that ended well some seconds before the others
     blamed: Optional[Finding] = None  # what the logs of the attempt before told of its failure, with the host to blame
 
     @property

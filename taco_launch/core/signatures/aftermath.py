@@ -43,11 +43,11 @@ class Aftermath:
         self._work: List[int] = []  # the lines of the program's work
         self._traceback = 0  # the first of those that end the log
         for number, line in enumerate(text.split("\n"), first):
-            said = clean(line)[1]
-            if _TRACEBACK in said:
+            words = clean(line)[1]
+            if _TRACEBACK in words:
                 if not self._traceback or self._since(self._traceback) > _BEFORE_TRACEBACK:
                     self._traceback = number
-            elif says(said) and (_BAR.match(said) or not _OF_FAILURE.match(said)):
+            elif says(words) and (_BAR.match(words) or not _OF_FAILURE.match(words)):
                 self._work.append(number)
         is_error = exit_code in _ERROR_CODES
         if self._traceback and self._since(self._traceback) > (_AFTER_ERROR if is_error else 0):

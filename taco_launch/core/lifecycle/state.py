@@ -135,6 +135,8 @@ def _running(record: JobRecord, event: Event) -> JobRecord:
 
 
 def _some_ended(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is not JobState.RUNNING:
+        return record
     return replace(record, reason=event.reason, done=tuple(map(count, few(event.data["ranks"]))))
 
 

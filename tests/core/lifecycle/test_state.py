@@ -52,12 +52,13 @@ def test_the_life_of_a_job() -> None:
         Event(4.0, state.RANK_FAILED, "exited with code 3", {"rank": 1, "host": "gpu2", "exit_code": 3}),
         Event(4.1, state.RANK_FAILED, "was killed", {"rank": 0, "host": "gpu1", "exit_code": 137}),
         Event(5.0, state.STOPPING, "TERM", {}),
+        Event(5.5, state.SOME_ENDED, "ranks 0 and 2 have ended", {"ranks": [0, 2]}),
         Event(6.0, state.ENDED, "rank 1 failed", {"state": "FAILED", "exit_code": 3, "rank": 1, "host": "gpu2"}),
         Event(7.0, state.RUNNING, "late", {"boot": "b", "roots": []}),
         Event(8.0, state.ENDED, "twice", {"state": "LOST", "exit_code": 1}),
     ]
     states = [state.reduce(life[:count]).state.value for count in range(len(life) + 1)]
-    assert states == ["QUEUED"] * 2 + ["STARTING"] * 2 + ["RUNNING"] * 4 + ["STOPPING"] + ["FAILED"] * 3
+    assert states == ["QUEUED"] * 2 + ["STARTING"] * 2 + ["RUNNING"] * 4 + ["STOPPING"] * 2 + ["FAILED"] * 3
     assert state.reduce(iter(life)) == JobRecord(
         id="abc",
         state=JobState.FAILED,

@@ -31,6 +31,8 @@ _MODULES = {
     "set_up_hosts": "taco_launch.api.setup",
 }
 
+__all__ = sorted(_MODULES)  # noqa: PLE0605 - a list
+
 
 def __getattr__(name: str) -> object:
     """Load a public name."""

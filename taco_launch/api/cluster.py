@@ -16,6 +16,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from taco_launch.api.followed_job import run_or_stop
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import TacoLaunchError
@@ -239,13 +240,11 @@ class Cluster:
     ) -> "Job":
         """Start a job, follow it to its end, and return it; `output` is given its log. Raises as `submit` does.
 
-        A job whose ranks fail raises nothing: `exit_code` of what is returned tells.
+        A job whose ranks fail raises nothing: `exit_code` of what is returned tells. KeyboardInterrupt stops the job first.
         """
         with _typed(request) as checked:
             spec = self.with_code(self._resolved(checked), checked)
-            found = self.backend.run(spec, self.environ, output, watch or FollowListener())
-            if not found.record.attempt:  # of one whose ranks failed at once there is a log to read
-                require_started(found)
+            found = run_or_stop(self.backend, spec, self.environ, output, watch or FollowListener())
         return self._begun(found)
 
     def map(self, request: JobRequest, matrix: "Mapping[str, Sequence[object]]") -> "list[Job]":

@@ -135,7 +135,9 @@ class Job:
         self._found = self._backend.resume([self.name], person()).job(self.name)
 
     def delete(self) -> tuple[str, ...]:
-        """Remove its record and logs, once it has ended; return warnings about hosts that keep something of it."""
+        """Stop it if it has not ended, and remove its record and logs; return warnings about hosts that keep something of it."""
+        if not self.state.is_terminal and not self.refresh().state.is_terminal:
+            self.stop()
         deleted = self._backend.delete([self.name])
         deleted.existing(self.name)
         return deleted.warnings

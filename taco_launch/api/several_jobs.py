@@ -5,12 +5,14 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 from taco_launch.api.job import Job
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.jobs.backend import Backend
 
+_NAME = re.compile(r"\{(\w+)\}")
 # How often the head is asked whether jobs have ended, at first and after a while.
 _POLL_SECONDS = (0.5, 5.0)
 _POLL_GROWTH = 1.2
@@ -43,11 +45,12 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
     NAME-1, NAME-2, and so on, if the request has a name.
 
     Raises:
-        UsageError: a name has no values, or its values are one string.
+        UsageError: a name has no values, or its values are one string; or the command has a name that is nearly one of these.
     """
     for key, given in matrix.items():
         if isinstance(given, str) or not isinstance(given, Sequence) or not given:
             raise UsageError(f"matrix: {key}: {given!r}: must be a list of values", hint=f"{{{key!r}: [0.1, 0.01]}}")
+    _check_names(request.command, matrix)
     env = dict(request.env)
     for number, chosen in enumerate(itertools.product(*matrix.values()), 1):
         values = dict(zip(matrix, map(str, chosen), strict=True))
@@ -56,8 +59,16 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
         yield replace(request, name=name, command=command, env=tuple({**env, **values}.items()))
 
 
+def _check_names(command: Sequence[str], matrix: Mapping[str, Sequence[object]]) -> None:
+    used = {name for word in command for name in _NAME.findall(word)}
+    for name in sorted(used.difference(matrix)):
+        near = get_close_matches(name, set(matrix).difference(used), n=1)
+        if near:
+            raise UsageError(f"command: {{{name}}}: the matrix has no such name", hint=f"did you mean {{{near[0]}}}?")
+
+
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), word)
+    return _NAME.sub(lambda match: values.get(match[1], match[0]), word)
 
 
 def as_completed(backend: Backend, jobs: Iterable[Job], timeout: float | None) -> Iterator[Job]:

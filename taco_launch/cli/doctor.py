@@ -43,7 +43,8 @@ def doctor(ctx: click.Context) -> int:
     else:
         for one in found:
             state = click.style(f"{one.state.value:5}", fg=_COLOURS[one.state.value])
-            click.echo(f"{state}  {render.printable(f'{one.name}: {one.found}')}")
+            first, *more = map(render.printable, f"{one.name}: {one.found}".split("\n"))
+            click.echo("\n".join((f"{state}  {first}", *(f"     {line}" for line in more))))
             if one.todo:
                 click.echo(f"       {render.printable(one.todo)}")
     return FAILED if any(one.state is CheckState.ERROR for one in found) else 0

@@ -30,6 +30,8 @@ from taco_launch.core.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageE
 
 # click reads it: how a shell asks for completions.
 _COMPLETE = "_TACO_LAUNCH_COMPLETE"
+# How alike an option must be to one that is meant, without their dashes: difflib's ratio.
+_ALIKE = 0.75
 # In the context's `meta`: the words of the command.
 _WORDS = "taco_launch.words"
 _EPILOG = """\b
@@ -217,12 +219,17 @@ def _with_usage_errors(act: Callable[[], Any]) -> Any:
 def _usage_error(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
     message, hint = _on_one_line(error), context and f"{context.command_path} --help"
+    jobs = [param.nargs for param in context.command.params if param.name == "name"] if context else []
+    if context and jobs == [1] and message.startswith("Got unexpected extra argument"):
+        hint = f"{context.command_path} works on one job at a time: call it once for each NAME"
     if isinstance(error, click.NoSuchOption) and error.possibilities:
         message = error.message.removesuffix(".")
         params = context.command.params if context else ()
         old = {name for param in params if getattr(param, "hidden", False) for name in param.opts}
-        near = nearest(error.option_name, set(error.possibilities) - old)
-        hint = f"did you mean: {near}" if near else hint
+        # Without their dashes: these make any two short names alike.
+        names = {name.lstrip("-"): name for name in error.possibilities if name not in old}
+        near = nearest(error.option_name.lstrip("-"), names, _ALIKE)
+        hint = f"did you mean: {names[near]}" if near else hint
     return UsageError(message, hint)
 
 

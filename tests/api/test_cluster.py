@@ -188,3 +188,46 @@ def test_a_file_that_no_container_has_is_named_once(tmp_path: Path, monkeypatch:
     assert said == [
         "warning: train.py exists on this machine, but not in the job's containers; to copy this folder to the hosts: --sync ."
     ]
+
+
+def test_delete_stops_a_job_that_runs_first(cluster: Cluster, backend: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `taco-launch delete` does."""
+    stopped: list[str] = []
+    job = cluster.submit(JobRequest(("true",), name="a"))
+    stop = backend.stop
+    monkeypatch.setattr(backend, "stop", lambda names, *more: stopped.extend(names) or stop(names, *more[:2], 2.0))
+    job.delete()
+    assert (stopped, backend.kept) == (["a"], {})
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_ctrl_c_stops_the_job_that_run_follows(
+    cluster: Cluster, backend: Jobs, monkeypatch: pytest.MonkeyPatch, accepted: bool
+) -> None:
+    """Not another job, which has the same name."""
+    stopped: list[str] = []
+
+    def interrupted(spec: JobSpec, environ: Mapping[str, str], _output: Output, watch: FollowListener) -> Answer:
+        backend.submit(spec, environ)
+        if accepted:
+            watch.accepted()
+        raise KeyboardInterrupt
+
+    def stop(names: Sequence[str], by: str, number: int) -> Outcomes:
+        assert (by, number) == ("Ctrl-C", 2)
+        stopped.extend(names)
+        return Outcomes({name: backend.kept[name] for name in names})
+
+    monkeypatch.setattr(backend, "run", interrupted)
+    monkeypatch.setattr(backend, "stop", stop)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.run(JobRequest(("true",), name="a"))
+    assert stopped == ["a"] * accepted
+    assert backend.asked == [LogQuery("a", tail=0)] * accepted
+
+
+def test_every_public_name_is_imported_by_a_star() -> None:
+    names: dict[str, object] = {}
+    exec("from taco_launch.api import *", names)
+    assert names["Cluster"] is Cluster
+    assert set(api._MODULES) <= set(names)

@@ -82,3 +82,10 @@ def test_waits_end(monkeypatch: pytest.MonkeyPatch) -> None:
     del backend.kept["t-1"]
     with pytest.raises(NoJobError, match=r"^t-1: deleted while they were waited for$"):
         here.wait_all(jobs)
+
+
+def test_a_name_in_the_command_that_is_nearly_one_of_the_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = Jobs()
+    with pytest.raises(UsageError, match=r"^command: \{LRR\}: the matrix has no such name$") as error:
+        cluster(backend, monkeypatch).map(JobRequest(command=("train", "{LRR}"), np=1), {"LR": [0.1]})
+    assert (error.value.hint, backend.kept) == ("did you mean {LR}?", {})

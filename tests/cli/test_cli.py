@@ -105,7 +105,7 @@ def test_another_host_is_refused_but_planned(monkeypatch: pytest.MonkeyPatch) ->
     assert (
         "host gpu1: cannot be used: without a container jobs run on the head only, which is localhost" in refused.output
     )
-    assert "taco-launch -i FILE setup" in refused.output
+    assert "taco-launch init HOST1 HOST2 --image IMAGE --to hosts.yaml" in refused.output
     dry = call("run", *hosts, "--dry-run", "--", "true")
     assert "-np 16 -H gpu1:8,gpu2:8" in dry.stdout
     assert "the network interface between the hosts is not known" in dry.stderr

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -152,3 +153,34 @@ def test_summaries_of_commands_are_whole_on_one_line() -> None:
             for line in filter(None, help_of(*words, "--help").partition("Commands:\n")[2].splitlines()):
                 assert re.match(r"  \S+ +\S.*\.$", line), (words, line)  # one that goes on has no name
                 assert not line.endswith("..."), (words, line)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--memory", "sets no limit on memory or cores"),
+        ("--cpus", "sets no limit on memory or cores"),
+        ("--retries", "--backoff-limit N"),
+        ("--chdir", "--workdir PATH"),
+        ("--detach", "taco-launch submit"),
+        ("--after", "--dependency"),
+        ("--logfile", "hint: taco-launch run --help"),  # as alike as --logdir is, it is another thing
+        ("--tiemout", "did you mean: --timeout"),
+    ],
+)
+def test_an_option_of_another_tool_is_not_answered_with_one_that_only_looks_like_it(option: str, says: str) -> None:
+    assert says in failing("run", option, "4", "--", "true")
+
+
+def test_a_command_of_one_job_says_so() -> None:
+    for verb in ("get", "logs"):
+        assert f"hint: taco-launch {verb} works on one job at a time: call it once for each NAME" in failing(
+            verb, "a", "b"
+        )
+
+
+def test_a_job_file_is_told_of_its_own_keys(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text('command: ["true"]\nknobs: {FOO: 1}\n', "utf-8")
+    assert "(put any other variable under env:, and any other MCA parameter under mca:)" in failing(
+        "run", "-f", str(tmp_path / "job.yaml")
+    )

@@ -14,14 +14,14 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 11_450,
-    "api": 1_350,
+    "api": 1_400,
     "bench": 8_700,
     "jobs": 12_600,
     "setup": 8_700,
     "hosts": 8_050,
     "lab": 3_650,
-    "agent": 18_450,
-    "core": 32_300,
+    "agent": 18_550,
+    "core": 32_400,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

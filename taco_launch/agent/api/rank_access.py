@@ -73,27 +73,43 @@ def _has_ended(folder: JobFolder) -> bool:
 
 
 def _read_files(jobs: Jobs, _agent: str, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:
-    """Pack files beside a rank; of a job that has ended, where its rank was.
+    """Pack files beside a rank; where it or its job has ended, on its host.
 
     Raises:
-        UsageError: the job has ended, the path is relative, and the folder of its ranks is not known.
+        UsageError: it has ended, the path is relative, and the folder of the ranks is not known.
     """
     folder = jobs.get(request.name)
     record = recovery.current_record(folder)
     if record.state.is_terminal and record.shares:
-        spec = records.read_spec(folder)
-        path = os.path.join(_start(folder, spec), request.path)  # noqa: PTH118 - it may be any text
-        if not path.startswith("/"):
-            raise UsageError(
-                f"job {folder.name}: it has ended, and the working folder of its ranks is not known",
-                hint=f"give an absolute path, such as {folder.name}:/results",
-            )
-        line = ("pack", str(request.most), path)
-        found = _enter(_on_host(folder, spec, record, request.rank, line), caller)
-        in_code = f"{path}/".startswith(f"{folder.code}/")
-        return _hinted(found, _left_of_code(folder, spec, record, request.rank)) if in_code else found
+        return _read_ended(folder, record, request, caller)
     how = f"{exec_process.PACK}:{request.most}"
-    return _enter(_argv(folder, request.rank, how, [request.path]), caller)
+    beside = _enter(_argv(folder, request.rank, how, [request.path]), caller)
+    return _or_ended(beside, request.rank, lambda: _read_ended(folder, record, request, caller))
+
+
+def _or_ended(beside: Iterator[Reply], rank: int, otherwise: Callable[[], Iterator[Reply]]) -> Iterator[Reply]:
+    """Yield what comes of a visit beside a rank; where the rank has ended, what comes of the other call."""
+    first = next(beside)
+    if isinstance(first, Output) and first.data.rstrip().endswith(exec_process.ENDED.format(rank).encode()):
+        yield from otherwise()
+        return
+    yield first
+    yield from beside
+
+
+def _read_ended(folder: JobFolder, record: JobRecord, request: ReadFiles, caller: CallerStream) -> Iterator[Reply]:
+    spec = records.read_spec(folder)
+    path = os.path.join(_start(folder, spec), request.path)  # noqa: PTH118 - it may be any text
+    if not path.startswith("/"):
+        which = "it" if record.state.is_terminal else f"rank {request.rank}"
+        raise UsageError(
+            f"job {folder.name}: {which} has ended, and the working folder of its ranks is not known",
+            hint=f"give an absolute path, such as {folder.name}:/results",
+        )
+    line = ("pack", str(request.most), path)
+    files = _enter(_on_host(folder, spec, record, request.rank, line), caller)
+    in_code = record.state.is_terminal and f"{path}/".startswith(f"{folder.code}/")
+    return _hinted(files, _left_of_code(folder, spec, record, request.rank)) if in_code else files
 
 
 def _left_of_code(folder: JobFolder, spec: JobSpec, record: JobRecord, rank: int) -> str:

@@ -58,7 +58,7 @@ def _output_of(folder: JobFolder, view: JobView) -> "Tuple[OutputEnd, Optional[f
 
     pattern = view.spec.policy.progress
     attempt = folder.of_attempt(view.record.attempt)
-    output = output_end.read(folder.merged, pattern, attempt)
+    output = output_end.read(folder.merged, pattern, attempt, () if view.record.state.is_terminal else view.record.done)
     if output.progress is None:
         return output, None
     return output, output_end.first_step(attempt.rank(output.progress.rank), pattern)

@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Collection, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.lines import LineReader
@@ -43,22 +43,24 @@ class OutputEnd(NamedTuple):
     progress: Optional[Progress] = None
 
 
-def read(merged: Path, pattern: str = "", attempt: Optional[JobFolder] = None) -> OutputEnd:
+def read(
+    merged: Path, pattern: str = "", attempt: Optional[JobFolder] = None, ended: Collection[int] = ()
+) -> OutputEnd:
     """Read the end of a merged log; nothing of one that does not exist or cannot be read.
 
     A user's `pattern` for the progress is tried in a process of its own, with a limit of time. The progress is that of
-    `attempt`, a job's folder for one; by default of all.
+    `attempt`, a job's folder for one; by default of all. Ranks that have `ended` while others continue count for nothing.
     """
     if not pattern:
-        return _read(merged, Tracker(), attempt)
+        return _read(merged, Tracker(), attempt, ended)
 
     def act() -> Any:
-        found = _read(merged, Tracker(compiled(pattern)), attempt)
+        found = _read(merged, Tracker(compiled(pattern)), attempt, ended)
         return found._replace(progress=None if found.progress is None else to_json(found.progress))
 
     told = bounded(act, _PATTERN_SECONDS)
     if told is None:
-        return _read(merged, None, attempt)
+        return _read(merged, None, attempt, ended)
     labelled, line, progress = told
     return OutputEnd(labelled, line, None if progress is None else from_json(Progress, progress))
 
@@ -141,7 +143,7 @@ def _lines_of_ranks(merged: Path, attempt: Optional[JobFolder]) -> "Iterator[Tup
                     yield at / 1e6, match, at / 1e6 >= starts.get(rank, 0.0)
 
 
-def _read(merged: Path, tracker: Optional[Tracker], attempt: Optional[JobFolder]) -> OutputEnd:
+def _read(merged: Path, tracker: Optional[Tracker], attempt: Optional[JobFolder], ended: Collection[int]) -> OutputEnd:
     labelled, last, time, without_number = "", "", 0.0, False
     try:
         for at, line, is_of_attempt in _lines_of_ranks(merged, attempt):
@@ -153,7 +155,7 @@ def _read(merged: Path, tracker: Optional[Tracker], attempt: Optional[JobFolder]
                     tracker.feed(at, rank, last)
     except (OSError, HostError):
         return OutputEnd()
-    progress = None if tracker is None else tracker.best()
+    progress = None if tracker is None else tracker.best(ended)
     if without_number and (ranks := ranks_without_a_number(merged, attempt)):
         progress = progress or Progress("", ranks[0], time)
         progress = replace(progress, loss=None, diverged=True)

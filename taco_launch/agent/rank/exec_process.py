@@ -32,6 +32,8 @@ _OF_THE_RANK_ALONE = "PMIX_"
 # How a command is run: on pipes, or on a terminal of its own: `terminal:KIND:ROWS:COLUMNS`.
 # Or what of ours is run there instead, `pack:BYTES` and `unpack:BYTES`, with a path.
 PIPES, TERMINAL, PACK, UNPACK = "pipes", "terminal", "pack", "unpack"
+# What is said of a rank that has ended, while its job runs.
+ENDED = "rank {} is no longer running"
 _KINDS = frozenset((PIPES, TERMINAL, PACK, UNPACK))
 
 
@@ -59,7 +61,7 @@ def main(folder: JobFolder, rank: int, how: str, command: Sequence[str], agent: 
     guard.send(Visit(rank=rank, root=[] if own is None else [own.pid, own.start]))
     answer = _answer(guard)
     if answer is None or not answer.roots:
-        return _refuse(NO_JOB, f"rank {rank} is no longer running")
+        return _refuse(NO_JOB, ENDED.format(rank))
     processes.become_subreaper()
     try:
         place = _place(answer.roots[0][0], answer)

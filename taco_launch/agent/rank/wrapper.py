@@ -27,6 +27,8 @@ from taco_launch.core.launch.command_line.separator import unescape
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import (
+    EXITED,
+    IS_FOLDER,
     REASON_CHARACTERS,
     AllowExit,
     Exit,
@@ -92,7 +94,9 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
 
 
 def _advice(program: str, path: Optional[str]) -> str:
-    """Return what a program that does not exist may have been meant as."""
+    """Return what a program that cannot be run may have been meant as, or is."""
+    if os.path.isdir(program):  # noqa: PTH112 - as below
+        return IS_FOLDER
     if len(program.split()) > 1:
         return f" ({quoted(program)})"
     import shutil  # noqa: PLC0415 - no rank that can run needs it
@@ -328,7 +332,8 @@ class _Rank:
     def _finish(self) -> int:
         status = self._status or 0
         if not os.WIFSIGNALED(status):
-            return self._report(os.WEXITSTATUS(status))
+            code = os.WEXITSTATUS(status)
+            return self._report(code, EXITED.format(code) if SIGNAL_BASE < code < SIGNAL_BASE + signal.NSIG else "")
         number = os.WTERMSIG(status)
         self._report(SIGNAL_BASE + number)
         # mpirun has to see what happened, so the same signal ends us; the command has left the core file, if any.

@@ -28,7 +28,7 @@ _MOST_OF_SPEC, _MOST_OF_EVENTS, _MOST_OF_LINE = 1 << 24, 1 << 25, 1 << 23
 _RESERVE_BYTES = 1 << 16
 # Of these a job that waits, hangs or fails for long has as many as its hosts cause, with their words. Where one is larger,
 # or so many bytes of events are there, they are left out: the rest is for what changes the job's state.
-_OF_HOSTS = frozenset((state.WAITING, state.STALLED, state.STIRRED, state.RANK_FAILED))
+_OF_HOSTS = frozenset((state.WAITING, state.STALLED, state.STIRRED, state.SOME_ENDED, state.RANK_FAILED))
 _MOST_OF_HOSTS, _MOST_OF_EVENT = 1 << 24, 1 << 20
 _MOST_CHARACTERS = 1 << 14
 _OLD_HINT = "\nhint: "

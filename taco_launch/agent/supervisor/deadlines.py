@@ -25,6 +25,8 @@ from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, Stal
 _LOSS_SECONDS = 20.0
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 LINGER_SECONDS = 10.0
+# Ranks of a job end together, but for what a few of them still write. After so many seconds it is told that others continue.
+_SOME_ENDED_SECONDS, _MOST_NAMED = 5.0, 8
 # A job that has not started after so many seconds says what it waits for.
 _SLOW_START_SECONDS = 60.0
 
@@ -58,6 +60,30 @@ class SlowStart:
             self._due = None
             if words := missing():
                 self._events.add(state.SLOW_START, f"waiting for {words}, {_SLOW_START_SECONDS:g} s after its start")
+
+
+class SomeEnded:
+    """Tells which ranks have ended well, where others continue: they may wait for them."""
+
+    def __init__(self, ranks: Ranks, events: records.Events) -> None:
+        """Know of none yet."""
+        self._ranks, self._events = ranks, events
+        self._count, self._due, self._wait = 0, 0.0, _SOME_ENDED_SECONDS
+
+    def step(self, now: float) -> None:
+        """Record it at this monotonic time, some seconds after the last rank that ended; more and more seldom."""
+        ended = self._ranks.ended
+        if len(ended) == self._count or self._ranks.all_ended or any(ended.values()):
+            return
+        self._due = self._due or now + self._wait
+        if now < self._due:
+            return
+        self._count, self._due, self._wait = len(ended), 0.0, 2 * self._wait
+        ranks = sorted(ended)
+        names = ", ".join(map(str, ranks[:_MOST_NAMED])) + (" ..." if ranks[_MOST_NAMED:] else "")
+        have = f"rank {names} has" if len(ranks) == 1 else f"{len(ranks)} ranks ({names}) have"
+        words = f"{have} ended with code 0; {self._ranks.np - len(ranks)} of {self._ranks.np} ranks continue"
+        self._events.add(state.SOME_ENDED, words, ranks=ranks)
 
 
 class Limits:

@@ -6,7 +6,7 @@ import socket
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.logs.bars import last_state
@@ -15,6 +15,8 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import CleanUp, Finding, JobSpec, RankEnd
 from taco_launch.core.model.launchers import launcher_of
+from taco_launch.core.protocol.rank_messages import IS_FOLDER
+from taco_launch.core.signatures.aftermath import Aftermath
 from taco_launch.core.signatures.known import FailureText
 from taco_launch.core.signatures.lines import says
 from taco_launch.core.signatures.log_scan import LogScan, is_consequence
@@ -33,15 +35,23 @@ _LAST_LINES, _LAST_BYTES, _LAST_CHARACTERS = 20, 1 << 14, 1000
 _TELLING_LINES = 15
 # With these mpirun says that a rank failed, which the job's reason says already.
 _BANNERS = ("rank-exited", "rank-exited-255", "rank-command-not-found", "rank-not-executable", "rank-failed")
+# Stands for the exit code of a rank that no signal ended, though its code is one that a shell gives after a signal.
+_OWN_CODE = 2
+# Before the cause that a line tells of, after which the rank continued.
+_MAY = "An earlier line of its log, after which it continued, may explain it:"
 # In a rank's own log it may be all that there is. Of ends by a signal the rank's wrapper and its guard know more.
 _BY_TORCHRUN = ("torchrun-child-failed", "torchrun-rank-killed", "torchrun-rank-signal")
 
 
 class FailureAnalysis(NamedTuple):
-    """Findings, earliest first; `line` is the 1-based line of the first in the rank's own log (0: none)."""
+    """Findings, the causes first; `line` is the 1-based line of the first in the rank's own log (0: none).
+
+    The last `possible` of them are of lines after which the rank continued: they may explain its end.
+    """
 
     findings: Tuple[Finding, ...]
     line: int
+    possible: int = 0
 
 
 def analyze_failure(
@@ -56,22 +66,28 @@ def analyze_failure(
     Raises:
         TacoLaunchError: the job's spec cannot be read.
     """
-    scan = LogScan(_names(folder), failed=True)
-    spec = records.read_spec(folder)
+    spec, names = records.read_spec(folder), _names(folder)
     single = launcher_of(spec).is_single
     on_head = single or any(one.name == host and spec.is_here(one) for one in spec.hosts)
-    launcher = folder.launcher if on_head else folder.launcher_on(host)
-    own: Optional[Tuple[Finding, ...]] = None
-    for stem, where in ((folder.rank(rank), host), (launcher, "" if single else host)):
-        scan.begin(where)
-        head, between, tail = segments.head_and_tail(stem)
-        scan.feed(head)
-        scan.skip(between)
-        scan.feed(tail)
-        own = scan.findings() if own is None else own  # before anything is read of the launcher's
+    launcher = segments.head_and_tail(folder.launcher if on_head else folder.launcher_on(host))
+    head, between, tail = segments.head_and_tail(folder.rank(rank))
+    scan = LogScan(names, failed=True)
+    _feed(scan, host, head, between, tail)
+    own = scan.findings()  # before anything is read of the launcher's
+    _feed(scan, "" if single else host, *launcher)
     kinds = {FailureText.NOTE} if ended_itself else {FailureText.NOTE, FailureText.OUTCOME, FailureText.FALLBACK}
     banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
+    earlier: List[SignatureMatch] = []
+    if ended_itself and exit_code:
+        below = (tail, head.count("\n") + between + 1) if tail else (head, 1)
+        after = Aftermath(*below, exit_code)
+        earlier = [match for match in told if match.finding in own and not after.explains(match)]
+        if earlier:
+            told = _at_end(LogScan(names, failed=True), host, below, after, [one for one in told if one not in earlier])
+            shown = {match.finding.signature for match in told}
+            earlier = [match for match in earlier if match.finding.signature not in shown]
+            own = (*own, *(match.finding for match in told))
     is_local = any(one.name == host and one.connection == "local" for one in spec.hosts)
     found = [_script_named(spec, match, folder, is_local=is_local) for match in told]
     number = state.numbered(rank, spec.procs_per_gpu)
@@ -82,12 +98,37 @@ def analyze_failure(
         causes = sum(match.kind is FailureText.CAUSE for match in told)
         if not found or killed.signature in UNFORESEEN:
             found.insert(causes, killed)
-    return FailureAnalysis(tuple(found[:_MOST]), found[0].line if found and found[0] in (own or ()) else 0)
+    line = found[0].line if found and found[0] in own else 0
+    possible = [replace(match.finding, cause=f"{_MAY} {match.finding.cause}") for match in earlier][
+        : _MOST - len(found)
+    ]
+    return FailureAnalysis((*found[:_MOST], *possible), line, len(possible))
+
+
+def _feed(scan: LogScan, host: str, head: str, between: int, tail: str) -> None:
+    scan.begin(host)
+    scan.feed(head)
+    scan.skip(between)
+    scan.feed(tail)
+
+
+def _at_end(
+    scan: LogScan, host: str, below: Tuple[str, int], after: Aftermath, told: Sequence[SignatureMatch]
+) -> List[SignatureMatch]:
+    """Return what explains an end, where other texts in the log do not: those `told`, and what is found at its end alone."""
+    text, first = below
+    scan.begin(host)
+    scan.skip(after.begin - 1)
+    scan.feed("\n".join(text.split("\n")[after.begin - first :]))
+    known = {match.finding.signature for match in told}
+    more = [match for match in scan.matches() if match.kind is not FailureText.NOTE and after.explains(match)]
+    more = [match for match in more if match.finding.signature not in known]
+    return sorted((*told, *more), key=lambda match: match.kind)
 
 
 def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is_local: bool) -> Finding:
     """Return a finding; of a missing script with what to do about it, as the job's code came to its hosts."""
-    finding = match.finding
+    finding = _no_program(spec, match)
     named = re.search(ENTRIES[finding.signature].pattern, match.text) if finding.signature in _NO_SCRIPT else None
     file = (named["file"] or "").strip("'\"") if named else ""
     if not file:
@@ -107,6 +148,28 @@ def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is
     return replace(
         finding, next=f"If {name} is on your machine, copy its folder to the hosts: --sync DIR. {finding.next}"
     )
+
+
+def _no_program(spec: JobSpec, match: SignatureMatch) -> Finding:
+    """Return a finding; of a program that is a folder, or Python without a first line that says so, what to type instead."""
+    finding = match.finding
+    if finding.signature not in ("command-not-executable", "command-no-program", "script-is-an-option"):
+        return finding
+    found = re.search(ENTRIES[finding.signature].pattern, match.text)
+    what = found["what"].strip("'\"") if found else ""
+    inside = f"{what.rstrip('/')}/train.py"
+    if match.text.endswith(IS_FOLDER):
+        advice = f"Name the file in it that starts the program, such as python3 {inside}."
+        return replace(
+            finding, cause=f"On {finding.host or 'its host'} {what} is a folder, not a program.", next=advice
+        )
+    if finding.signature == "script-is-an-option":
+        typed = [Path(word).name for word in spec.command[:2]]
+        is_typed = typed[0].startswith("python") and Path(what).name in typed[1:]
+        advice = f"Name the file that starts the program, such as {inside}, or add a __main__.py to the folder."
+        return replace(finding, next=advice) if is_typed else finding
+    advice = f"Put its interpreter before it: python3 {what}. To run it as it is, mark it as executable and start it with the line #!/usr/bin/env python3."
+    return replace(finding, next=advice) if what.endswith(".py") else finding
 
 
 def _in_working_folder(spec: JobSpec, finding: Finding, file: str) -> Finding:
@@ -145,12 +208,15 @@ def explained(
     # Of a job that ran out of its time no rank is to blame; what the ranks wait for, Horovod tells by rank 0.
     rank, host = (failure.rank, failure.host) if failure else (0, first)
     code, killed_by = (failure.exit_code, failure.killed) if failure else (0, "")
+    if failure and failure.reason == state.exited_as(code) and not killed_by.startswith("by the kernel"):
+        code, killed_by = _OWN_CODE, ""
     told = analyze_failure(folder, rank, host, ended_itself=ended_itself, exit_code=code, killed_by=killed_by)
     if not ended_itself:
         return reason, told
     lines = segments.last_words(folder.rank(rank)).split("\n") if failure else []
     words = next((last_state(line).strip() for line in reversed(lines) if says(line)), "")
-    return state.explained(reason, started, told.findings, words[:_MOST_SHOWN]), told
+    causes = told.findings[: len(told.findings) - told.possible]
+    return state.explained(reason, started, causes, words[:_MOST_SHOWN]), told
 
 
 def last_lines(folder: JobFolder, spec: JobSpec, end: RankEnd, told_in: int = 0) -> Tuple[str, Tuple[str, ...]]:

@@ -77,7 +77,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
             found = failure_analysis.explained(
                 folder, short, failure, len(end.started), first, ended_itself=ended_itself
             )
-            return found[0], to_json(found[1].findings), found[1].line
+            return found[0], to_json(found[1].findings), found[1].line, found[1].possible
 
         answer = bounded(explain, _EXPLAIN_SECONDS)
         if answer is None:
@@ -85,7 +85,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
         else:
             reason, told = (
                 answer[0],
-                failure_analysis.FailureAnalysis(tuple(from_json(Finding, each) for each in answer[1]), answer[2]),
+                failure_analysis.FailureAnalysis(tuple(from_json(Finding, each) for each in answer[1]), *answer[2:]),
             )
     reason = "; ".join(filter(None, (reason, *end.notes)))
     data: Dict[str, Any] = {}
@@ -97,7 +97,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
         data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
     # An exception ends a program with 1; what it leaves behind, such as threads of gloo, may abort it then.
     raised = code == _ABORTED and told is not None and told.line and told.findings[0].signature == "python-exception"
-    finding = told.findings[0] if told is not None and told.findings else None
+    finding = told.findings[0] if told is not None and len(told.findings) > told.possible else None
     result = retries.AttemptResult(
         job_state, code, host, hung=end.hung, raised=bool(raised), single_host=len(spec.hosts) == 1
     )

@@ -18,7 +18,7 @@ from taco_launch.core.model.launchers import Launcher
 from taco_launch.core.model.plans import Placement
 from taco_launch.core.protocol.guard_messages import Ack, Ended, LogData, RankStarted
 from taco_launch.core.protocol.message import Message
-from taco_launch.core.protocol.rank_messages import Exit
+from taco_launch.core.protocol.rank_messages import EXITED, Exit
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
@@ -178,4 +178,6 @@ class Ranks:
     def _end_of(self, message: Exit) -> Tuple[int, int, str]:
         if message.exit_code is None:
             return message.rank, SIGNAL_BASE + signal.SIGKILL, WRAPPER_KILLED
+        if message.reason == EXITED.format(message.exit_code):
+            return message.rank, message.exit_code, state.exited_as(message.exit_code)
         return message.rank, message.exit_code, message.reason

@@ -76,6 +76,7 @@ class Running:
         attempt.events.flush()
         attempt.check_requests()
         attempt.slow_start.step(attempt.ranks.missing)
+        attempt.some_ended.step(now)
         why = "" if attempt.cut_short is not None else attempt.limits.exceeded(now - begin)
         attempt.end_early(JobOutcome(JobState.FAILED, JobEnd.OUT_OF_TIME, why) if why else None)
         attempt.end_early(attempt.divergence.step())

@@ -12,7 +12,7 @@ from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor import start, teardown
-from taco_launch.agent.supervisor.deadlines import Divergence, EarlySignal, Limits, SlowStart
+from taco_launch.agent.supervisor.deadlines import Divergence, EarlySignal, Limits, SlowStart, SomeEnded
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.verification import Verification
 from taco_launch.core import errors
@@ -59,6 +59,7 @@ class SupervisedAttempt:
         self.limits = Limits(self.spec.policy, self.ranks, self.events, self.gang.order)
         self._waits: Tuple[Tuple[str, str], ...] = ()  # the hosts that the job was said to wait for
         self.slow_start = SlowStart(self.events)
+        self.some_ended = SomeEnded(self.ranks, self.events)
         self.divergence = Divergence(self.folder, self.spec.policy)
         self.orphans = teardown.Orphans(guard_process, self.gang)
         self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)

@@ -195,7 +195,7 @@ def _read_rate(cell: Cell, text: str) -> tuple[Measurement, ...] | NoSample:
     "ranks",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With nccl-tests or --workload: the number of ranks that ran.",
+    help="The number of ranks that ran.",
 )
 @click.argument("log", type=click.Path(allow_dash=True))
 def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None) -> int:
@@ -217,11 +217,9 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     readings = read_other(text) if known is None else read(known, text, ranks)
     if readings is not None:
         return _print_readings(settings_of(ctx), log, readings)
-    if ranks is not None:
-        raise click.UsageError(
-            "--np is only for nccl-tests and --workload: this log shows by itself how many ranks ran", ctx
-        )
     sample = parse_log(text)
+    if ranks is not None and isinstance(sample, Sample) and sample.ranks != ranks:
+        sample = NoSample(f"the log shows {sample.ranks} rank{'s' * (sample.ranks != 1)}, not the {ranks} of --np")
     if isinstance(sample, NoSample):
         click.echo(render.printable(f"{log}: no sample: {sample.why}"), err=True)
         if workload is None:

@@ -31,9 +31,10 @@ def code_of(job: JobView) -> int:
     return code_of_ended(record.exit_code or 0, started=record.started is not None, ran=ran)
 
 
-def print_job_data(settings: Settings, job: JobView) -> None:
-    """Print an ended job as `get` does, where JSON or YAML is requested."""
+def print_job_data(settings: Settings, *jobs: JobView) -> None:
+    """Print an ended job as `get` does, where JSON or YAML is requested; of several, a list."""
     if settings.output in ("json", "yaml"):
         from taco_launch.cli.output import job_tables  # noqa: PLC0415 - only where data is requested
 
-        render.data(job_tables.job_data(job), settings.output)
+        found = [job_tables.job_data(job) for job in jobs]
+        render.data(found[0] if len(found) == 1 else {"jobs": found}, settings.output)

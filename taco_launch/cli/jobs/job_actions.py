@@ -10,12 +10,12 @@ import click
 
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
-from taco_launch.cli.options.common import Seconds, access_of, add_option, settings_of, verb
-from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.cli.output.waiting import waiting
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
-from taco_launch.jobs.backend import FollowListener, LogQuery, Outcomes
+from taco_launch.core.model.job_view import JobView
+from taco_launch.jobs.backend import Backend, FollowListener, LogQuery, Outcomes
 from taco_launch.jobs.request.caller import person
 
 
@@ -23,34 +23,39 @@ class _TimeoutReached(KeyboardInterrupt):
     """The time of `wait --timeout` is over; what Ctrl-C ends, it ends."""
 
 
-_name = click.argument("name", shell_complete=complete_job)
-
-
 @verb(access=True, output=True)
-@add_option("--timeout", type=Seconds(1), metavar="TIME", help="Stop waiting after TIME. The job continues.")
-@_name
-def wait(ctx: click.Context, /, name: str, *, timeout: float | None, **access: Any) -> int:
-    """Wait for a job to end and exit with its code.
+@add_option("--timeout", type=Seconds(1), metavar="TIME", help="Stop waiting after TIME. The jobs continue.")
+@named_jobs.names_argument
+def wait(ctx: click.Context, /, names: tuple[str, ...], *, timeout: float | None, **access: Any) -> int:
+    """Wait for jobs to end and exit with the job's code.
 
-    The exit code is 125 if the job was not found, if no rank ran, or if --strict ended it, and 124 if it has not ended after --timeout. --json
-    prints the job, or the error.
+    Of several jobs, the exit code is that of the first NAME whose job failed, 0 if none did. It is 125 if a job was not found, if no rank
+    ran, or if --strict ended it, and 124 if the jobs have not ended after --timeout. --json prints the job, or the error; of several jobs, {"jobs": [...]}.
 
     \b
     Examples:
       taco-launch wait vgg16 && echo trained
-      taco-launch wait vgg16 --timeout 30m
+      taco-launch wait vgg16 resnet50 --timeout 30m
       taco-launch wait vgg16 --json
     """
     settings = settings_of(ctx)
-    with launcher_errors(), _at_most(timeout, name), waiting(settings.quiet, name) as status:
+    names = tuple(dict.fromkeys(names))
+    ended: list[JobView] = []
+    with launcher_errors(), _at_most(timeout, names, ended):
+        backend = settings.backend(access_of(access))
+        for name in names:
+            ended.append(_awaited(settings, backend, name))
+            render.ending(settings, ended[-1])
+    print_job_data(settings, *ended)
+    return next(filter(None, map(code_of, ended)), 0)
+
+
+def _awaited(settings: Settings, backend: Backend, name: str) -> JobView:
+    with waiting(settings.quiet, name) as status:
         watch = FollowListener(
             state=status.state, waits=lambda words: render.waits(settings, name, words), say=settings.talk
         )
-        backend = settings.backend(access_of(access))
-        job = backend.follow(LogQuery(name, tail=0), lambda _data: None, watch)
-    render.ending(settings, job)
-    print_job_data(settings, job)
-    return code_of(job)
+        return backend.follow(LogQuery(name, tail=0), lambda _data: None, watch)
 
 
 @verb(access=True, output=True)
@@ -121,11 +126,11 @@ def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
 
 
 @contextmanager
-def _at_most(seconds: float | None, name: str) -> Iterator[None]:
-    """End the block after so many seconds, if any.
+def _at_most(seconds: float | None, names: Sequence[str], ended: Sequence[JobView]) -> Iterator[None]:
+    """End the block after so many seconds, if any; `ended` grows with each of the jobs that has ended, in their order.
 
     Raises:
-        TacoLaunchError: the job has not ended by then.
+        TacoLaunchError: one has not ended by then.
     """
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -139,6 +144,7 @@ def _at_most(seconds: float | None, name: str) -> Iterator[None]:
     try:
         yield
     except _TimeoutReached:
+        name = names[min(len(ended), len(names) - 1)]
         error = TacoLaunchError(
             f"job {name} has not ended after {render.age(seconds)}; it continues", hint=f"taco-launch get {name}"
         )

@@ -16,6 +16,7 @@ _PROFILE = "set it in a profile (--profile); the shipped profiles bind to none a
 _HOSTFILE = "use the hostfile as the inventory: -i FILE"
 _PER_HOST = "set the ranks per host with --slots-per-host N"
 _LOG = "each rank's output is kept separately: taco-launch logs NAME --rank N"
+_NO_LIMIT = "taco-launch sets no limit on memory or cores; a rank is a slot, and a slot is a GPU or a core"
 # By its name without leading -, and with - for _: options of mpirun(1), horovodrun(1), torch/distributed/run.py and Arena.
 # Behind the name of a command those that are meant there alone.
 _OPTIONS = {
@@ -34,6 +35,11 @@ _OPTIONS = {
     **dict.fromkeys(("nnodes", "nodes", "num-nodes"), "use --hosts N for the number of hosts"),
     **dict.fromkeys(("node-rank", "master-addr", "master-port", "use-env", "standalone"), _SET),
     **dict.fromkeys(("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf"), _SET),
+    **dict.fromkeys(("memory", "mem", "cpus", "mem-per-cpu", "cpus-per-task"), _NO_LIMIT),
+    **dict.fromkeys(("cwd", "chdir"), "use --workdir PATH for the folder that the ranks start in"),
+    "detach": "taco-launch submit starts a job and returns",
+    "after": "a job waits for another one only on Slurm (--dependency); elsewhere: start it after taco-launch wait NAME",
+    **dict.fromkeys(("retries", "max-retries"), "set the number of retries with --backoff-limit N"),
     "max-restarts": "set the number of retries with --backoff-limit N",
     "type": "jobs are found by their name alone, whatever their type: omit it",
     "loglevel": "-v prints more, -q less",

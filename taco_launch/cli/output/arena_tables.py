@@ -52,7 +52,8 @@ def one_job(job: JobView, now: float) -> str:
         ]
         for number, part in enumerate(() if record.state.waits else instances(spec, record))
     ]
-    table = columns(["NAME", "STATUS", "AGE", "IS_CHIEF", "GPU(Requested)", "NODE"], lines)
+    unit = "SLOT" if lines and not row.gpus else "GPU"
+    table = columns(["NAME", "STATUS", "AGE", "IS_CHIEF", f"{unit}(Requested)", "NODE"], lines)
     blocks = (
         job_tables.headed(header),
         f"Instances:\n{table}" if lines else "",

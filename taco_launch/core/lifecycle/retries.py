@@ -8,7 +8,7 @@ import enum
 import re
 from typing import NamedTuple, Optional, Tuple
 
-from taco_launch.core.errors import DEADLINE, NO_JOB, SIGNAL_BASE
+from taco_launch.core.errors import CANNOT_PLACE, DEADLINE, NO_JOB, SIGNAL_BASE
 from taco_launch.core.model.jobs import JobRecord, JobState, Policy, Restart
 
 _LONGEST_DELAY_SECONDS = 360.0  # as Kubernetes' Job controller waits at most between two tries of a pod: six minutes
@@ -167,10 +167,12 @@ def blame(record: JobRecord, result: AttemptResult) -> Blame:
 def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision:
     """Decide whether a job is tried again after the end of an attempt.
 
-    Never where no rank could start, or its time is over; a job that was ended because it hung has failed. The hosts that
+    Never where it has no place, no rank could start, or its time is over; a job that was ended because it hung has failed. The hosts that
     earlier attempts failed on stay left out; one that was lost is left out of one attempt, and may be back then.
     """
-    refused = _refused(policy, result)
+    # Where it could not be placed, it does not fit, or may not wait: the supervisor has let it wait otherwise.
+    no_place = record.state.waits and result.exit_code == CANNOT_PLACE
+    refused = "" if no_place else _refused(policy, result)
     if refused is not None:
         return Decision(None, refused if failures(record) < policy.backoff_limit else "")
     whose = Blame.UNKNOWN if policy.restart is Restart.ALWAYS else blame(record, result)

@@ -28,6 +28,7 @@ COPIED = "copied"  # data: bytes, seconds, notes: the job's code is on its hosts
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
 RANK_FAILED = "rank-failed"  # data: rank, host, exit_code: a rank that did not end with 0
+SOME_ENDED = "some-ended"  # data: ranks: those that have ended well, where others have continued for a while
 STALLED = "stalled"  # data: since, ranks: no rank makes progress
 SEEN = "seen"  # data: since, ranks, hung: what the ranks did at the timeout
 VERIFIED = "verified"  # data: status, why, next
@@ -118,6 +119,7 @@ def _placed(record: JobRecord, event: Event) -> JobRecord:
         admitted=True,
         stalled=None,
         verified=None,
+        done=(),
     )
 
 
@@ -130,6 +132,12 @@ def _running(record: JobRecord, event: Event) -> JobRecord:
     if record.state is JobState.STOPPING:
         return record
     return replace(record, state=JobState.RUNNING, reason=event.reason)
+
+
+def _some_ended(record: JobRecord, event: Event) -> JobRecord:
+    if record.state is not JobState.RUNNING:
+        return record
+    return replace(record, reason=event.reason, done=tuple(map(count, few(event.data["ranks"]))))
 
 
 def _stalled(record: JobRecord, event: Event) -> JobRecord:
@@ -194,6 +202,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     PLACED: _placed,
     COPIED: _copied,
     RUNNING: _running,
+    SOME_ENDED: _some_ended,
     STALLED: _stalled,
     SEEN: lambda record, event: replace(record, stalled=from_json(Stall, event.data)),
     VERIFIED: lambda record, event: replace(record, verified=from_json(VerifiedRun, event.data)),
@@ -313,6 +322,12 @@ def ending(exit_code: int) -> str:
     if SIGNAL_BASE < exit_code <= SIGNAL_BASE + _LAST_SIGNAL:
         return f"was ended by {_signal(exit_code - SIGNAL_BASE)}"
     return f"exited with code {exit_code}"
+
+
+def exited_as(exit_code: int) -> str:
+    """Return in words how a program ended that chose such a code itself, or had it of a command that a signal ended."""
+    told = ending(exit_code)
+    return told.replace("was ended by", f"exited with code {exit_code}, as a shell does after", 1)
 
 
 def _signal(number: int) -> str:

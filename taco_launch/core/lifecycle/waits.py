@@ -67,7 +67,8 @@ def pending_reasons(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]
         return (("", f"{record.reason}; taco-launch resume {name} lets it continue"),)
     if record.state is JobState.RESTARTING:
         delay, last = (record.not_before or 0.0) - record.transitions[-1].time, record.attempt
-        return (("", f"attempt {last + 1} starts {delay:.0f} s after attempt {last} failed: {record.reason}"),)
+        why = "; ".join(map(str.strip, record.reason.split("\n")))
+        return (("", f"attempt {last + 1} starts {delay:.0f} s after attempt {last} failed: {why}"),)
     return record.waiting if record.state.waits else ()
 
 

@@ -332,9 +332,8 @@ class JobRecord:
 
     Times are seconds since the epoch, None where it has not come to that. `reason` says in words why the job is where
     it is, `hint` what to type next. `exit_code` is the job's own, None until the end; 125 means that no rank ever ran, or
-    that it is strict and did not run as planned. `line` is its mpirun line,
-    `warnings` what there is to know of that. `findings` is what the logs of a failed job tell of the failure, in the
-    log of the launcher or of the rank to blame.
+    that it is strict and did not run as planned. `line` is its mpirun line, `warnings` what there is to know of that.
+    `findings` is what the logs of a failed job tell of the failure, in the log of the launcher or of the rank to blame.
 
     `mark` is the id of the present or last attempt, by which its processes are known: `id` of the first one; `attempt`
     counts them, 0 before the first. `waiting` is why it has no place yet, as last looked at: (host, why), what concerns
@@ -370,6 +369,7 @@ class JobRecord:
     verified: Optional[VerifiedRun] = None
     hint: str = ""
     excused: int = 0  # retries after a fault of hardware, which `backoff_limit` does not count
+    done: Tuple[int, ...] = ()  # ranks that ended well some seconds before the others
     blamed: Optional[Finding] = None  # what the logs of the attempt before told of its failure, with the host to blame
 
     @property

@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from functools import partial
-from typing import Deque, Dict, List, NamedTuple, Optional, Pattern, Tuple
+from typing import Collection, Deque, Dict, List, NamedTuple, Optional, Pattern, Tuple
 
 from taco_launch.core.model.job_view import Progress
 from taco_launch.core.model.jobs import LATEST
@@ -87,13 +87,11 @@ class Tracker:
             mine += [series for program, series in confirmed if program == bars.BARE]
         return _progress(latest, rank, mine)
 
-    def best(self) -> Optional[Progress]:
-        """Return the progress of the first rank that says something."""
-        for rank in sorted({key[0] for key in self._series}):
-            found = self.of_rank(rank)
-            if found is not None:
-                return found
-        return None
+    def best(self, ended: Collection[int] = ()) -> Optional[Progress]:
+        """Return the progress of the first rank that says something; where some have `ended`, of the others that of the slowest."""
+        ranks = sorted({key[0] for key in self._series}.difference(ended))
+        found = (progress for progress in map(self.of_rank, ranks) if progress is not None)
+        return min(found, key=lambda progress: progress.step or 0, default=None) if ended else next(found, None)
 
 
 def _progress(program: str, rank: int, mine: List[_Series]) -> Progress:

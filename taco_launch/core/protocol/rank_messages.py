@@ -11,6 +11,10 @@ Roots = Sequence[Sequence[int]]
 
 # Of a reason, which supervisors keep for every rank.
 REASON_CHARACTERS = 1 << 12
+# The reason of an exit with a code above 128: the program chose it, and no signal ended it.
+EXITED = "exited with code {}"
+# In its log, behind a program that cannot be run.
+IS_FOLDER = " (it is a folder)"
 
 
 def check_roots(roots: Roots) -> None:

@@ -340,8 +340,8 @@ class AgentBackend:
         if strange is not None:
             raise UsageError(
                 f"host {strange.name}: cannot be used: without a container jobs run on the head only, which is {self.name}",
-                hint="name the image in an inventory (container: {image: ...}) and prepare its hosts: "
-                "taco-launch -i FILE setup; or look at the command line with --dry-run",
+                hint="make an inventory that names an image, and prepare its hosts: taco-launch init HOST1 HOST2 --image IMAGE "
+                "--to hosts.yaml && taco-launch -i hosts.yaml setup; or look at the command line with --dry-run",
             )
 
     def _is_at(self, spec: JobSpec, host: Host) -> bool:

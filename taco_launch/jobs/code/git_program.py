@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from taco_launch.core.command import GIT_SECRETS
@@ -174,13 +174,13 @@ def git_error(errors: bytes | bytearray) -> str:
     return "".join(char if char.isprintable() else "?" for char in _SAID.sub("", found))[:300]
 
 
-def succeed(process: "subprocess.Popen[bytes]", seconds: float, what: str, hint: str) -> bytes:
+def succeed(process: "subprocess.Popen[bytes]", seconds: float, what: str, hint: Callable[[str], str]) -> bytes:
     """Return what git says.
 
     Raises:
-        HostError: it fails; `what` names what was tried.
+        HostError: it fails; `what` names what was tried, and `hint` gives what to do about an error.
     """
     code, out, why = answer(process, seconds)
     if code:
-        raise HostError(f"{what}: git: {why or f'exit code {code}'}", hint)
+        raise HostError(f"{what}: git: {why or f'exit code {code}'}", hint(why))
     return out

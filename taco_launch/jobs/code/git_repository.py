@@ -28,6 +28,11 @@ _PRIVATE = (
     f"a private repository requires {git_program.USERNAME} and {git_program.PASSWORD} (or {git_program.PASSWORD_FILE}) over https, "
     "your ssh-agent over ssh"
 )
+# Of an error of git (transport.c, http.c, connect.c) and of ssh: the network, or what is no repository.
+_NO_NETWORK = re.compile(
+    r"(?i)could not resolve|connection (?:refused|timed out|reset)|failed to connect|couldn't connect|no route|unreachable|timed out"
+)
+_NO_REPOSITORY = re.compile(r"(?i)not a git repository|does not appear to be a git repo|'[^']*' does not exist")
 _LFS = (
     ("filter.lfs.smudge", "git-lfs smudge -- %f"),
     ("filter.lfs.process", "git-lfs filter-process"),
@@ -210,7 +215,14 @@ class _Repository:
 
     def _run(self, *words: str) -> bytes:
         process = git_program.start(words, self._environ, self._protocols, self._settings, self._secrets)
-        return git_program.succeed(process, _SECONDS, self._url, _PRIVATE)
+        return git_program.succeed(process, _SECONDS, self._url, _hint)
+
+
+def _hint(why: str) -> str:
+    """Return what to do about an error of git."""
+    if _NO_NETWORK.search(why):
+        return "check the address, and that this machine reaches it (a proxy: https_proxy)"
+    return "check the address: git ls-remote URL" if _NO_REPOSITORY.search(why) else _PRIVATE
 
 
 def _seal(folder: Path) -> str:

@@ -271,6 +271,9 @@ class _Check:
 
     def _fault(self, loc: Loc, fault: Fault) -> None:
         hint = fault.hint.replace(LET_THROUGH, self._lax.hint)
+        hint = hint.replace(
+            variables.OTHERS, "put any other variable under env:, and any other MCA parameter under mca:"
+        )
         if fault.problem == variables.NOT_SET:
             hint = "give it a value here"
         self._faults.add(self._place(loc), fault.problem, hint, fault.value)

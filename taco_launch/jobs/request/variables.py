@@ -21,6 +21,7 @@ from taco_launch.hosts.inventory.variable_names import (
 )
 
 NOT_SET = "is not set here"
+OTHERS = "pass any other variable with -x, and any other MCA parameter with --mca"
 # mpirun refuses both of a pair (ompi_info: "mutually exclusive").
 _EITHER = (("btl_tcp_if_include", "btl_tcp_if_exclude"), ("oob_tcp_if_include", "oob_tcp_if_exclude"))
 
@@ -125,8 +126,7 @@ class _Gathered:
         if knob is None and not knobs.must_be_known(name) and not name.startswith("UCX_"):
             near = knobs.closest(name)
             meant = f"did you mean {names.shown(near)}? " if near else ""
-            others = "pass any other variable with -x, and any other MCA parameter with --mca"
-            self._fault("--knob", name, "no such knob", meant + others)
+            self._fault("--knob", name, "no such knob", meant + OTHERS)
             return
         problem, hint = BESIDE_X if name == ENV_LIST else FINE if self._allow_unknown else unknown(name)
         if problem:

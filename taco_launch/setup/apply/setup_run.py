@@ -99,7 +99,8 @@ class Setup:
         if inventory.container is None:
             raise UsageError(
                 f"{inventory.source}: the inventory names no container, so jobs run directly on the hosts: nothing to set up",
-                hint="name an image: container: {image: ...}",
+                hint="name an image: container: {image: ...}; a hostfile cannot hold one, so make an inventory of its hosts: "
+                "taco-launch init HOST1 HOST2 --image IMAGE --to hosts.yaml",
             )
         if ask.pull:
             left_out = [name for name, stage in RULES.items() if stage.pulls and name not in ask.stages]

@@ -94,6 +94,14 @@ def test_files_of_a_job_that_has_ended(
     assert beyond.error["hint"] == "its ranks are 0 to 1"
 
 
+def test_files_of_a_rank_that_has_ended_while_its_job_runs(running: JobFolder, agent: Path, family: Family) -> None:
+    records.write_spec(running, replace(records.read_spec(running), cwd="/home/me"))
+    words = "import sys\nif sys.argv[1] == 'enter':\n sys.exit('taco-launch: rank 0 is no longer running')\n"
+    running.agent.write_text(f"{words}print(*sys.argv[1:])\n", encoding="ascii")
+    answer = ended(start(agent, family, "read-files", name="running", rank=0, path="out", most=1000)[0])
+    assert answer.raw == b"pack 1000 /home/me/out\n"
+
+
 @pytest.mark.parametrize(("workdir", "told"), [("", True), ("/work", False)])
 def test_that_the_code_was_removed_is_told_where_a_file_is_missing_there(
     jobs: Jobs, agent: Path, family: Family, workdir: str, told: bool

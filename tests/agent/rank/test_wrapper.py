@@ -147,6 +147,7 @@ def test_what_the_guard_gives_wins(ranks: Ranks) -> None:
     [
         ("exit 0", 0, 0),
         ("exit 3", 3, 3),
+        ("exit 137", 137, 137),
         ("exit 255", 255, 255),
         ("kill -TERM $$", 143, -15),
         ("kill -KILL $$", 137, -9),
@@ -155,7 +156,8 @@ def test_what_the_guard_gives_wins(ranks: Ranks) -> None:
 )
 def test_it_ends_as_its_command_does(ranks: Ranks, script: str, reported: int, code: int) -> None:
     process, guard = ranks.run("sh", "-c", f"echo said; {script}")
-    assert guard.wait("exit") == report(reported)
+    # A code that a shell gives after a signal, where none came.
+    assert guard.wait("exit") == report(reported, "exited with code 137" if code == 137 else "")
     assert process.wait(HANG) == code
     assert ranks.log == b"said\n"
 
@@ -178,7 +180,7 @@ def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: s
     process, guard = ranks.run(command)
     assert guard.wait("exit") == report(code, why)
     assert process.wait(HANG) == code
-    advice = f" ({quoted('')})" if " " in command else ""
+    advice = " (it is a folder)" if command == "/" else f" ({quoted('')})" if " " in command else ""
     assert ranks.log == f"taco-launch: {why}{advice}\n".encode()
 
 

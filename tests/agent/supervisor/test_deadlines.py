@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.deadlines import Limits, SlowStart
+from taco_launch.agent.supervisor.deadlines import Limits, SlowStart, SomeEnded
 from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.agent.supervisor.supervised_attempt import SupervisedAttempt
 from taco_launch.core.lifecycle import state
@@ -268,3 +268,28 @@ def test_a_host_that_does_not_answer_while_the_job_starts_is_what_the_job_waits_
         attempt._meanwhile()
     assert pending_reasons(records.record(folder), "a") == quiet
     assert [event.kind for event in records.read_events(folder)] == [state.SUBMITTED, state.WAITING]
+
+
+def test_ranks_that_ended_long_before_the_others_are_told_of(folder: JobFolder) -> None:
+    job = Watched(folder, Policy())
+    job.ranks.np, job.ranks.started = 3, {0: "gpu1", 1: "gpu2", 2: "gpu2"}
+    some = SomeEnded(job.ranks, records.Events(folder))
+    some.step(1000.0)
+    job.ranks.ended[1] = 0
+    for now in (1001.0, 1005.9):
+        some.step(now)
+        assert not job.events()
+    some.step(1006.0)
+    (event,) = records.read_events(folder)
+    assert event.reason == "rank 1 has ended with code 0; 2 of 3 ranks continue"
+    assert event.data == {"ranks": [1]}
+    job.ranks.ended[0] = 0
+    some.step(1007.0)
+    some.step(1016.0)
+    assert job.events() == [state.SOME_ENDED]  # each time later
+    some.step(1017.0)
+    assert job.events() == [state.SOME_ENDED] * 2
+    job.ranks.ended[2] = 0
+    some.step(2000.0)
+    some.step(3000.0)
+    assert job.events() == [state.SOME_ENDED] * 2

@@ -301,3 +301,79 @@ def test_a_ruler_is_no_last_word(folder: JobFolder) -> None:
     write(folder.rank(4), b"the end\n-----\n *** \n\n")
     end = RankEnd(4, "gpu1", 1)
     assert explained(folder, "failed", end, 1, "gpu1", ended_itself=True)[0] == "failed; its last output: the end"
+
+
+@pytest.mark.parametrize(
+    ("log", "exit_code", "causes", "possible"),
+    [
+        (OUT_OF_MEMORY + b"step\n" * 50, 137, ["rank-killed"], ["cuda-out-of-memory"]),
+        (OUT_OF_MEMORY + b"step\n" * 50, 3, [], ["cuda-out-of-memory"]),
+        (OUT_OF_MEMORY + b"step\n" * 50 + OUT_OF_MEMORY, 1, ["cuda-out-of-memory"], []),
+        (
+            OUT_OF_MEMORY + b"step\n" * 50 + b"Traceback (most recent call last):\nConnectionResetError: x\n",
+            1,
+            ["python-exception"],
+            ["cuda-out-of-memory"],
+        ),
+        (OUT_OF_MEMORY + b"step 1\n" * 400_000, 137, ["rank-killed"], ["cuda-out-of-memory"]),
+    ],
+)
+def test_a_line_after_which_a_rank_continued_may_explain_its_end(
+    folder: JobFolder, log: bytes, exit_code: int, causes: list[str], possible: list[str]
+) -> None:
+    write(folder.rank(4), log)
+    found = analyze_failure(folder, 4, "gpu1", ended_itself=True, exit_code=exit_code)
+    assert [finding.signature for finding in found.findings] == [*causes, *possible]
+    assert found.possible == len(possible)
+    assert [finding.cause.startswith("An earlier line") for finding in found.findings] == [
+        *[False] * len(causes),
+        *[True] * len(possible),
+    ]
+
+
+def test_the_last_words_are_told_beside_what_may_explain_an_end(folder: JobFolder) -> None:
+    write(folder.rank(4), OUT_OF_MEMORY + b"step\n" * 50 + b"too low\n")
+    end = RankEnd(4, "gpu1", 4, "exited with code 4")
+    reason, _told = explained(folder, "it failed", end, 8, "gpu1", ended_itself=True)
+    assert reason == "it failed; its last output: too low"
+
+
+@pytest.mark.parametrize(
+    ("reason", "killed", "causes"),
+    [
+        ("exited with code 137, as a shell does after signal 9 (SIGKILL)", "by a process or a user", []),
+        ("exited with code 137, as a shell does after signal 9 (SIGKILL)", "by the kernel, out of memory", [True]),
+        ("", "by a process or a user", [True]),
+    ],
+)
+def test_a_code_that_the_program_chose_is_no_signal(
+    folder: JobFolder, reason: str, killed: str, causes: list[bool]
+) -> None:
+    """A shell that ran the program passes on that memory ran out, which the kernel has counted."""
+    end = RankEnd(4, "gpu1", 137, reason, killed=killed)
+    _reason, told = explained(folder, "it failed", end, 8, "gpu1", ended_itself=True)
+    assert [killed in finding.cause for finding in told.findings] == causes
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "cause", "advice"),
+    [
+        ("./t.py", "taco-launch: cannot run './t.py': Exec format error", "./t.py' is a script", "python3 ./t.py. "),
+        ("./t.py", "taco-launch: cannot run './t.py': Permission denied", "not marked as exec", "python3 ./t.py. "),
+        ("./t", "taco-launch: cannot run './t': Permission denied", "not marked as exec", "chmod +x './t'"),
+        (
+            "./p",
+            "taco-launch: cannot run './p': Permission denied (it is a folder)",
+            "./p is a folder",
+            "./p/train.py.",
+        ),
+        ("python3 p", "python3: can't find '__main__' module in '/w/p'", "p was started", "such as /w/p/train.py, or"),
+        ("deepspeed p", "python3: can't find '__main__' module in 'p'", "p was started", "Put options of a launcher"),
+    ],
+)
+def test_what_is_no_program(folder: JobFolder, command: str, output: str, cause: str, advice: str) -> None:
+    records.write_spec(folder, replace(records.read_spec(folder), command=tuple(command.split())))
+    write(folder.rank(4), f"{output}\n".encode())
+    (found,) = analyze_failure(folder, 4, "gpu1", ended_itself=True, exit_code=1).findings
+    assert cause in found.cause
+    assert advice in found.next

@@ -60,7 +60,9 @@ def test_a_log_of_a_known_kind_needs_no_workload() -> None:
     assert (alone.exit_code, alone.stdout) == (0, named.stdout)
     assert "16 ranks ran, but the log shows 8" in call("bench", "parse", LOG, "--np", "16").stderr
     rate = call("bench", "parse", "-", "--np", "2", stdin="Total img/sec on 2 GPU(s): 5.0 +-0.1\n")
-    assert (rate.exit_code, "--np is only for nccl-tests and --workload" in rate.stderr) == (2, True)
+    assert rate.exit_code == 0
+    other = call("bench", "parse", "-", "--np", "4", stdin="Total img/sec on 2 GPU(s): 5.0 +-0.1\n")
+    assert (other.exit_code, "no sample: the log shows 2 ranks, not the 4 of --np" in other.stderr) == (1, True)
 
 
 def test_perftest_is_read() -> None:

@@ -1,6 +1,7 @@
 """stop, delete, suspend, resume and exec: whose jobs they are, who is asked, and what the head is told."""
 
 import getpass
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -12,9 +13,10 @@ from click.testing import Result
 from taco_launch.core.errors import OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_view import JobView
-from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, RankEnd
 from taco_launch.core.protocol.calls import Failure, Reply, Request
 from taco_launch.core.protocol.calls.jobs import Delete, Deleted, Get, JobReply, NotDone, Resume, Stop, Suspend
+from taco_launch.jobs.backend import LogQuery
 from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.request.caller import person
@@ -196,3 +198,18 @@ def test_an_option_after_the_command_of_exec_needs_the_separator(verb: Verb, wor
         f"if {words[1]} belongs to the program: taco-launch exec mine --rank 1 -- {' '.join(words)}\n" in result.output
     )
     assert "is missing" not in verb("exec", "mine", "--", *words)[0].output
+
+
+def test_wait_of_several_jobs_ends_with_the_first_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {"a": 0, "b": 3, "c": 4}
+
+    def follow(_backend: AgentBackend, query: LogQuery, _output: object, _watch: object) -> JobView:
+        ran = JobRecord("id", JobState.FAILED, exit_code=codes[query.name], started=1.0, ended=2.0, np=1)
+        ran = replace(ran, first_failure=RankEnd(0, "gpu1", codes[query.name]))
+        return JobView(JobSpec(query.name, ("true",), ()), ran, "/f")
+
+    monkeypatch.setattr(AgentBackend, "follow", follow)
+    found = call("wait", "a", "b", "c", "b", "--json")
+    assert found.exit_code == 3
+    assert [job["name"] for job in json.loads(found.stdout)["jobs"]] == ["a", "b", "c"]
+    assert json.loads(call("wait", "c", "--json").stdout)["name"] == "c"

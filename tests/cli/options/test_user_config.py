@@ -121,3 +121,10 @@ def test_doctor_shows_where_each_value_is_from(home: Path) -> None:
     assert f"inventory: {home}/typed.yaml (from -i): cluster typed" in typed
     unknown = call("doctor", env={**env, "TACO_LAUNCH_RUN_NPP": "2"}).stdout
     assert "note   TACO_LAUNCH_RUN_NPP: 2 (no option of this name)" in unknown
+
+
+def test_doctor_shows_each_fault_of_the_file_on_its_line(home: Path) -> None:
+    configure(home, "outputs: json\nx: 1\n")
+    lines = call("doctor").stdout.splitlines()
+    at = next(number for number, line in enumerate(lines) if "2 errors" in line)
+    assert [line.split(" (")[0] for line in lines[at + 1 : at + 3]] == ["       outputs", "       x"]

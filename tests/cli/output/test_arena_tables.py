@@ -9,7 +9,7 @@ from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
 from taco_launch.jobs.backend import HostOccupancy
 from tests.support.job_rows import HOSTS, NOW, ROWS, job, text
 
-SHARES = (HostRanks("gpu1", 2, slots=("gpu-0", "gpu-1")), HostRanks("gpu2", 1, slots=("gpu-0",)))
+SHARES = (HostRanks("gpu1", 2, slots=("GPU-0", "GPU-1")), HostRanks("gpu2", 1, slots=("GPU-0",)))
 
 
 def test_list() -> None:
@@ -88,3 +88,11 @@ def test_top_node() -> None:
         "1/2 (50%)",
     ]
     assert text(arena_tables.top_nodes(())).endswith("0/0 (0%)")
+
+
+def test_slots_that_are_cores_are_no_gpus() -> None:
+    cores = (HostRanks("gpu1", 2, slots=("0", "1")),)
+    found = job("dist", 2, JobState.RUNNING, 11, shares=cores, started=NOW - 11)
+    shown = text(arena_tables.one_job(replace(found, spec=replace(found.spec, slots_per_worker=1)), NOW))
+    assert "SLOT(Requested)" in shown
+    assert "GPU" not in shown

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.core.errors import DEADLINE
+from taco_launch.core.errors import CANNOT_PLACE, DEADLINE
 from taco_launch.core.lifecycle import retries, state
 from taco_launch.core.lifecycle.retries import AttemptResult, Blame, Decision, Retry, decide
 from taco_launch.core.model.jobs import Event, Finding, JobRecord, JobState, Policy, Restart, Transition
@@ -220,3 +220,10 @@ def test_how_many_attempts_there_may_be(steps: str, most: int) -> None:
 def test_there_is_one_attempt_where_no_other_is_allowed() -> None:
     record = state.reduce([Event(0, state.SUBMITTED, data={"id": "x"})])
     assert retries.most_attempts(Policy(backoff_limit=3), record) == 1
+
+
+@pytest.mark.parametrize(("stood", "again"), [(JobState.QUEUED, False), (JobState.STARTING, True)])
+def test_a_job_without_a_place_is_not_tried_again(stood: JobState, again: bool) -> None:
+    """A rank's own exit code may be the same."""
+    decision = decide(policy(), replace(record(), state=stood), AttemptResult(JobState.FAILED, CANNOT_PLACE, "b"))
+    assert (decision.retry is not None, decision.rule) == (again, "")

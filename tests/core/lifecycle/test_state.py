@@ -48,15 +48,17 @@ def test_the_life_of_a_job() -> None:
         Event(2.0, state.PLACED, "fits", {"np": 2, "hosts": ["gpu1", "gpu2"], "line": "mpirun -np 2 true"}),
         Event(2.5, "launched", "mpirun is process 7", {"boot": "b", "roots": [[7, 1]]}),
         Event(3.0, state.RUNNING, "all ranks", {"boot": "b", "roots": [[8, 2]]}),
+        Event(3.9, state.SOME_ENDED, "rank 2 has ended", {"ranks": [2]}),
         Event(4.0, state.RANK_FAILED, "exited with code 3", {"rank": 1, "host": "gpu2", "exit_code": 3}),
         Event(4.1, state.RANK_FAILED, "was killed", {"rank": 0, "host": "gpu1", "exit_code": 137}),
         Event(5.0, state.STOPPING, "TERM", {}),
+        Event(5.5, state.SOME_ENDED, "ranks 0 and 2 have ended", {"ranks": [0, 2]}),
         Event(6.0, state.ENDED, "rank 1 failed", {"state": "FAILED", "exit_code": 3, "rank": 1, "host": "gpu2"}),
         Event(7.0, state.RUNNING, "late", {"boot": "b", "roots": []}),
         Event(8.0, state.ENDED, "twice", {"state": "LOST", "exit_code": 1}),
     ]
     states = [state.reduce(life[:count]).state.value for count in range(len(life) + 1)]
-    assert states == ["QUEUED"] * 2 + ["STARTING"] * 2 + ["RUNNING"] * 3 + ["STOPPING"] + ["FAILED"] * 3
+    assert states == ["QUEUED"] * 2 + ["STARTING"] * 2 + ["RUNNING"] * 4 + ["STOPPING"] * 2 + ["FAILED"] * 3
     assert state.reduce(iter(life)) == JobRecord(
         id="abc",
         state=JobState.FAILED,
@@ -71,6 +73,7 @@ def test_the_life_of_a_job() -> None:
         first_failure=RankEnd(1, "gpu2", 3, "rank 1 failed"),
         mark="abc",
         attempt=1,
+        done=(2,),
         transitions=(
             Transition(1.0, JobState.QUEUED, "waiting"),
             Transition(2.0, JobState.STARTING, "fits"),

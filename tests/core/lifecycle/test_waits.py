@@ -31,6 +31,9 @@ def test_what_a_job_waits_for() -> None:
     assert waits.pending_reasons(state.reduce([*events, placed, failed]), "x") == (
         ("", "attempt 2 starts 20 s after attempt 1 failed: rank 0 on a exited with code 3"),
     )
+    lines = Event(4, state.RESTARTING, "no host:\n  a: away\n  b: away", {"delay": 20.0})
+    ((_host, why),) = waits.pending_reasons(state.reduce([*events, placed, lines]), "x")
+    assert why == "attempt 2 starts 20 s after attempt 1 failed: no host:; a: away; b: away"
     events += [Event(5, state.SUSPENDED, "suspended by bob")]
     assert waits.pending_reasons(state.reduce(events), "x") == (
         ("", "suspended by bob; taco-launch resume x lets it continue"),

@@ -202,3 +202,12 @@ def test_any_pattern_is_refused_or_quick(text: str) -> None:
     begun = time.process_time()
     pattern.read(ready, "a1" * 256)
     assert time.process_time() - begun < 2
+
+
+def test_a_rank_that_has_ended_does_not_hide_the_slowest_of_the_others() -> None:
+    tracker = Tracker()
+    for step in (1, 2, 3, 4):
+        for rank, behind in ((0, 0), (1, -10), (2, -20)):
+            tracker.feed(float(step), rank, nanogpt(100 + step + behind))
+    steps = [(found.rank, found.step) for found in map(tracker.best, ((), (0,), (0, 2), (0, 1, 2))) if found]
+    assert steps == [(0, 104), (2, 84), (1, 94)]

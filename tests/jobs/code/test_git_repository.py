@@ -305,3 +305,15 @@ def test_a_tree_that_has_changed_in_the_cache_is_written_again(
     assert fetched.said == [f"{url}: the files of {first.commit[:12]} in the cache have changed: writing them again"]
     assert fetched(url) == first
     assert len(fetched.said) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [("http://127.0.0.1:1/x.git", "that this machine reaches it"), ("file:///dev", "git ls-remote URL")],
+)
+@pytest.mark.enable_socket
+def test_an_address_without_a_repository_needs_no_password(fetched: Fetcher, url: str, hint: str) -> None:
+    with pytest.raises(HostError) as error:
+        fetched(url)
+    assert hint in str(error.value.hint)
+    assert "GIT_SYNC" not in str(error.value.hint)

@@ -16,7 +16,6 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from taco_launch.api.followed_job import run_or_stop
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import TacoLaunchError
@@ -242,6 +241,8 @@ class Cluster:
 
         A job whose ranks fail raises nothing: `exit_code` of what is returned tells. KeyboardInterrupt stops the job first.
         """
+        from taco_launch.api.followed_job import run_or_stop  # noqa: PLC0415 - the command line has a way of its own
+
         with _typed(request) as checked:
             spec = self.with_code(self._resolved(checked), checked)
             found = run_or_stop(self.backend, spec, self.environ, output, watch or FollowListener())

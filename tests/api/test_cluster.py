@@ -195,7 +195,12 @@ def test_delete_stops_a_job_that_runs_first(cluster: Cluster, backend: Jobs, mon
     stopped: list[str] = []
     job = cluster.submit(JobRequest(("true",), name="a"))
     stop = backend.stop
-    monkeypatch.setattr(backend, "stop", lambda names, *more: stopped.extend(names) or stop(names, *more[:2], 2.0))
+
+    def note(names: list[str], by: str, number: int) -> Any:
+        stopped.extend(names)
+        return stop(names, by, number)
+
+    monkeypatch.setattr(backend, "stop", note)
     job.delete()
     assert (stopped, backend.kept) == (["a"], {})
 
@@ -230,4 +235,4 @@ def test_every_public_name_is_imported_by_a_star() -> None:
     names: dict[str, object] = {}
     exec("from taco_launch.api import *", names)
     assert names["Cluster"] is Cluster
-    assert set(api._MODULES) <= set(names)
+    assert set(vars(api)["_MODULES"]) <= set(names)

@@ -71,8 +71,8 @@ class SuggestingGroup(click.Group):
         return nearest(name, self.commands)
 
 
-def nearest(word: str, known: Iterable[str], alike: float = 0.6) -> str:
+def nearest(word: str, words: Iterable[str], alike: float = 0.6) -> str:
     """Return the known word that is most like a word, "" where none is `alike` enough (difflib's ratio)."""
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(word, known, n=1, cutoff=alike)), "")
+    return next(iter(get_close_matches(word, words, n=1, cutoff=alike)), "")

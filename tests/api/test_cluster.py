@@ -196,7 +196,7 @@ def test_delete_stops_a_job_that_runs_first(cluster: Cluster, backend: Jobs, mon
     job = cluster.submit(JobRequest(("true",), name="a"))
     stop = backend.stop
 
-    def note(names: list[str], by: str, number: int) -> Any:
+    def note(names: list[str], by: str, number: int) -> Outcomes:
         stopped.extend(names)
         return stop(names, by, number)
 

@@ -196,9 +196,9 @@ def test_delete_stops_a_job_that_runs_first(cluster: Cluster, backend: Jobs, mon
     job = cluster.submit(JobRequest(("true",), name="a"))
     stop = backend.stop
 
-    def note(names: list[str], by: str, number: int) -> Outcomes:
+    def note(names: list[str], by: str, number: int, _grace: object) -> Outcomes:
         stopped.extend(names)
-        return stop(names, by, number)
+        return stop(names, by, number, 2.0)
 
     monkeypatch.setattr(backend, "stop", note)
     job.delete()

@@ -126,7 +126,10 @@ class Links:
                 self._result.wrong.append(f"{where}: {type(error).__name__}: {error}"[:500])
                 continue
             told = f"{where}: {record['state']} from {record['submitted']} to {record['ended']}: {record['reason']}"
-            if record["ended"] is None:
+            if record["ended"] is None and any(NAMES[round_.on] in host for host, _why in record["waiting"]):
+                self._result.right += 1  # it needs the host, waits for it, and says so
+            elif record["ended"] is None:
+                told += f"; {record['waiting']}"
                 self._result.hung.append(told)
             elif why := self._is_wrong(plan, record, NAMES[round_.on], begin, end):
                 self._result.wrong.append(f"{why}: {told}")
@@ -146,6 +149,9 @@ class Links:
             time.sleep(0.5)
             if has_ended(self._cluster.events(plan.name)):
                 record = self._cluster.job(plan.name)
+        if record["ended"] is None:
+            record = self._cluster.job(plan.name)
+            self._cluster.call("stop", names=[plan.name], by="chaos", signal=15, grace=0)
         until = time.monotonic() + self.loss + _SETTLE_SECONDS * self._patience
         # Of the agent, of a launcher; of a rank.
         word = rf"/jobs/{plan.name}(/|\s|$)|\s{plan.name}\.end"

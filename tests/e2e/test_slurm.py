@@ -54,6 +54,7 @@ def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, clus
     assert "job j: FAILED" in waited.stderr
     assert "rank 3 on n2 exited with code 7" in waited.stderr
     shown = on_slurm.job("j")
+    assert str(shown["slurm_job"]) == number(on_slurm, "j")
     assert [(share["host"], share["ranks"]) for share in shown["shares"]] == [("n1", 2), ("n2", 2)]
     logs = on_slurm.ok("logs", "j", "-v").stdout
     assert all(f"rank {rank} of 4" in logs for rank in range(4)), logs

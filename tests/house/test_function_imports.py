@@ -21,7 +21,7 @@ LIMITS = {
     "setup": 0,
     "hosts": 11,
     "lab": 0,
-    "agent": 64,
+    "agent": 65,
     "core": 7,
 }
 

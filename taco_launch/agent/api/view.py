@@ -14,6 +14,7 @@ from taco_launch.core.model.job_view import BoardView, JobView, check_spec
 
 if TYPE_CHECKING:
     from taco_launch.agent.logs.output_end import OutputEnd
+    from taco_launch.core.model.jobs import JobSpec
 
 _NO_NUMBER = re.compile(r"(?i)\b(?:nan|inf|infinity)\b")
 
@@ -28,7 +29,7 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
     with records.intact(folder, folder.spec):  # a newer version's job may have a launcher that this one does not know
         check_spec(spec)
     board = _board(folder) if spec.tensorboard is not None else None
-    view = JobView(spec, record, str(folder.path), tensorboard=board)
+    view = JobView(spec, record, str(folder.path), tensorboard=board, slurm_job=_number(folder, spec))
     if not events:
         return view
     output, first_step = _output_of(folder, view)
@@ -62,6 +63,15 @@ def _output_of(folder: JobFolder, view: JobView) -> "Tuple[OutputEnd, Optional[f
     if output.progress is None:
         return output, None
     return output, output_end.first_step(attempt.rank(output.progress.rank), pattern)
+
+
+def _number(folder: JobFolder, spec: "JobSpec") -> Optional[int]:
+    """Return the number of a job in Slurm, None where it has none."""
+    if spec.slurm is None:
+        return None
+    from taco_launch.agent.slurm import slurm_job  # noqa: PLC0415 - other jobs need none of it
+
+    return slurm_job.number_of(folder)
 
 
 def _board(folder: JobFolder) -> Optional[BoardView]:

@@ -171,6 +171,7 @@ def job_data(job: JobView) -> dict[str, Any]:
         "folder": job.folder,
         "tensorboard": board,
         "last_line": job.last_line,
+        "slurm_job": job.slurm_job,
     }
     values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
     values |= {"progress": None if job.progress is None else to_json(job.progress)}
@@ -186,6 +187,7 @@ def _what(job: JobView, row: JobRow) -> list[tuple[str, str]]:
         ("LAUNCHER", job.spec.launcher),
         ("RANKS", str(row.np or row.requested or "")),
         ("PRIORITY", str(row.priority) if row.priority else ""),
+        ("SLURM JOB", str(job.slurm_job or "")),
         ("STARTED", "" if begun is None else _time(begun)),
         ("ENDED", "" if ended is None else _time(ended)),
     ]

@@ -105,6 +105,8 @@ class JobView:
     last_run: Optional[LastRun] = None
     # when the last attempt printed its first step, in seconds since the epoch; None where it has not
     first_step: Optional[float] = None
+    # its number in Slurm, None before it is there and of other jobs
+    slurm_job: Optional[int] = None
 
 
 def check_job(job: JobView) -> None:

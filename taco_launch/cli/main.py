@@ -86,7 +86,8 @@ class _Verbs(SuggestingGroup):
             op = verbs.operation_to_prestart(command.name or "", rest)
             if op and settings_of(ctx).source is None and not ctx.resilient_parsing:
                 this_machine().backend.prestart(op)
-            command = self.commands[command.name or ""] = command.load()
+            command = command.load()
+            self.add_command(command)
         return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -22,7 +22,7 @@ _HEADER = ("ORIGINAL", "HERE", "WHY")
 @verb(output=True)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | -- LINE...")
 def translate(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Show the command for a launcher's line, script or manifest.
+    """Show the taco-launch command for another launcher's command line, script or manifest.
 
     LINE is a command of mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate, srun or Arena. FILE is a shell,
     sbatch, PBS, LSF or Grid Engine script, an MPIJob, PyTorchJob or TrainJob, or a configuration of horovodrun. Nothing is run.

@@ -36,7 +36,11 @@ _VERBS = {
     "teardown": ("Hosts", "hosts.teardown", "Remove what setup made on hosts."),
     "image": ("Hosts", "hosts.image", "Build images for jobs, and list the containers of them."),
     "data": ("Hosts", "hosts.data", "List the data sets that jobs may name."),
-    "translate": ("Jobs", "translate", "Show the command for a launcher's line, script or manifest."),
+    "translate": (
+        "Jobs",
+        "translate",
+        "Show the taco-launch command for another launcher's command line, script or manifest.",
+    ),
     "arena": ("Jobs", "arena", "Run an Arena command as Arena's documentation writes it."),
     "bench": ("Benchmarks and nightly runs", "bench.bench", "Run benchmarks, compare variants, query the history."),
     "nightly": ("Benchmarks and nightly runs", "bench.nightly", "Detect performance regressions with nightly runs."),

@@ -147,8 +147,10 @@ def check_path(path: str) -> bytes:
     """
     name = in_bytes(path)
     parts = name.split(b"/")
-    if len(name) > _PATH_BYTES or b"\0" in name or any(part in (b"", b".", b"..") for part in parts):
-        raise ValueError(f"not a valid path of a file in a folder: {path[:100]!r}")
+    if any(part in (b"", b".", b"..") for part in parts):
+        raise ValueError(f"invalid path: {path[:100]!r} (no empty parts, no . and no ..)")
+    if len(name) > _PATH_BYTES or b"\0" in name:
+        raise ValueError(f"invalid path: {path[:100]!r} (at most {_PATH_BYTES} bytes, none of them 0)")
     if max(map(len, parts)) > _NAME_BYTES:
         raise ValueError(f"a name is longer than {_NAME_BYTES} bytes: {path[:100]!r}")
     return name
@@ -192,7 +194,7 @@ def check(manifest: Manifest) -> None:
     """
     files, links = manifest.files, manifest.links
     if len(files) + len(links) + len(manifest.folders) > MOST_ENTRIES:
-        raise ValueError(f"more than {MOST_ENTRIES} entries")
+        raise ValueError(f"more than {MOST_ENTRIES} files, links and folders")
     if sum(len(file.chunks) for file in (*files, *manifest.config)) > MOST_CHUNKS:
         raise ValueError(f"more than {MOST_CHUNKS} chunks of {CHUNK_BYTES >> 20} MiB")
     ends: Set[bytes] = set()

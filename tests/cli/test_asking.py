@@ -284,7 +284,7 @@ def test_the_image_that_a_file_wants(submit: Submit, cluster: Path) -> None:
     wrong = failing("-i", str(cluster), "submit", "-f", str(other))
     assert "--worker-image: registry/taco:3: all ranks of a job run in one image, which is registry/taco:2" in wrong
     none = failing("run", "-f", str(other), "--worker-image", "registry/taco:2")
-    assert "without a container jobs run on the host itself" in none
+    assert "--image: requires a container, and the inventory has none: the job would run directly on the hosts" in none
 
 
 def test_a_suspended_job_is_not_followed(cluster: Path) -> None:

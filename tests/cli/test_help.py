@@ -67,6 +67,26 @@ def test_help_fits_on_a_page_and_help_all_shows_every_option(verb: str) -> None:
         assert title in everything.splitlines()
 
 
+def test_help_all_of_a_group_has_every_option_of_its_commands() -> None:
+    shown, group = help_of("bench", "--help-all"), loaded("bench")
+    assert isinstance(group, click.Group)
+    for name, command in group.commands.items():
+        assert (f"Usage: cli bench {name} " in shown) is not command.hidden
+    options = {
+        param.opts[0]
+        for param in loaded("bench", "ladder").params
+        if isinstance(param, TacoOption) and not param.hidden
+    }
+    assert options <= listed(shown)
+    assert "Usage: cli bench ladder " in help_of("--help-all")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_no_line_of_help_ends_within_a_word(columns: int) -> None:
+    lines = help_of("--help-all", columns=columns).splitlines()
+    assert [line for line in lines if re.search(r"\w-$", line)] == []
+
+
 def test_each_text_of_the_short_help_is_of_an_option() -> None:
     known = {name for verb in LONG_VERBS for name in listed(help_of(*verb.split(), "--help-all"))}
     assert {name for texts in USUAL.values() for name in texts} <= known

@@ -70,7 +70,7 @@ def test_two_images_side_by_side_and_data_that_is_read_only(second: Cluster) -> 
     done = second("run", "--image", IMAGE, "--data", DATA, "--np", "4", "--", "python3", "-c", look, seconds=300)
     assert done.stdout.count("from the wheel hello") == 4, done.stderr
     # the package alone, of an image of some 500 MB
-    few = r"these hosts have [1-9][0-9]* of its layers; the rest is (?:[0-9.]+ KiB|[1-4](?:\.[0-9]+)? MiB)\b"
+    few = r"the hosts already have [1-9][0-9]* of its layers; copying the remaining (?:[0-9.]+ KiB|[1-4](?:\.[0-9]+)? MiB)\b"
     assert re.search(few, done.stderr), done.stderr
     own = ("submit", "--np", "1", "-H", "gpu1", "--name")
     second.ok(*own, "one", "--", "sleep", "300")

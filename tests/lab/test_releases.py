@@ -107,7 +107,11 @@ OTHER = "E: Unable to locate package nosuch\nE: mmdebstrap failed to run\n"
     ("said", "message", "hint"),
     [
         (NO_SUITE, "http://archive.test/debian has no suite nosuch", "http://archive.test/debian/dists/"),
-        (NO_KEY, "http://archive.test/debian trixie: this machine has no key that signs it", "archive-keyring"),
+        (
+            NO_KEY,
+            "cannot verify the archive http://archive.test/debian trixie: this machine does not have the key that signed it",
+            "archive-keyring",
+        ),
         (OTHER, "mmdebstrap: E: Unable to locate package nosuch\nE: mmdebstrap failed to run", "apt-get update"),
     ],
 )

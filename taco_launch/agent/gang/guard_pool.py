@@ -158,7 +158,9 @@ class GuardPool:
         """
         if link is self.here:
             ended = "did not answer in time" if self._guard_lives() else "ended while the job started"
-            raise HostError(f"its guard on {link.name or 'this host'} {ended}: see {self._folder.debug}")
+            raise HostError(
+                f"the job's guard process on {link.name or 'this host'} {ended}; its log is {self._folder.debug}"
+            )
         error = link.error if isinstance(link, RemoteGuardConnection) else ""
         return link.gone or error or LATE
 

@@ -68,7 +68,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     try:
         welcome, behind = _wait_for(guard, Welcome, _GUARD_SECONDS)
     except TimeoutError as error:
-        return _refuse(f"rank {rank}: {error} on {os.uname().nodename}")
+        return _refuse(f"rank {rank} on {os.uname().nodename}: {error}")
     if not isinstance(welcome, Welcome):
         return _refuse(f"rank {rank}: the guard in {folder.path} is gone")
     environment = {**os.environ, **rank_env(rank, local_rank, welcome.environment, welcome.processes)}
@@ -170,7 +170,7 @@ def _wait_for(
     while True:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
-            raise TimeoutError(f"no answer of the guard for {seconds:g} s")
+            raise TimeoutError(f"the guard did not answer within {seconds:g} s")
         poll.poll(None if remaining == math.inf else remaining * 1000)
         messages = guard.receive()
         if messages is None:

@@ -130,10 +130,10 @@ def _wait(look: Callable[[], bytes], store: SnapshotStore, snapshot: str, begun:
         arriving = store.is_arriving(snapshot)  # before the look: what came last is seen by it
         try:
             return look()
-        except FileNotFoundError as error:
+        except FileNotFoundError:
             now = time.monotonic()
             if now - since > CHUNK_SECONDS or not (arriving or now - begun < _BEGIN_SECONDS):
-                raise _NoMoreError(f"it is not on this host: {error.strerror or error}") from None
+                raise _NoMoreError("it has no copy of the code") from None
         if select.select([0], [], [], pause)[0] and not _asks():
             raise _NoMoreError("the receiver no longer waits for it")
         pause = min(2 * pause, _POLL_SECONDS[1])

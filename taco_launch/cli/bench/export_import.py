@@ -135,7 +135,7 @@ def _written(target: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
 @add_option(
     "--baseline",
     is_flag=True,
-    help="Imported nightly runs that counted in the other history's baseline count in the baseline here too.",
+    help="Add imported nightly runs to the baseline here if they were part of the baseline in the other history.",
 )
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=click.Path(allow_dash=True))
 def import_(

@@ -47,7 +47,7 @@ from taco_launch.jobs.dry_run import Planned
     "--repeats",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="Number of measured runs of each cell, without warm-ups. Default: the matrix's.",
+    help="Number of measured runs of each cell; warm-ups are not counted. Default: the matrix's.",
 )
 @add_option(
     "--time-budget",

@@ -60,7 +60,7 @@ from taco_launch.jobs.request.caller import person
 @add_option(
     "--drained",
     is_flag=True,
-    help="With --level full or pairs: measure drained hosts too. A drained host that is named is measured without it.",
+    help="With --level full or pairs: measure drained hosts too. Hosts that you name are measured even without this option.",
 )
 @wait_option
 @add_option(

@@ -3,12 +3,13 @@
 import click
 
 from taco_launch.cli.options.common import settings_of, verb
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 
 _UNKNOWN = "N/A"
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def data() -> None:
     """List the data sets that jobs may name.
 

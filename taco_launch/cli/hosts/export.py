@@ -8,9 +8,10 @@ import click
 
 from taco_launch.cli.options.common import access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.options.suggestions import SuggestingGroup
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def export() -> None:
     """Write what other programs need, such as an ssh configuration.
 

@@ -3,11 +3,12 @@
 import click
 
 from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
+from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import job_container_tables, render
 from taco_launch.setup.job_containers import build as flow
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def image() -> None:
     """Build images for jobs, and list the containers of them.
 

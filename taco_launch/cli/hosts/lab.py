@@ -98,7 +98,8 @@ def lab() -> None:
 @add_option(
     "--release",
     metavar="CODENAME",
-    help="Debian or Ubuntu release of the hosts, such as trixie, of this machine's distribution. Default: this machine's release.",
+    help="Release that the hosts run, such as trixie; it must be a release of this machine's distribution (Debian or Ubuntu). "
+    "Default: this machine's release.",
 )
 @add_option(
     "--docker",

@@ -59,7 +59,7 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
 @add_option(
     "--check",
     is_flag=True,
-    help="Change nothing; exit with 3 if something is left to do, a fault is found, or hosts differ in software. It reads no Xids and no counters: see check.",
+    help="Change nothing; exit with 3 if something is left to do, a fault is found, or hosts differ in software. It does not check Xids or error counters; `taco-launch check` does.",
 )
 @add_option("--diff", "show_diff", is_flag=True, help="Show what would change in files; secrets are not shown.")
 @add_option(

@@ -48,8 +48,8 @@ def _complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: st
     "--model",
     metavar="NAME",
     shell_complete=_complete_model,
-    help="Model of the GPUs, which decides the bandwidth of a link, if FILE does not name it. If FILE does, use only GPUs with "
-    "NAME in their model name.",
+    help="Model of the GPUs; it determines the bandwidth of the links. If FILE names the models, use only GPUs whose model "
+    "contains NAME.",
 )
 def place(ctx: click.Context, /, *, source: Path, count: int, free: tuple[int, ...] | None, model: str | None) -> None:
     """Show which GPUs of a host a job would get. Contacts no host.

@@ -33,7 +33,7 @@ _VERDICTS = {Life.HUNG: "HANGS", Life.WORKING: "WORKS", Life.UNKNOWN: "UNKNOWN"}
 @add_option(
     "--match",
     metavar="TEXT",
-    help="Look for jobs of any launcher with TEXT in the command line of a rank, such as train.py; NAME is omitted.",
+    help="Instead of NAME: look for jobs of any launcher that have TEXT, such as train.py, in the command line of a rank.",
 )
 @add_option(
     "-H",

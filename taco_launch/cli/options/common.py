@@ -314,7 +314,7 @@ def access_options(function: F) -> F:
     return add_option(
         "--ask-sudo-password",
         is_flag=True,
-        help="Ask once for the password that sudo wants on the hosts. Default: $TACO_LAUNCH_SUDO_PASSWORD.",
+        help="Ask once for the sudo password of the hosts. Without this option, $TACO_LAUNCH_SUDO_PASSWORD is used if it is set.",
     )(function)
 
 

@@ -1,12 +1,14 @@
 """Help texts with options in titled groups: --help fits on a page, --help-all has every option in full."""
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from taco_launch.cli.options.common import TacoOption, add_option, settings_of
+from taco_launch.cli.options.help_lines import HelpContext
+from taco_launch.cli.verbs import Verb
 from taco_launch.core.command import BARE, shell
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -111,8 +113,7 @@ class GroupedCommand(click.Command):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the parameters, --help-all among them."""
-        params = super().get_params(ctx)
-        return [*params[:-1], _HELP_ALL, *params[-1:]]
+        return with_help_all(super().get_params(ctx))
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the description; for --help its first paragraph and some examples."""
@@ -170,8 +171,19 @@ def _title(option: click.Option) -> str:
 def _show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
         ctx.meta[_ALL] = True
-        click.echo(ctx.get_help(), color=ctx.color)
+        click.echo("\n\n\n".join(_pages(ctx)), color=ctx.color)
         ctx.exit()
+
+
+def _pages(ctx: click.Context) -> Iterator[str]:
+    """Yield the help of a command, and behind that of a group the help of each of its commands."""
+    yield ctx.get_help()
+    group = ctx.command
+    for name in group.list_commands(ctx) if isinstance(group, click.Group) else ():
+        command = group.get_command(ctx, name)
+        if command is not None and not command.hidden:
+            command = command.load() if isinstance(command, Verb) else command
+            yield from _pages(HelpContext(command, info_name=name, parent=ctx))
 
 
 _HELP_ALL = TacoOption(
@@ -180,8 +192,13 @@ _HELP_ALL = TacoOption(
     is_eager=True,
     expose_value=False,
     callback=_show_all,
-    help="Show every option and exit.",
+    help="Show every option of the command, or of each command of the group, and exit.",
 )
+
+
+def with_help_all(params: Sequence[click.Parameter]) -> list[click.Parameter]:
+    """Return a command's parameters with --help-all before the last one, --help."""
+    return [*params[:-1], _HELP_ALL, *params[-1:]]
 
 
 class SeparatedCommand(click.Command):

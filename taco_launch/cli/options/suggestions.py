@@ -5,6 +5,8 @@ from collections.abc import Iterable
 
 import click
 
+from taco_launch.cli.options.help_lines import HelpContext
+from taco_launch.cli.options.option_groups import with_help_all
 from taco_launch.core.errors import UsageError
 
 # Commands of docker, kubectl, Slurm, Arena and Ray, by what does the same here.
@@ -42,6 +44,17 @@ _WHOLE = 1000
 
 class SuggestingGroup(click.Group):
     """A group whose errors name the command that was meant, and whose help shows whole sentences."""
+
+    context_class = HelpContext
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, whose help is wrapped as that of the group."""
+        cmd.context_class = HelpContext
+        super().add_command(cmd, name)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the parameters, --help-all among them."""
+        return with_help_all(super().get_params(ctx))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

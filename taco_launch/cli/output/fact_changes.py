@@ -68,6 +68,7 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
     if not files:
         raise UsageError(f"{earlier} holds no .json file")
     found: dict[str, Mapping[str, Any]] = {}
+    file_of: dict[str, Path] = {}
     for file in files:
         try:
             told = hosts_of(codec.load(untrusted.read_named(file, _MOST_BYTES)))
@@ -78,10 +79,13 @@ def read(earlier: Path) -> Mapping[str, Mapping[str, Any]]:
             raise UsageError(
                 f"{file} {why}", hint="create it with: taco-launch -i FILE facts --json > facts.json"
             ) from error
-        twice = sorted(set(told) & set(found))
-        if twice:
-            raise UsageError(f"{earlier}: {twice[0]} is in two of the files")
+        for name in sorted(set(told) & set(found)):
+            raise UsageError(
+                f"{earlier}: two files contain host {name}: {file_of[name].name} and {file.name}",
+                hint="remove one of them, or compare with a single file",
+            )
         found.update(told)
+        file_of |= dict.fromkeys(told, file)
     return found
 
 

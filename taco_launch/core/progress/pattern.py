@@ -37,7 +37,7 @@ def compiled(text: str) -> "re.Pattern[str]":
     if not set(found.groupindex) & {"step", "epoch", "loss", "rate"}:
         raise PatternError(r"no group is named step, epoch, loss or rate: write, for example, (?P<step>\d+)")
     if _count_repeats(tree) > _MOST_REPEATS:
-        raise PatternError(f"more than {_MOST_REPEATS} repeats")
+        raise PatternError(f"the pattern has more than {_MOST_REPEATS} repetitions (*, +, ?, {{n}})")
     _check(tree, within=False)
     return found
 

@@ -47,7 +47,7 @@ class HostJobs(Message):
                 not all(0 <= number < math.inf for number in (job.seconds, job.silent))
                 or not 0 <= job.size <= MOST_RANKS
             ):
-                raise ValueError(f"job {job.name[:60]!r}: its numbers are not measurements")
+                raise ValueError(f"job {job.name[:60]!r}: its times or its number of ranks are out of range")
             if max(map(len, (job.launcher, job.name, job.command, job.sign))) > COMMAND_CHARACTERS:
                 raise ValueError(f"a job has words of more than {COMMAND_CHARACTERS} characters")
         if self.left_out < 0 or len(self.ras) > RAS_CHARACTERS or len(self.hidden) > WHY_CHARACTERS:

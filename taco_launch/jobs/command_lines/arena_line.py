@@ -86,10 +86,10 @@ _GIVES_NO_VALUE = (
 )
 # What would have other programs run, or elsewhere: refused, with what is done here.
 _REFUSED = {
-    "toleration": "hosts have no taints; --exclude HOST leaves one out",
-    "device": "a slot is an NVIDIA GPU, or a core on a machine without GPUs",
+    "toleration": "hosts here have no taints; use --exclude HOST to leave a host out",
+    "device": "slots are NVIDIA GPUs, or cores on a machine without GPUs; omit it",
     "config": "hosts are in an inventory: taco-launch -i FILE arena ...",
-    "arena-namespace": "there is no Arena service here",
+    "arena-namespace": "there is no Arena service here; omit it",
 }
 # All that submit knows.
 FLAGS = frozenset((*_SWITCHES, *_SUBMIT, *_NOTED, *_GIVES_NO_VALUE, *_REFUSED, "env", "gpus", "data-dir", "namespace"))
@@ -216,10 +216,10 @@ def _checked(flags: Sequence[tuple[str, str]], clusters: Sequence[str]) -> list[
     notes = []
     for name, value in flags:
         if name in _REFUSED:
-            raise UsageError(f"--{name} {value}: {_REFUSED[name]}")
+            raise UsageError(f"--{name} {value}: not supported: {_REFUSED[name]}")
         if name == "namespace" and value not in clusters:
             raise UsageError(
-                f"--namespace {value}: a cluster has no namespaces; this cluster is {clusters[-1]}",
+                f"--namespace {value}: there are no namespaces here; the accepted values are {' and '.join(clusters)}",
                 hint="omit it, or name another inventory: taco-launch -i FILE arena ...",
             )
         if _NOTED.get(name):

@@ -76,8 +76,11 @@ def check(request: JobRequest) -> str:
             )
         folder = str(PurePosixPath(folder))
     if folder not in ("", "/", "."):
+        inside = folder.strip("/")
+        if {"", ".", ".."} & set(inside.split("/")):
+            raise UsageError(f"{called} {folder}: the path must not contain . or .. or empty parts")
         try:
-            check_path(folder.lstrip("/").rstrip("/"))
+            check_path(inside)
         except ValueError as error:
             raise UsageError(f"{called} {folder}: {error}") from None
     if request.code_at is not None:

@@ -35,7 +35,7 @@ def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
     if base is None:
         called = request.called(asked[0])
         raise UsageError(
-            f"{called}: without a container jobs run on the host itself, which has no image and mounts nothing",
+            f"{called}: requires a container, and the inventory has none: the job would run directly on the hosts",
             hint="name the image in an inventory (container: {image: ...}), then: taco-launch -i FILE setup",
         )
     return _variant(request, base, inventory, image)

@@ -466,7 +466,8 @@ FIELDS = (
         "agent_log",
         "flag",
         _P.LOGS,
-        "Keep the decisions and messages of the job's supervisor and guards for `logs --agent`.",
+        "Log what taco-launch's own processes for this job (supervisor and guards) decide and send; print it with "
+        "`logs --agent`.",
     ),
     JobField(
         "strict",
@@ -561,9 +562,9 @@ FIELDS = (
         "data",
         "list",
         _P.CONTAINER,
-        "Folder on the hosts that the ranks see: HOST_PATH:CONTAINER_PATH, below data_roots of the inventory, or "
-        "NAME:CONTAINER_PATH of a data set (`taco-launch data list`); :ro makes it read-only.",
-        metavar="PATH:PATH[:ro]",
+        "Mount a folder of the hosts in the containers: HOST_PATH:CONTAINER_PATH, where HOST_PATH is below one of the "
+        "inventory's data_roots, or NAME:CONTAINER_PATH for a data set (`taco-launch data list`); :ro makes it read-only.",
+        metavar="PATH|NAME:PATH[:ro]",
     ),
     JobField(
         "shm_size",

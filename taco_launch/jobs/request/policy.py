@@ -60,7 +60,9 @@ def _check_pattern(request: JobRequest, text: str) -> None:
         pattern.compiled(text)
     except pattern.PatternError as error:
         called = request.called("progress")
-        raise UsageError(f"{called}: {error}", hint=rf"{called} 'step (?P<step>\d+)/(?P<total>\d+)'") from None
+        raise UsageError(
+            f"{called}: {error}", hint=rf"write, for example: {called} 'step (?P<step>\d+)/(?P<total>\d+)'"
+        ) from None
 
 
 def _signal(request: JobRequest, text: str) -> EarlySignal:

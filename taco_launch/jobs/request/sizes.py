@@ -77,10 +77,10 @@ def _shared(request: JobRequest) -> dict[str, Any]:
         why = f"{starts} {launcher} gives each slot one rank"
         raise UsageError(f"{shares}: {why}", hint=f"add {starts} env, or omit it")
     if count > 1 and request.per_host:
+        one = request.called("per_host")
         raise UsageError(
-            f"{shares} and {request.called('per_host')}: the first starts several processes for each slot, the second one for all slots of a "
-            "host",
-            hint="leave one of them out",
+            f"{shares} and {one} cannot be combined: {shares} starts several processes per slot, {one} starts one process per host",
+            hint="omit one of them",
         )
     return {"procs_per_gpu": count, "mps": request.mps}
 

@@ -242,7 +242,7 @@ def _of_the_archive(line: str) -> TacoLaunchError | None:
         )
     if match := _UNSIGNED.match(line):
         return TacoLaunchError(
-            f"{match[1]} {match[2]}: this machine has no key that signs it",
-            hint="install the newest keys: apt-get install debian-archive-keyring (or ubuntu-keyring)",
+            f"cannot verify the archive {match[1]} {match[2]}: this machine does not have the key that signed it",
+            hint="install the current keys: apt-get install debian-archive-keyring (Ubuntu: ubuntu-keyring)",
         )
     return None

@@ -86,7 +86,8 @@ def copy(
     with image_source.stream(container, known) as stream:
         if stream.left_out:
             say(
-                f"{container.image}: these hosts have {stream.left_out} of its layers; the rest is {size_text(stream.size)}"
+                f"{container.image}: the hosts already have {stream.left_out} of its layers; "
+                f"copying the remaining {size_text(stream.size)}"
             )
         return _Copy(inventory, given, stream, report, say).bring(hosts)
 

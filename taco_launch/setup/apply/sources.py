@@ -166,7 +166,7 @@ def latest(host: Transport, reference: Reference, login: str | None, secret: str
     with suppress(ValueError, KeyError, TypeError):
         said = str(codec.load(result.stdout)["message"])
     raise HostError(
-        f"{host.name}: cannot find out from the registry which {reference.name} is current: {said}",
+        f"{host.name}: cannot get the current version of {reference.name} from the registry: {said}",
         hint=f"check that the registry is up and that {host.name} has curl 7.40 or newer. Without --pull, hosts keep their "
         "image. To choose a certain image: container.image: NAME@sha256:...",
     )

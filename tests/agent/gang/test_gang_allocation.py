@@ -288,7 +288,9 @@ def test_of_two_that_want_all_one_gets_it(cluster: Cluster) -> None:
 def test_the_heads_guard_is_killed_as_it_begins(cluster: Cluster) -> None:
     gang = cluster.gang("a", 1)
     cluster.guards[0].kill()
-    with pytest.raises(HostError, match=r"its guard on n1 ended while the job started: see .*debug\.log"):
+    with pytest.raises(
+        HostError, match=r"the job's guard process on n1 ended while the job started; its log is .*debug\.log"
+    ):
         assembled(gang)
 
 
@@ -300,5 +302,5 @@ def test_the_heads_guard_is_killed_before_it_takes_slots(cluster: Cluster) -> No
             cluster.guards[0].kill()
             cluster.guards[0].wait()
 
-    with pytest.raises(HostError, match="its guard on n1 ended while the job started"):
+    with pytest.raises(HostError, match="the job's guard process on n1 ended while the job started"):
         gang.allocate(JobFacts(root=True), kill)

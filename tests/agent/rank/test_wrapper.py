@@ -387,6 +387,6 @@ def test_a_guard_that_says_nothing_is_waited_for_without_work(ranks: Ranks, fami
     guard = ranks.accept()  # which answers nothing
     _out, said = process.communicate(timeout=HANG)
     assert process.returncode == NOT_EXECUTABLE
-    assert said.decode() == f"taco-launch: rank 3: no answer of the guard for 0.5 s on {os.uname().nodename}\n"
+    assert said.decode() == f"taco-launch: rank 3 on {os.uname().nodename}: the guard did not answer within 0.5 s\n"
     guard.line.close()
     assert os.times().children_system - before.children_system < 0.3

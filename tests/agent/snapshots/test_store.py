@@ -180,6 +180,8 @@ def test_counts_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "MOST_ENTRIES", 19)
     with pytest.raises(ValueError, match="more than 19 entries"):
         manifest.parsed(document(files=entries))
+    with pytest.raises(ValueError, match="more than 19 files, links and folders"):
+        manifest.parsed(document(files=entries[:15], folders=[f"f{number}" for number in range(5)]))
     monkeypatch.setattr(manifest, "MOST_CHUNKS", 2)
     with pytest.raises(ValueError, match="more than 2 chunks"):
         manifest.parsed(document(files=[["a", False, 3 * manifest.CHUNK_BYTES, [H] * 3]]))

@@ -282,6 +282,9 @@ def test_changes_since_a_file_or_a_folder(played: Callable[..., Result], tmp_pat
     ]
     told = json.loads(played(play("550.54.15"), "--compare", str(file), "--json").stdout)["changes"]
     assert told[0] == {"host": "gpu3", "where": "gpu.driver.loaded", "before": "535.104.05", "after": "550.54.15"}
+    (tmp_path / "old/later.json").write_text(before.stdout)
+    twice = played(play("535.104.05"), "--compare", str(file.parent)).exception
+    assert str(twice).startswith(f"{file.parent}: two files contain host gpu1: facts.json and later.json")
     one = json.loads(before.stdout)
     del one["hosts"][0]
     file.write_text(json.dumps(one))

@@ -171,7 +171,7 @@ def test_a_pattern_of_ones_own(text: str, line: str, expected: dict[str, Any] | 
         (r"(?P<step>(?:a|a)+\d)", "a choice inside a repeat"),
         (r"(?P<step>\d+)(?P=step)", "groupref is not allowed: back references"),
         (r"(?=a)(?P<step>\d+)", "assert is not allowed: back references and look-around"),
-        (r"(?P<step>\d+)" + ".*" * 12, "more than 12 repeats"),
+        (r"(?P<step>\d+)" + ".*" * 12, "more than 12 repetitions (*, +, ?, {n})"),
     ],
 )
 def test_a_pattern_that_cannot_be_used(text: str, reason: str) -> None:

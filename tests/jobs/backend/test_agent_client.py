@@ -137,7 +137,7 @@ def test_replies_with_data(installed: Path) -> None:
         ({"op": "skipped", "count": 1, "bytes": 1}, "bytes behind skipped"),
         ({"op": "state", "state": "DANCING"}, "'DANCING' is not a valid JobState"),
         ({"op": "place", "offset": 0, "log": 1, "since": float("inf")}, "since is inf"),
-        ({"op": "waiting", "why": [["a"]]}, "not a list of pairs"),
+        ({"op": "waiting", "why": [["a"]]}, "must be a list of pairs"),
         ({"op": "output", "stream": "x"}, "stream is 'x'"),
         ({"op": "exited", "code": 256}, "code is 256"),
         ({"op": "slots", "host": "a"}, "either its slots or a problem"),

@@ -72,8 +72,8 @@ REFUSED = {
     "submit tf --name a x": "arena submit tf is not supported by taco-launch",
     "submit pytorch --name a": "the command is missing",
     "submit pytorch --name": "--name: its value is missing",
-    "submit pytorch --toleration all x": "--toleration all: hosts have no taints",
-    "submit pytorch --device amd.com/gpu=1 x": "--device amd.com/gpu=1: a slot is an NVIDIA GPU",
+    "submit pytorch --toleration all x": "--toleration all: not supported: hosts here have no taints; use --exclude HOST to leave a host out",
+    "submit pytorch --device amd.com/gpu=1 x": "--device amd.com/gpu=1: not supported: slots are NVIDIA GPUs",
     "submit pytorch --priority high x": "--priority high: must be a number here, not a name of Kubernetes",
     "submit pytorch --frob 1 x": "--frob: is not a known flag of arena submit (read with the value '1')",
     "submit pytorch --frob 'python t.py'": "--frob: is not a known flag of arena submit (read with the value 'python t.py')",
@@ -87,7 +87,7 @@ REFUSED = {
     f"submit pytorch --running-timeout {'9' * 5000}s x": "--running-timeout 9999",
     "submit pytorch -- -x": "-x: is an option, and the command is expected here",
     "submit mpi 'mpirun --frob a b'": "--frob a of mpirun: is no option that is known here",
-    "list -n other": "--namespace other: a cluster has no namespaces; this cluster is hcc",
+    "list -n other": "--namespace other: there are no namespaces here; the accepted values are default and hcc",
     "logs a --frob=1": "--frob: is not a known flag of arena logs",
 }
 

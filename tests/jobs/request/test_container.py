@@ -164,7 +164,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 def test_without_a_container_there_is_no_image() -> None:
     nowhere = Inventory("c", "h", (Host("h", "h"),))
     assert container_of(JobRequest(), nowhere) is None
-    with pytest.raises(UsageError, match="without a container"):
+    with pytest.raises(UsageError, match="image: requires a container, and the inventory has none"):
         container_of(JobRequest(image="a:1"), nowhere)
 
 

@@ -292,5 +292,5 @@ def test_layers_that_all_hosts_have_do_not_travel(tmp_path: Path, status: str, n
             layers = [name for name in tar.getnames() if name.endswith("layer.tar")]
         assert layers == (names or ["a/layer.tar", "b/layer.tar", "c/layer.tar"])
     assert any(
-        line.startswith("train:1: these hosts have 1 of its layers; the rest is ") for line in site.said
+        line.startswith("train:1: the hosts already have 1 of its layers; copying the remaining ") for line in site.said
     ) == bool(names)

@@ -103,7 +103,7 @@ def test_the_registry_is_asked_by_a_host_s_engine_and_no_argument_holds_the_pass
 def test_why_the_registry_cannot_be_asked(answer: Any, said: str) -> None:
     with pytest.raises(HostError) as caught:
         sources.latest(Asked(*answer), parse_reference("t:1"), None, None, 60)
-    assert caught.value.message == f"gpu1: cannot find out from the registry which t:1 is current: {said}"
+    assert caught.value.message == f"gpu1: cannot get the current version of t:1 from the registry: {said}"
     assert "Without --pull, hosts keep their image" in str(caught.value.hint)
 
 

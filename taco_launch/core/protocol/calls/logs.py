@@ -88,7 +88,7 @@ class JobWaiting(Reply):
     def check(self) -> None:
         """Check that each is a pair."""
         if any(len(pair) != 2 for pair in self.why):
-            raise ValueError("why is not a list of pairs")
+            raise ValueError('the field "why" must be a list of pairs')
 
     @property
     def reasons(self) -> Tuple[Tuple[str, str], ...]:

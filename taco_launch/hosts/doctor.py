@@ -159,6 +159,10 @@ def _state(environ: Mapping[str, str]) -> Check:
         require_local_disk(there)
     except TacoLaunchError as error:
         return Check("state folder", CheckState.ERROR, error.message, error.hint or todo)
+    except OSError as error:  # a folder above it that this user may not enter, a name that is too long
+        return Check("state folder", CheckState.ERROR, f"{error.filename}: {error.strerror}", todo)
+    if not there.is_dir():
+        return Check("state folder", CheckState.ERROR, f"{there} is not a folder", todo)
     if not os.access(there, os.W_OK | os.X_OK):
         return Check("state folder", CheckState.ERROR, f"{there} is not writable", todo)
     free = shutil.disk_usage(there).free

@@ -93,6 +93,18 @@ def test_an_inventory_that_is_wrong_or_names_a_missing_key_is_an_error(tmp_path:
     assert checked(environ, file)["inventory"].state is CheckState.ERROR
 
 
+def test_a_state_folder_that_cannot_be_used(programs: Path, tmp_path: Path) -> None:
+    assert programs.is_dir()
+    (tmp_path / "file").touch()
+    for folder, words in (
+        (tmp_path / "file/below", f"{tmp_path}/file is not a folder"),
+        (tmp_path / ("a" * 300), "too long"),
+    ):
+        found = checked({"TACO_LAUNCH_STATE": str(folder)})["state folder"]
+        assert (found.state, found.todo) == (CheckState.ERROR, "name another folder: export TACO_LAUNCH_STATE=FOLDER")
+        assert words in found.found
+
+
 @pytest.mark.parametrize(
     ("name", "shown"),
     [

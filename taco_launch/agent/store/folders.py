@@ -97,8 +97,12 @@ def require_own(folder: Path, uid: int, what: str, variable: str) -> Path:
             why = "" if is_sticky else why_not_own(found, uid, os.getegid() if above else -1)
             if why:
                 where = f"{what} {folder}: {path}" if above else f"{what} {path}"
-                cure = f"chmod go-w {path}" if found.st_uid in (0, uid) else f"remove {path} if it is not yours"
-                hint = f"{cure}, or set another folder: {variable}=FOLDER"
+                cure = (
+                    f"chmod go-w {path}, or " if found.st_uid in (0, uid) else f"remove {path} if it is not yours, or "
+                )
+                if found.st_mode & stat.S_ISVTX or not stat.S_ISDIR(found.st_mode):
+                    cure = ""  # /tmp and devices have to stay as they are
+                hint = f"{cure}set another folder: {variable}=FOLDER"
                 raise UsageError(f"{where} {why}: files there would run with your permissions", hint=hint)
             if above:
                 break

@@ -20,7 +20,7 @@ import fabric
 import paramiko
 
 from taco_launch.core import trace
-from taco_launch.core.command import Command, Result, kill, shell, ssh_line
+from taco_launch.core.command import Command, Result, kill, ssh_line
 from taco_launch.core.errors import HostError
 from taco_launch.hosts.remote import session, transport
 from taco_launch.hosts.remote.credentials import Credentials
@@ -28,7 +28,7 @@ from taco_launch.hosts.ssh.channel import BoundedPacketizer, ChannelPipe
 from taco_launch.hosts.ssh.config import Route
 from taco_launch.hosts.ssh.host_key_policy import Verifier
 from taco_launch.hosts.ssh.host_keys import HostKey
-from taco_launch.hosts.ssh.keys import KeyAuthStrategy, OfferedKeys
+from taco_launch.hosts.ssh.keys import KeyAuthStrategy, OfferedKeys, key_hint
 from taco_launch.hosts.ssh.ssh_socket import SshSocket
 
 LOGIN_SECONDS = 60.0
@@ -316,16 +316,12 @@ class SshTransport:
         lines += [f"  not offered: {reason}" for reason in self._keys.offers.left_out]
         lines += [f"  the host accepts: {methods}"] if methods else []
         lines += ["  then it hung up: too many keys were offered (MaxAuthTries)"] if hung_up else []
-        hint = f"put a public key there: {shell(('ssh-copy-id', *self.route.login))}"
-        if not offered:
-            hint = "make a key (ssh-keygen), load one (ssh-add), or set its path as identity_file in the inventory"
-            if self.route.chosen and self.route.identity_files:
-                named = shell(("ls", "-l", *self.route.identity_files))
-                hint = f"check the key file that identity_file in the inventory or IdentityFile in ~/.ssh/config sets: {named}"
-        elif hung_up:
+        if hung_up:
             hint = "offer fewer keys: set IdentitiesOnly in ~/.ssh/config, or identity_file in the inventory"
-        elif methods and "publickey" not in methods:
+        elif offered and methods and "publickey" not in methods:
             hint = "only logins by key, certificate or agent are supported: allow PubkeyAuthentication in its sshd"
+        else:
+            hint = key_hint(self.route, self._keys.offers)
         raise HostError("\n".join(lines), hint) from None
 
     def _methods(self) -> str:

@@ -49,6 +49,21 @@ class OfferedKeys:
     left_out: tuple[str, ...]
 
 
+def key_hint(route: Route, offers: OfferedKeys) -> str:
+    """Return what to do where a host accepts none of the keys that were offered, or there was none."""
+    if offers.keys:
+        put = f"put a public key there: {shell(('ssh-copy-id', *route.login))}"
+        return f"{put}; if {route.user} is the wrong user, correct user in the inventory or User in ~/.ssh/config"
+    files = route.identity_files
+    locked = [path for path in files if any(why.startswith(f"{path} is encrypted") for why in offers.left_out)]
+    if locked:
+        return f"load the key into ssh-agent, which asks for its passphrase: {shell(('ssh-add', *locked))}"
+    if route.chosen and files:
+        named = shell(("ls", "-l", *files))
+        return f"check the key file that identity_file in the inventory or IdentityFile in ~/.ssh/config sets: {named}"
+    return "make a key (ssh-keygen), load one (ssh-add), or set its path as identity_file in the inventory"
+
+
 @dataclass(frozen=True)
 class _File:
     """What a key file shows without its passphrase; `public` is empty where that is not known."""

@@ -65,6 +65,7 @@ def test_an_encrypted_key_without_a_terminal(sshd: Sshd, tmp_path: Path) -> None
     with pytest.raises(HostError, match="no terminal to ask for its passphrase") as caught:
         login(replace(host(sshd, "plain"), identity_file=str(key)))
     assert f"ssh-add {key}" in caught.value.message
+    assert caught.value.hint == f"load the key into ssh-agent, which asks for its passphrase: ssh-add {key}"
 
 
 def test_default_keys_are_found(sshd: Sshd, home: Path) -> None:
@@ -133,7 +134,10 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
         f"plain: 127.0.0.1:{sshd.port}: it does not accept a key of plain\n"
         f"  offered: {key}\n  the host accepts: publickey"
     )
-    assert caught.value.hint == f"put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1"
+    assert caught.value.hint == (
+        f"put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1; if plain is the wrong user, "
+        "correct user in the inventory or User in ~/.ssh/config"
+    )
     with pytest.raises(HostError, match="there was no key to offer") as caught:
         login(replace(host(sshd, "plain"), identity_file=None))
     assert "ssh-keygen" in (caught.value.hint or "")

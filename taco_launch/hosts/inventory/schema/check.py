@@ -27,6 +27,9 @@ _SHAPES = {
     "union_tag_not_found": "a list of hosts, or a mapping with hosts",
 }
 
+_JUMPS = ("jump", "jumphost", "proxyjump", "bastion")
+_JUMP = "set a jump host in ~/.ssh/config: ProxyJump JUMPHOST below Host NAME"
+
 
 def check(value: Any, faults: Faults) -> InventoryFile:
     """Check what `document.read` gave against the schema; all faults go to `faults`.
@@ -41,7 +44,7 @@ def check(value: Any, faults: Faults) -> InventoryFile:
     def refused(detail: ErrorDetails, wrong: set[Loc]) -> Loc:
         loc = _loc(detail["loc"], faults)
         if loc not in wrong:  # else it was left out for a fault of its own
-            hint = _hosts_form(detail["input"]) if loc == ("hosts",) else ""
+            hint = _hosts_form(detail["input"]) if loc == ("hosts",) else _JUMP if _is_jump(loc) else ""
             note(detail, loc, faults, _keys(loc), hint)
         return loc[:-1] if _goes_whole(detail["type"], loc) else loc
 
@@ -115,6 +118,11 @@ def note(detail: ErrorDetails, loc: Loc, faults: Faults, known: tuple[str, ...],
         scalar = isinstance(value, (bool, int, OddValue)) and loc in faults.places
         text = quoted(faults.places[loc].shown) if scalar and kind == "string_type" else ""
         faults.add(loc, f"must be {_SHAPES[kind]}, but this is {kind_of(value)}", hint or text)
+
+
+def _is_jump(loc: Loc) -> bool:
+    """Return whether a key is meant to name a jump host."""
+    return "".join(map(str, loc[-1:])).lower().replace("_", "").replace("-", "") in _JUMPS
 
 
 def _hosts_form(value: Any) -> str:

@@ -15,7 +15,7 @@ from taco_launch.core.facts.reports.health.verdict import (
 from taco_launch.core.facts.reports.summary import size
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, known_value, was_requested
-from taco_launch.core.model.host.facts import Disk, HostFacts
+from taco_launch.core.model.host.facts import NO_ANSWER, Disk, HostFacts
 from taco_launch.core.model.host.hardware import Rdma
 from taco_launch.core.model.host.health import HealthFacts
 
@@ -30,6 +30,7 @@ _PCIE = "PCIe: a device that works uses its highest speed"
 _CONTAINER = "taco-launch setup: jobs run in the container, and start by its sshd"
 # Programs of the site that judge a host by themselves, and what shows more of it.
 _SHOWN_BY = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -d and /var/log/nhc.log show it"}
+_RIGHTS = "log in as root, or add --ask-sudo-password"
 _FIREWALL = "taco-launch setup: jobs start by the container's sshd, and their processes connect to one another"
 # What Linux gives programs that ask for no port of their own.
 _EPHEMERAL = (32768, 60999)
@@ -221,7 +222,10 @@ def container(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
     docker = known_value(facts.docker)
     held = docker.containers if docker else Unknown(getattr(facts.docker, "reason", ""))
     if not isinstance(held, tuple):
-        yield HealthVerdict("container", NOT_POSSIBLE, held.reason or "no engine answers", _CONTAINER)
+        # why no engine answers is known of its version
+        why = docker.version if docker and held == NO_ANSWER and not isinstance(docker.version, str) else held
+        hint = _RIGHTS if "permission denied" in why.reason.lower() else ""
+        yield HealthVerdict("container", NOT_POSSIBLE, why.reason or "no engine answers", _CONTAINER, hint)
         return
     state = next((one.state for one in held if one.name == expected.container), "missing")
     setup = "taco-launch setup --check shows why; taco-launch setup repairs it"

@@ -11,7 +11,7 @@ from taco_launch.core.facts.reports.health.links import RULES
 from taco_launch.core.facts.reports.health.system import Expected
 from taco_launch.core.facts.reports.health.verdict import with_typed_hints
 from taco_launch.core.model.host.fact_value import Absent, Unknown
-from taco_launch.core.model.host.facts import ContainerState, Disk, Firewall, HostFacts, Listener, SetupState
+from taco_launch.core.model.host.facts import NO_ANSWER, ContainerState, Disk, Firewall, HostFacts, Listener, SetupState
 from taco_launch.core.model.host.hardware import Gpus, PciDevice
 from taco_launch.core.model.host.health import (
     Counters,
@@ -179,6 +179,11 @@ def test_each_check_of_a_health_check(health: dict[str, Any], level: str, name: 
         (of("image", shm=64 << 20), "warning", "shared memory", "64.0 MiB"),
         (of("docker", containers=()), "fault", "container", "taco-launch-c is missing"),
         (of("docker", containers=Unknown("no answer")), "not possible", "container", "no answer"),
+        (
+            of("docker", version=Unknown("permission denied on docker.sock"), containers=NO_ANSWER),
+            *("not possible", "container", "permission denied on docker.sock"),
+        ),
+        (of("docker", version=Absent("no daemon"), containers=NO_ANSWER), "not possible", "container", "no daemon"),
         (of("network", listeners=()), "fault", "sshd", "port 12222"),
         (of("network", firewalls=(closing((1, 21), (23, 65535)),)), "fault", "firewall", "TCP 12222 (the container's sshd)"),
         (of("network", firewalls=(closing((12222, 12222)),)), "fault", "firewall", "(the container's sshd): nftables does"),
@@ -226,6 +231,15 @@ def test_why_locked_memory_is_limited() -> None:
     assert "LimitMEMLOCK=infinity" in hint
     text, hint = memlock(replace(limited, made=replace(made, capabilities=("SYS_RESOURCE",))))
     assert hint.startswith("on the host: docker inspect -f '{{.HostConfig.Ulimits}}' taco-launch-c shows")
+
+
+def test_a_user_who_may_not_ask_the_engine_is_told_of_sudo() -> None:
+    for reason, hint in (("permission denied: /var/run/docker.sock", "add --ask-sudo-password"), ("it hangs", "")):
+        ((_, verdicts),) = checked((of("docker", version=Unknown(reason), containers=NO_ANSWER),), EXPECTED)
+        (verdict,) = [each for each in verdicts if each.name == "container"]
+        assert verdict.text == reason
+        assert verdict.hint.endswith(hint)
+        assert bool(verdict.hint) is bool(hint)
 
 
 def test_hints_name_what_they_are_about() -> None:

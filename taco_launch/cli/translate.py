@@ -22,12 +22,12 @@ _HEADER = ("ORIGINAL", "HERE", "WHY")
 @verb(output=True)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="FILE | -- LINE...")
 def translate(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Show the taco-launch command for another launcher's command line, script or manifest.
+    """Translate another launcher's command, script or manifest.
 
     LINE is a command of mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate, srun or Arena. FILE is a shell,
     sbatch, PBS, LSF or Grid Engine script, an MPIJob, PyTorchJob or TrainJob, or a configuration of horovodrun. Nothing is run.
 
-    The command to type comes first. The table below it has each option of the original, what it is here, and why. An empty
+    The taco-launch command comes first. The table below it has each option of the original, what it is here, and why. An empty
     cell means that the job does not have it. -o yaml prints a job file instead.
 
     \b

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import click
 
+from taco_launch.cli.options.help_lines import LateCommand
+
 # In which group of the help and in which module a verb is, and the first sentence of its help: whole at 80 columns.
 _VERBS = {
     "run": ("Jobs", "jobs.run", "Run a job, follow its output and exit with its code."),
@@ -39,7 +41,7 @@ _VERBS = {
     "translate": (
         "Jobs",
         "translate",
-        "Show the taco-launch command for another launcher's command line, script or manifest.",
+        "Translate another launcher's command, script or manifest.",
     ),
     "arena": ("Jobs", "arena", "Run an Arena command as Arena's documentation writes it."),
     "bench": ("Benchmarks and nightly runs", "bench.bench", "Run benchmarks, compare variants, query the history."),
@@ -70,7 +72,7 @@ def operation_to_prestart(name: str, arguments: Sequence[str]) -> str:
     return "" if any(word.startswith(_NOT_AHEAD) for word in own) else _AHEAD.get(name, "")
 
 
-class Verb(click.Command):
+class Verb(LateCommand):
     """What stands for a verb in the list of all."""
 
     def __init__(self, name: str, module: str, text: str) -> None:

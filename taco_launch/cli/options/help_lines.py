@@ -1,6 +1,6 @@
 """How help is wrapped into lines: an option name, or a word with hyphens, stays in one piece."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import click
 
@@ -23,7 +23,7 @@ class _HelpLines(click.HelpFormatter):
         """Write paragraphs."""
         super().write_text(_in_one_piece(text))
 
-    def write_dl(self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         """Write names in a first column, and what they mean in a second."""
         super().write_dl([(name, _in_one_piece(text)) for name, text in rows], col_max, col_spacing)
 
@@ -32,6 +32,14 @@ class HelpContext(click.Context):
     """The context of our commands."""
 
     formatter_class = _HelpLines
+
+
+class LateCommand(click.Command):
+    """What stands for a command that is imported when it is used."""
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        raise NotImplementedError
 
 
 def _in_one_piece(text: str) -> str:

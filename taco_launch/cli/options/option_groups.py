@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from taco_launch.cli.options.common import TacoOption, add_option, settings_of
-from taco_launch.cli.options.help_lines import HelpContext
-from taco_launch.cli.verbs import Verb
+from taco_launch.cli.options.help_lines import HelpContext, LateCommand
 from taco_launch.core.command import BARE, shell
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -178,12 +177,11 @@ def _show_all(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
 def _pages(ctx: click.Context) -> Iterator[str]:
     """Yield the help of a command, and behind that of a group the help of each of its commands."""
     yield ctx.get_help()
-    group = ctx.command
-    for name in group.list_commands(ctx) if isinstance(group, click.Group) else ():
-        command = group.get_command(ctx, name)
-        if command is not None and not command.hidden:
-            command = command.load() if isinstance(command, Verb) else command
-            yield from _pages(HelpContext(command, info_name=name, parent=ctx))
+    commands = ctx.command.commands if isinstance(ctx.command, click.Group) else {}
+    for name, command in commands.items():
+        if not command.hidden:
+            loaded = command.load() if isinstance(command, LateCommand) else command
+            yield from _pages(HelpContext(loaded, info_name=name, parent=ctx))
 
 
 _HELP_ALL = TacoOption(

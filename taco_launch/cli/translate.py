@@ -27,7 +27,7 @@ def translate(ctx: click.Context, words: tuple[str, ...]) -> None:
     LINE is a command of mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate, srun or Arena. FILE is a shell,
     sbatch, PBS, LSF or Grid Engine script, an MPIJob, PyTorchJob or TrainJob, or a configuration of horovodrun. Nothing is run.
 
-    The taco-launch command comes first. The table below it has each option of the original, what it is here, and why. An empty
+    The command to type comes first. The table below it has each option of the original, what it is here, and why. An empty
     cell means that the job does not have it. -o yaml prints a job file instead.
 
     \b

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_450,
+    "cli": 11_540,
     "api": 1_400,
     "bench": 8_700,
     "jobs": 12_600,
@@ -21,7 +21,7 @@ ROOMS = {
     "hosts": 8_050,
     "lab": 3_650,
     "agent": 18_550,
-    "core": 32_400,
+    "core": 32_410,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -120,6 +120,7 @@ class Host:
         (Host(b"Welcome!\n"), "not a taco-launch message: b'Welcome!'"),
         (Host(json.dumps({"op": "host-jobs", "jobs": [{"launcher": 3}]}).encode() + b"\n"), ""),
         (Host(HostJobs(jobs=[part(0)], left_out=-1).encode()), "hidden, left_out or ras is out of bounds"),
+        (Host(HostJobs(jobs=[replace(part(0), seconds=-1.0)]).encode()), "job '7': its times or its number of ranks"),
         (Host(b"", b"", 137), "exit code 137"),
     ],
 )

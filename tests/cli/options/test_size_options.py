@@ -62,7 +62,11 @@ def test_workers_under_mpirun(two: list[str]) -> None:
         ("--slots-per-host 3 --np 2 --hosts 2", 2, "--np and --hosts: each sets how many ranks there are"),
         ("--procs-per-gpu 2", 2, "--procs-per-gpu: --launcher mpirun gives each slot one rank"),
         ("--procs-per-gpu 2 --launcher torchrun", 2, "--procs-per-gpu: --launcher torchrun gives each slot one rank"),
-        ("--procs-per-gpu 2 --launcher env --per-host", 2, "--procs-per-gpu and --per-host"),
+        (
+            "--procs-per-gpu 2 --launcher env --per-host",
+            2,
+            "--procs-per-gpu and --per-host cannot be combined: --procs-per-gpu starts",
+        ),
         ("--mps --launcher env", 2, "--mps: processes share a GPU of a job only with --procs-per-gpu N"),
         ("--hosts 4:1", 2, "'4:1' must be MIN:MAX with MIN at least 1, MAX at least MIN"),
         ("--hosts 2:", 2, "'2:' must be a whole number, or a range MIN:MAX such as 2:4"),

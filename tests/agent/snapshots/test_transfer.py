@@ -201,7 +201,7 @@ def test_a_host_that_does_not_have_it_says_so(site: Site) -> None:
 def test_a_host_to_which_nothing_comes_names_what_it_lacks(tmp_path: Path) -> None:
     store = SnapshotStore(tmp_path)
     with pytest.raises(serve._NoMoreError, match="it has no copy of the code"):
-        serve._wait(lambda: (tmp_path / "missing").read_bytes(), store, "0" * 64, time.monotonic() - 60)
+        serve._wait((tmp_path / "missing").read_bytes, store, "0" * 64, time.monotonic() - 60)
 
 
 def test_the_tree_is_written_from_a_neighbour(site: Site) -> None:

@@ -127,7 +127,7 @@ class Cluster:
             from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
 
             inventory = load_lab(source, self.environ)
-        elif self._is_slurm:
+        elif (source or "").startswith(_SLURM):
             from taco_launch.hosts.slurm_inventory import load as load_slurm  # noqa: PLC0415 - only for Slurm
 
             inventory = load_slurm(str(source), local_names, self._access)
@@ -139,13 +139,9 @@ class Cluster:
         return inventory
 
     @property
-    def _is_slurm(self) -> bool:
-        return not isinstance(self._given, Inventory) and (self._source or "").startswith(_SLURM)
-
-    @property
     def _with_head(self) -> Inventory:
         """The inventory, or as much of it as leads to the head, where that is less to ask for."""
-        if not self._is_slurm:
+        if isinstance(self._given, Inventory) or not (self._source or "").startswith(_SLURM):
             return self.inventory
         from taco_launch.hosts.slurm_inventory import login_of  # noqa: PLC0415 - only for Slurm
 

@@ -180,7 +180,11 @@ class _Allocation:
             self._own = self._jobs.publish(draft, shared.name)
 
     def follow(self) -> None:
-        """Copy events and requests until the job has ended, or is suspended."""
+        """Copy events and requests until the job has ended, or is suspended.
+
+        Raises:
+            UnusableError: its hosts could not be used for minutes.
+        """
         look_at = alive_at = 0.0
         idle_since = time.monotonic()
         is_stopping = False

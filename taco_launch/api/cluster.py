@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from taco_launch.setup.plan.host_plan import HostPlan
 
 _LAB = "lab"
-_SLURM = "slurm"
+_SLURM = "slurm:"
 
 
 def require_lab() -> None:
@@ -127,16 +127,25 @@ class Cluster:
             from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
 
             inventory = load_lab(source, self.environ)
-        elif source is not None and source.partition(":")[:2] == (_SLURM, ":"):
+        elif (source or "").startswith(_SLURM):
             from taco_launch.hosts.slurm_inventory import load as load_slurm  # noqa: PLC0415 - only for Slurm
 
-            inventory = load_slurm(source, local_names, self._access)
+            inventory = load_slurm(str(source), local_names, self._access)
         else:
             inventory = load(None if self._given is None else source, self.environ, local_names)
         trace.decision(
             "inventory: %s: hosts: %s, head: %s", source or "this machine", len(inventory.hosts), inventory.head
         )
         return inventory
+
+    @property
+    def _with_head(self) -> Inventory:
+        """The inventory, or as much of it as leads to the head, where that is less to ask for."""
+        if isinstance(self._given, Inventory) or not (self._source or "").startswith(_SLURM):
+            return self.inventory
+        from taco_launch.hosts.slurm_inventory import login_of  # noqa: PLC0415 - only for Slurm
+
+        return login_of(str(self._source), local_names)
 
     @cached_property
     def backend(self) -> Backend:
@@ -145,7 +154,7 @@ class Cluster:
             return self._kept_by
         if self._source is None:
             return self._open.enter_context(connect(None, None, self.environ, self.typed))
-        found = self._open.enter_context(connect(self.inventory, self.access, self.environ, self.typed))
+        found = self._open.enter_context(connect(self._with_head, self.access, self.environ, self.typed))
         if found.containers is not None:
             found.containers.prepare = self._prepared
         return found

@@ -18,7 +18,7 @@ _LOGIN = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]{0,31})@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252})(?::(?P<port>\d{1,5}))?"
 )
 _SCRIPT = (
-    '[ -z "${SLURM_CONF-}" ] || [ -r "$SLURM_CONF" ] || { echo "SLURM_CONF: $SLURM_CONF cannot be read" >&2; exit 1; }\n'
+    '[ -z "${SLURM_CONF+x}" ] || [ -r "$SLURM_CONF" ] || { echo "SLURM_CONF: $SLURM_CONF cannot be read" >&2; exit 1; }\n'
     "command -v sinfo >/dev/null 2>&1 || { echo 'sinfo was not found' >&2; exit 127; }\n"
     'scontrol show config | sed -n "s/^ClusterName *= *//p" | head -n 1\n'
     'sinfo --Node --noheader --Format="$1"\n'
@@ -33,8 +33,8 @@ def load(source: str, names: Callable[[], frozenset[str]], access: Credentials) 
         UsageError: it names no login node.
         HostError: the login node cannot be reached, or Slurm does not answer there.
     """
-    head = _head(source, names())
-    alone = Inventory(cluster=WORD, head=head.name, hosts=(head,), source=source, engine=WORD)
+    alone = login_of(source, names)
+    (head,) = alone.hosts
     with connect(alone, (head,), access) as fanout:
         (transport,) = fanout.transports
         result = transport.run(Command(("/bin/sh", "-c", _SCRIPT, "sinfo", nodes.FORMAT), timeout=_SECONDS))
@@ -52,6 +52,16 @@ def load(source: str, names: Callable[[], frozenset[str]], access: Credentials) 
     if any(host.name == head.name for host in hosts):
         return _inventory(cluster, head.name, tuple(head_of(host, head) for host in hosts), source)
     return _inventory(cluster, head.name, (head, *hosts), source)
+
+
+def login_of(source: str, names: Callable[[], frozenset[str]]) -> Inventory:
+    """Return the cluster with its login node alone: who asks for jobs needs no more, and Slurm need not answer.
+
+    Raises:
+        UsageError: `source` names no login node.
+    """
+    head = _head(source, names())
+    return Inventory(cluster=WORD, head=head.name, hosts=(head,), source=source, engine=WORD)
 
 
 def head_of(host: Host, head: Host) -> Host:
@@ -88,4 +98,4 @@ def _host(node: nodes.Node) -> Host:
         nodes.GPUS: str(node.gpus),
         nodes.USED: str(node.used),
     }
-    return Host(node.name, node.name, slots=node.slots, labels=tuple(sorted(labels.items())))
+    return Host(node.name, node.address, slots=node.slots, labels=tuple(sorted(labels.items())))

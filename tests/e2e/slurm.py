@@ -70,7 +70,7 @@ def why_not() -> str:
 
 @contextmanager
 def slurm(folder: Path) -> Iterator[dict[str, str]]:
-    """Start Slurm; return the variables by which its programs find it."""
+    """Start Slurm; return the variables by which its programs find it, and the number of the process of slurmctld."""
     folder.chmod(0o755)
     environ = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _PATH}
     local = Path(f"/tmp/taco-launch-{os.geteuid()}")
@@ -87,7 +87,7 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
         files = [f"--{kind}={folder}/munge.{kind}" for kind in ("socket", "pid-file", "log-file", "seed-file")]
         _start(stack, folder, "munged", (*_OWN, "munged", "--foreground", "--force", f"--key-file={key}", *files))
         _until((folder / "munge.socket").exists, "munged")
-        _start(stack, folder, "slurmctld", (*_OWN, "slurmctld", "-D"), environ)
+        environ["SLURMCTLD_PID"] = str(_start(stack, folder, "slurmctld", (*_OWN, "slurmctld", "-D"), environ))
         for node in NODES:
             script = f'mount -t tmpfs -o mode=0700 tmpfs "$1" && exec slurmd -D -N {node}'
             _start(stack, folder, node, (*_NODE, "sh", "-c", script, "sh", str(local)), environ)
@@ -97,13 +97,14 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
 
 def _start(
     stack: ExitStack, folder: Path, name: str, argv: tuple[str, ...], environ: dict[str, str] | None = None
-) -> None:
+) -> int:
     log = stack.enter_context((folder / f"{name}.out").open("wb"))
     process = subprocess.Popen(
         argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, "PATH": _PATH, **(environ or {})}
     )
     stack.callback(process.wait)
     stack.callback(process.kill)
+    return process.pid
 
 
 def _states(environ: dict[str, str]) -> list[str]:

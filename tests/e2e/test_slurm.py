@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,49 @@ def test_beside_its_ranks(on_slurm: Taco, tmp_path: Path) -> None:
     on_slurm.ok("cp", "--rank", "3", "j:/tmp/taco-launch-0/sent", str(tmp_path / "back"))
     assert (tmp_path / "back").read_text() == "text"
     assert "jobs hold 4 of 4 slots" in on_slurm.ok("top", "node").stdout
+
+
+def test_code_reaches_both_nodes_and_nothing_stays_there(on_slurm: Taco, tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "text").write_text("here")
+    done = on_slurm.ok("run", "--name", "j", "--np", "4", "--sync", str(tmp_path / "code"), "--", "cat", "text")
+    assert done.stdout.count("here") == 4
+    assert not (on_slurm.folder("j") / "caller.json").exists()
+    listed = "ls /tmp/taco-launch-0 | wc -l"  # the running job's own folder
+    done = on_slurm.ok("run", "--np", "4", "--launcher", "env", "--", "sh", "-c", listed)
+    assert [line.rpartition(" ")[2] for line in done.stdout.splitlines()] == ["1"] * 4
+
+
+def test_the_variables_of_another_submission_change_nothing(on_slurm: Taco, cluster: dict[str, str]) -> None:
+    first = Taco(on_slurm.state, {**on_slurm.env, "SBATCH_PARTITION": "one", "SBATCH_EXCLUSIVE": "1"})
+    first.ok("submit", "--name", "first", "--np", "4", "--", "sleep", "100")
+    on_slurm.ok("submit", "--name", "second", "--np", "2", "--", "true")
+    eventually(lambda: "second" in call(cluster, "squeue", "--noheader", "--format=%j %P"), 20, "it to be in Slurm")
+    assert set(call(cluster, "squeue", "--noheader", "--format=%P").split()) == {"all"}
+    on_slurm.ok("stop", "first", "second")
+    on_slurm("wait", "first")
+
+
+def test_a_node_that_fails(on_slurm: Taco, cluster: dict[str, str]) -> None:
+    on_slurm.ok("submit", "--name", "j", "--np", "4", "--", "sleep", "100")
+    runs(on_slurm, "j")
+    call(cluster, "scontrol", "update", "nodename=n2", "state=down", "reason=test")
+    try:
+        waited = on_slurm("wait", "j", timeout=90)
+    finally:
+        call(cluster, "scontrol", "update", "nodename=n2", "state=resume")
+    assert "a node failed" in waited.stderr
+    assert on_slurm.job("j")["state"] == "FAILED"
+
+
+def test_jobs_are_shown_while_slurm_does_not_answer(on_slurm: Taco, cluster: dict[str, str]) -> None:
+    on_slurm.ok("run", "--name", "j", "--np", "1", "--", "echo", "hi")
+    os.kill(int(cluster["SLURMCTLD_PID"]), signal.SIGSTOP)
+    try:
+        assert "SUCCEEDED" in on_slurm.ok("list", timeout=5).stdout
+        assert "hi" in on_slurm.ok("logs", "j", timeout=5).stdout
+    finally:
+        os.kill(int(cluster["SLURMCTLD_PID"]), signal.SIGCONT)
 
 
 def test_torchrun_on_both_nodes(on_slurm: Taco) -> None:

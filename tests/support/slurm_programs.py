@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-_SINFO = "n1|gpu*|0/2/0/2|gpu:2|gpu:0|idle|\nn2|gpu*|0/2/0/2|gpu:2|gpu:0|idle|\n"
+_SINFO = "n1|10.0.0.1|gpu*|0/2/0/2|gpu:2|gpu:0|idle|\nn2|10.0.0.2|gpu*|0/2/0/2|gpu:2|gpu:0|idle|\n"
 _SCONTROL = "ClusterName             = test\n"
 
 

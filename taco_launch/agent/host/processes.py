@@ -18,6 +18,7 @@ from taco_launch.core.launch.command_line.env import JOB_ID, SERVICE
 _SERVICE = f"{SERVICE}=1".encode()
 # What it is: these words of the agent (agent_program.py).
 _OF_AGENT, _SERVICES = (b"-I", b"-S"), (b"keep-queue", b"schedule", b"run", b"guard")
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _PR_SET_PTRACER = 0x59616D61
 _SETTLE_SECONDS = 1.0
@@ -57,6 +58,11 @@ class ProcessScan(NamedTuple):
 def become_subreaper() -> None:
     """Make orphans among this process's descendants its children, so that they stay its descendants."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_with_parent() -> None:
+    """Have this process sent TERM when the one that started it is gone."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 def allow_tracing() -> None:

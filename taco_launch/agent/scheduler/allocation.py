@@ -15,26 +15,37 @@ import stat
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
 
 from taco_launch.agent.host import gpus, processes
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.slurm import programs, slurm_job
 from taco_launch.agent.store import records, untrusted
-from taco_launch.agent.store.folders import LEASES_VARIABLE, STATE_VARIABLE, JobFolder, Jobs, make_private
+from taco_launch.agent.store.folders import (
+    IN_ALLOCATION,
+    LEASES_VARIABLE,
+    STATE_VARIABLE,
+    JobFolder,
+    Jobs,
+    make_private,
+)
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.command import shell
-from taco_launch.core.errors import HostError, JobEnd, TacoLaunchError
+from taco_launch.core.errors import OK, HostError, JobEnd, TacoLaunchError, UnusableError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.slurm import allocation
 from taco_launch.core.slurm.job_states import SlurmEnd
 
+_Asked = TypeVar("_Asked")
+_Answer = TypeVar("_Answer")
 _STEP_SECONDS, _REQUESTS_SECONDS, _ALIVE_SECONDS = 0.1, 1.0, 5.0
 _CLEAN_SECONDS = 30.0
 # Slurm's KILL follows its TERM after 30 s by default (slurm.conf(5), KillWait); guards on other nodes may be gone by then.
 _TERM_SECONDS = 15.0
 _OWN_ENDS = (JobState.SUCCEEDED, JobState.FAILED)
+# How long Slurm is asked again, and how long a job may wait for its hosts while it has nodes.
+_PATIENCE_SECONDS, _IDLE_SECONDS = 60.0, 120.0
 # Slurm ends a job at its limit a moment before or after it.
 _LIMIT_SECONDS = 30.0
 # What Open MPI, PRRTE and Hydra start their daemons with. Without Slurm's variables they do not look for Slurm themselves.
@@ -62,7 +73,7 @@ case $node in
 {cases}
   *) gres= ;;
 esac
-{conf}exec {srun} --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist="$node" $gres --quiet --input=all --kill-on-bad-exit=0 \\
+{conf}exec {srun} --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist="$node" $gres --unbuffered --quiet --input=all --kill-on-bad-exit=0 \\
   /bin/sh -c '{remote}' sh '{base}' "$*"
 """
 
@@ -70,6 +81,8 @@ esac
 def main(folder: JobFolder, agent: str) -> int:
     """Run a job in the allocation that this process is in; return the job's exit code."""
     run = _Allocation(folder, agent)
+    if run.is_unwanted():
+        return OK
     signal.signal(signal.SIGTERM, run.on_term)
     try:
         run.start()
@@ -89,10 +102,15 @@ class _Allocation:
         self._base = self._state.parent
         self._jobs = Jobs(self._state)
         self._own = self._jobs.folder(shared.name)
-        self._copied = 0
+        self._copied, self._count = 0, 1
         self._terminated: Optional[SlurmEnd] = None
         self._terminated_at = math.inf
         self._planned_end: Optional[float] = None
+
+    def is_unwanted(self) -> bool:
+        """Return whether the job has ended meanwhile, or has another number: sbatch was told that it failed, and had not."""
+        number = slurm_job.number_of(self._shared)
+        return records.record(self._shared).state.is_terminal or number not in (None, self._number)
 
     def on_term(self, _number: int, _frame: object) -> None:
         """Have the job ended, because Slurm ends the allocation."""
@@ -109,10 +127,11 @@ class _Allocation:
         Raises:
             TacoLaunchError: Slurm does not tell what it granted, or something cannot be written.
         """
-        details = programs.describe(self._number) or ""
+        details = _patiently(programs.describe, self._number) or ""
         self._planned_end = _planned_end(details)
-        names = programs.names_of(self._nodes)
-        addresses = programs.addresses_of(self._nodes)
+        names = _patiently(programs.names_of, self._nodes)
+        self._count = len(names)
+        addresses = _patiently(programs.addresses_of, self._nodes)
         counts = allocation.tasks_per_node(self._tasks)
         tasks = [(name, addresses.get(name, name), count) for name, count in zip(names, counts)]
         granted = {
@@ -136,6 +155,7 @@ class _Allocation:
         for name in [name for name in os.environ if name.startswith(_SLURM) and name != "SLURM_CONF"]:
             del os.environ[name]
         os.environ[STATE_VARIABLE] = str(self._state)
+        os.environ[IN_ALLOCATION] = str(self._number)
         os.environ[LEASES_VARIABLE] = str(self._state / "leases")
         os.environ["PATH"] = f"{ssh.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"
 
@@ -160,8 +180,13 @@ class _Allocation:
             self._own = self._jobs.publish(draft, shared.name)
 
     def follow(self) -> None:
-        """Copy events and requests until the job has ended, or is suspended."""
+        """Copy events and requests until the job has ended, or is suspended.
+
+        Raises:
+            UnusableError: its hosts could not be used for minutes.
+        """
         look_at = alive_at = 0.0
+        idle_since = time.monotonic()
         is_stopping = False
         while True:
             now = time.monotonic()
@@ -179,6 +204,10 @@ class _Allocation:
             late = now - self._terminated_at > _TERM_SECONDS  # Slurm ends what is left, on all nodes
             if record.state.is_terminal or record.state is JobState.SUSPENDED or late:
                 return
+            idle_since = idle_since if record.state is JobState.QUEUED else now
+            if now - idle_since > _IDLE_SECONDS:
+                words = "; ".join(f"{host}: {why}" for host, why in record.waiting) or "no reason is known"
+                raise UnusableError(f"its hosts could not be used for {_IDLE_SECONDS:g} s: {words}")
             self._copy_events()
             time.sleep(_STEP_SECONDS)
 
@@ -205,25 +234,29 @@ class _Allocation:
                 lines = complete.splitlines(keepends=True)
                 complete = b"".join(line for line in lines if f'"kind": "{until}"'.encode() not in line)
             if complete:
+                complete = complete.replace(f"{self._own.path}/logs".encode(), f"{self._shared.path}/logs".encode())
                 with open(self._shared.events, "ab", opener=untrusted.opener) as target:
                     target.write(complete)
             self._copied += data.rfind(b"\n") + 1
 
     def failed(self, error: TacoLaunchError) -> None:
         """Record an end of a job that could not be started here."""
-        end = SlurmEnd(JobState.FAILED, JobEnd.NEVER_RAN, f"{self._node}: {error.message}")
+        self._copy_events()
+        end = SlurmEnd(JobState.FAILED, JobEnd.HOST_NOT_READY, f"{self._node}: {error.message}")
         slurm_job.record_end(self._shared, self._terminated or end)
 
     def close(self) -> int:
         """Copy the last events, remove what the nodes keep of the job, and return the job's exit code."""
         record = records.record(self._own) if self._own.events.exists() else None
-        if record is not None and record.state is JobState.SUSPENDED:
-            self._shared.slurm.unlink(missing_ok=True)  # `resume` submits it again
         if self._terminated is not None and (record is None or record.state not in _OWN_ENDS):
             self._copy_events(until=state.ENDED)
-            slurm_job.record_end(self._shared, self._terminated)
+            slurm_job.expect_end(self._shared, self._terminated)  # why, Slurm tells once this process is gone
         else:
             self._copy_events()
+        if record is not None and record.state is JobState.SUSPENDED:
+            self._shared.slurm.unlink(missing_ok=True)  # `resume` submits it again
+        if records.record(self._shared).state.is_terminal:
+            self._shared.caller.unlink(missing_ok=True)
         with contextlib.suppress(OSError), open(self._shared.debug, "ab", opener=untrusted.opener) as target:
             target.write(self._own.debug.read_bytes()[-(1 << 20) :])
         if self._terminated is not None:
@@ -232,7 +265,8 @@ class _Allocation:
         return records.record(self._shared).exit_code or 0
 
     def _clean(self) -> None:
-        command = ("srun", f"--jobid={self._number}", "--overlap", "--ntasks-per-node=1", "--quiet")
+        every = (f"--nodes={self._count}", f"--ntasks={self._count}", "--ntasks-per-node=1")
+        command = ("srun", f"--jobid={self._number}", "--overlap", *every, "--quiet")
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
                 (*command, "rm", "-rf", "--", str(self._state)),
@@ -243,6 +277,18 @@ class _Allocation:
                 check=False,
             )
         shutil.rmtree(self._state, ignore_errors=True)
+
+
+def _patiently(ask: Callable[[_Asked], _Answer], about: _Asked) -> _Answer:
+    """Ask Slurm again for a minute where it does not answer: the nodes are granted already. Raises as `ask` does."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return ask(about)
+        except HostError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_REQUESTS_SECONDS)
 
 
 def _kill_children() -> None:

@@ -2,13 +2,12 @@
 
 from typing import Dict, List, Optional
 
-from taco_launch.agent.scheduler.job_starter import JobStarter
+from taco_launch.agent.scheduler.job_starter import JobStarter, quietly
 from taco_launch.agent.scheduler.pending import PendingJob, Words
 from taco_launch.agent.slurm import programs, slurm_job
 from taco_launch.agent.store import records
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.lifecycle import state
-from taco_launch.core.slurm import job_states
 from taco_launch.core.slurm.job_states import SlurmJob
 
 # Between two questions, by how long the newest of the jobs waits.
@@ -24,7 +23,7 @@ class SlurmQueue:
     def __init__(self, starter: JobStarter) -> None:
         """Know none yet."""
         self._starter = starter
-        self._ask_at = 0.0
+        self._ask_at = self._submit_at = 0.0
         # Since when a job is not in Slurm's queue any more, seconds since the epoch.
         self._left: Dict[str, float] = {}
 
@@ -32,9 +31,7 @@ class SlurmQueue:
         """Submit new jobs, and look how the others stand, where it is time for that."""
         waiting = [entry for entry in self._starter.entries() if entry.is_in_slurm and not entry.is_asked]
         for entry in waiting:
-            if slurm_job.number_of(self._starter.pending.folder(entry)) is None:
-                self._starter.under_lock(entry, lambda entry=entry: self._submit(entry, now))  # type: ignore[misc]
-                self._ask_at = now + _ASK_SECONDS[0]
+            quietly(entry.name, lambda entry=entry: self._submit_new(entry, now))  # type: ignore[misc]
         if not waiting or now < self._ask_at:
             return
         newest = max(entry.queued_at for entry in waiting)
@@ -48,11 +45,18 @@ class SlurmQueue:
             return
         assert in_queue is not None
         for entry in waiting:
-            self._look(entry, in_queue, now)
+            quietly(entry.name, lambda entry=entry: self._look(entry, in_queue, now))  # type: ignore[misc]
 
     def due(self) -> List[float]:
         """Return when to look again, in seconds since the epoch; nothing where no job is in Slurm's queue."""
         return [self._ask_at] if any(entry.is_in_slurm for entry in self._starter.entries()) else []
+
+    def _submit_new(self, entry: PendingJob, now: float) -> None:
+        """Submit a job that is not in Slurm, unless Slurm did not answer a moment ago."""
+        if now < self._submit_at or slurm_job.number_of(self._starter.pending.folder(entry)) is not None:
+            return
+        self._ask_at = now + _ASK_SECONDS[0]
+        self._starter.under_lock(entry, lambda: self._submit(entry, now))
 
     def _submit(self, entry: PendingJob, now: float) -> None:
         folder = self._starter.pending.folder(entry)
@@ -61,6 +65,7 @@ class SlurmQueue:
         except UsageError as error:
             slurm_job.refused(folder, error)
         except HostError as error:
+            self._submit_at = now + _ASK_SECONDS[1]
             self._note(entry, f"Slurm does not answer: {error.message}", now)
         else:
             self._note(entry, f"submitted to Slurm as job {number}", now)
@@ -79,8 +84,9 @@ class SlurmQueue:
         elif job is None or not job.lives:
             since = self._left.setdefault(entry.name, now)
             if now - since > _FIRST_WORDS_SECONDS or (job is not None and job.state == "CANCELLED"):
-                end = job_states.end_of(number, programs.details(number))
-                self._starter.under_lock(entry, lambda: slurm_job.record_end(folder, end))
+                end = slurm_job.end_of(folder, number)
+                if end is not None:
+                    self._starter.under_lock(entry, lambda: slurm_job.record_end(folder, end))
 
     def _tell(self, entry: PendingJob, words: str, now: float) -> None:
         if (("", words),) != entry.recorded:

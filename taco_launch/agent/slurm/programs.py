@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from taco_launch.core.errors import HostError, UsageError, last_line
 from taco_launch.core.slurm import job_states
@@ -16,16 +16,32 @@ _NO_CLUSTER = (
 # What slurmctld answers about a request that it will never grant.
 _REFUSES = "Batch job submission failed: "
 _UNKNOWN = "Invalid job id specified"
+# What Slurm's programs print where slurmctld does not answer, or not in time.
+_NO_ANSWER = (
+    "Unable to contact",
+    "timed out",
+    "Connection refused",
+    "Connection reset",
+    "temporarily unable",
+    "Resource temporarily unavailable",
+    "Zero Bytes",
+    "Munge",
+    "authentication",
+    "configuration source",
+    "resolve_ctls",
+)
+# By these variables a user changes what Slurm's programs do; whose they are is not known here.
+_OVERRIDES = ("SBATCH_", "SLURM_", "SQUEUE_", "SCANCEL_", "SINFO_", "SALLOC_", "SRUN_")
 
 
-def submit(script: str) -> int:
-    """Submit a batch script, and return the job's number.
+def submit(script: str, environ: Mapping[str, str]) -> int:
+    """Submit a batch script in the environment of the job's submission, and return the job's number.
 
     Raises:
         UsageError: Slurm refuses it; with its reason.
         HostError: Slurm cannot be asked.
     """
-    answer = _call(("sbatch", "--parsable"), script)
+    answer = _call(("sbatch", "--parsable"), script, environ)
     number = answer.strip().partition(";")[0]  # `;CLUSTER` follows where there are several
     if not number.isdecimal():
         raise HostError(f"sbatch: its answer has no job number: {answer[:80]!r}")
@@ -40,6 +56,20 @@ def jobs() -> Dict[int, SlurmJob]:
     """
     text = _call(("squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", f"--format={job_states.FORMAT}"))
     return job_states.parse_squeue(text)
+
+
+def find(mark: str) -> Optional[int]:
+    """Return the number of the job of this user with that comment, None where there is none. Raises as `jobs` does."""
+    text = _call(("squeue", "--noheader", f"--user={os.geteuid()}", "--format=%i|%k"))
+    return next((int(line.partition("|")[0]) for line in text.splitlines() if line.endswith(f"|{mark}")), None)
+
+
+def cluster() -> str:
+    """Return the name of the cluster that is asked. Raises as `jobs` does."""
+    names = (
+        line.split("=", 1)[1] for line in _call(("scontrol", "show", "config")).splitlines() if "ClusterName" in line
+    )
+    return next(names, "").strip()
 
 
 def details(number: int) -> Optional[Dict[str, str]]:
@@ -58,9 +88,9 @@ def describe(number: int) -> Optional[str]:
         raise
 
 
-def cancel(number: int) -> None:
-    """Have a job ended; of one that has ended that is no error. Raises as `jobs` does."""
-    _call(("scancel", "--quiet", str(number)))
+def cancel(number: int, name: str) -> None:
+    """Have a job of that name ended; of one that has ended that is no error. Raises as `jobs` does."""
+    _call(("scancel", "--quiet", f"--name={name}", str(number)))
 
 
 def hold(number: int) -> None:
@@ -85,12 +115,17 @@ def addresses_of(nodes: str) -> Dict[str, str]:
     return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
-def _call(argv: Sequence[str], text: str = "") -> str:
+def _call(argv: Sequence[str], text: str = "", environ: Mapping[str, str] = os.environ) -> str:
     program = argv[0]
     try:
         done = subprocess.run(
             argv,
             input=text.encode("utf-8", "surrogateescape"),
+            env={
+                name: value
+                for name, value in environ.items()
+                if not name.startswith(_OVERRIDES) or name == "SLURM_CONF"
+            },
             capture_output=True,
             timeout=_SECONDS,
             check=False,
@@ -105,9 +140,11 @@ def _call(argv: Sequence[str], text: str = "") -> str:
         ) from None
     if not done.returncode:
         return done.stdout.decode("utf-8", "replace")
-    words = last_line(done.stderr) or f"exit {done.returncode}"
+    words = last_line(done.stderr).replace(f"{program}: error: ", "") or f"exit {done.returncode}"
     _before, refused, reason = words.partition(_REFUSES)
-    if refused:
-        raise UsageError(f"Slurm refuses the job: {reason}", hint="taco-launch run --dry-run shows what it requests")
+    # A script that sbatch cannot read is refused for good, too; who does not answer may have the job all the same.
+    if (refused or program == "sbatch") and not any(text in words for text in _NO_ANSWER):
+        hint = "taco-launch run --dry-run shows what it requests, sinfo -s shows the partitions"
+        raise UsageError(f"Slurm refuses the job: {reason or words}", hint)
     missing = "configuration source" in words or "resolve_ctls_from_dns_srv" in words
     raise HostError(f"{program}: {words}", hint=_NO_CLUSTER if missing else "sinfo shows the state of the cluster")

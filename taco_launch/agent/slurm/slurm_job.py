@@ -4,7 +4,7 @@ import contextlib
 import os
 import time
 from pathlib import Path
-from typing import Callable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.agent.slurm import programs
 from taco_launch.agent.store import records
@@ -23,18 +23,35 @@ _LAST_WORDS_SECONDS = 15.0
 
 def number_of(folder: JobFolder) -> Optional[int]:
     """Return the number of a job in Slurm, None before it was submitted there. Raises as `records.intact` does."""
+    number = _read(folder).get("job")
+    return None if number is None else int(number)
+
+
+def _read(folder: JobFolder) -> Dict[str, Any]:
+    """Return what is kept of a job in Slurm: `cluster`, `job` once its number is known, `end` once it was told to end."""
     with records.intact(folder, folder.slurm):
-        data = records.read_json(folder.slurm)
-        return None if data is None else int(data["job"])
+        return dict(records.read_json(folder.slurm) or {})
 
 
 def submit(folder: JobFolder, spec: JobSpec) -> int:
-    """Submit a job to Slurm, and return its number there. Raises as `programs.submit` does."""
-    agent = os.path.realpath(folder.agent)
-    lines = batch_script.directives(spec, str(folder.debug))
-    number = programs.submit(batch_script.script(lines, agent, str(folder.path)))
-    records.write_json(folder.slurm, {"job": number})
+    """Submit a job to Slurm, and return its number there. Raises as `programs.submit` does.
+
+    Where an earlier try had no answer, the job may be there: it is looked for by its mark, which is its comment.
+    """
+    mark = f"taco-launch:{records.record(folder).id}"
+    number = programs.find(mark) if folder.slurm.exists() else None
+    if number is None:
+        records.write_json(folder.slurm, {"cluster": programs.cluster()})
+        lines = batch_script.directives(spec, str(folder.debug), mark)
+        script = batch_script.script(lines, os.path.realpath(folder.agent), str(folder.path))
+        number = programs.submit(script, records.read_caller(folder).environment)
+    records.write_json(folder.slurm, {**_read(folder), "job": number})
     return number
+
+
+def expect_end(folder: JobFolder, end: job_states.SlurmEnd) -> None:
+    """Keep how a job that Slurm ends will have ended, for the time when Slurm does not know it any more."""
+    records.write_json(folder.slurm, {**_read(folder), "end": [end.state.value, end.exit_code, end.reason]})
 
 
 def node_folder(number: int) -> Path:
@@ -66,14 +83,34 @@ def end_if_gone(folder: JobFolder) -> None:
     number = number_of(folder)
     if number is None:
         return
+    looked.touch(mode=0o600)
     with contextlib.suppress(HostError):
-        pairs = programs.details(number)
-        looked.touch(mode=0o600)
-        state = "" if pairs is None else pairs.get("JobState", "")
-        job = job_states.SlurmJob(number, state)
-        if job.lives or job.waits or _ended_lately(folder):
-            return
-        record_end(folder, job_states.end_of(number, pairs))
+        end = end_of(folder, number)
+        if end is not None and ("end" in _read(folder) or not _ended_lately(folder)):
+            record_end(folder, end)
+
+
+def end_of(folder: JobFolder, number: int) -> Optional[job_states.SlurmEnd]:
+    """Return how a job ended, by what Slurm tells of it; None while it lives, or where another cluster is asked.
+
+    Raises:
+        HostError: Slurm does not answer.
+    """
+    pairs = programs.details(number)
+    if pairs is not None and pairs.get("JobName") != folder.name:
+        pairs = None
+    job = job_states.SlurmJob(number, "" if pairs is None else pairs.get("JobState", ""))
+    if job.lives or job.waits:
+        return None
+    found = _read(folder)
+    if pairs is None and found.get("cluster", "") != programs.cluster():
+        return None
+    end = job_states.end_of(number, pairs)
+    if end.state is JobState.LOST and "end" in found:
+        with records.intact(folder, folder.slurm):
+            state, code, reason = found["end"]
+            return job_states.SlurmEnd(JobState(state), int(code), str(reason))
+    return end
 
 
 def _ended_lately(folder: JobFolder) -> bool:
@@ -97,6 +134,12 @@ def refused(folder: JobFolder, error: UsageError) -> None:
     folder.caller.unlink(missing_ok=True)
 
 
+def _cancel(folder: JobFolder) -> None:
+    number = number_of(folder)
+    if number is not None:
+        programs.cancel(number, folder.name)
+
+
 def _with_number(request: Callable[[int], None]) -> Callable[[JobFolder], None]:
     def do(folder: JobFolder) -> None:
         number = number_of(folder)
@@ -108,7 +151,7 @@ def _with_number(request: Callable[[int], None]) -> Callable[[JobFolder], None]:
 
 # What other rooms ask for by name: each does nothing with a job that is not in Slurm.
 REQUESTS: Mapping[str, Callable[[JobFolder], None]] = {
-    "cancel": _with_number(programs.cancel),
+    "cancel": _cancel,
     "hold": _with_number(programs.hold),
     "release": _with_number(programs.release),
     "end-if-gone": end_if_gone,

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import select
 import subprocess
 import time
@@ -40,6 +41,8 @@ _PUT_SECONDS = 60.0
 _MOST_ERRORS = 1 << 20
 _SSH_NO_KEY = "Host key verification failed."
 _NO_KEY = "it is not set up with this head, which does not know its host key: run setup; without a container, ssh to it once from the head"
+# What srun, which stands for ssh in an allocation of Slurm, prints below the words of the program itself.
+_OF_SRUN = re.compile(rb"^srun: error: .*(?:Exited with exit code|task \d+: Killed).*$", re.MULTILINE)
 # So says the Python of a host where the agent is not, or only a part of it, which it takes for a script.
 _NO_AGENT = ("can't open file", "SyntaxError")
 
@@ -150,7 +153,7 @@ class ErrorOutput:
     def last_line(self) -> str:
         """Return its last output; of a host whose key is not known, what that means."""
         self.file.seek(0)
-        last = last_line(self.file.read(1 << 16))
+        last = last_line(_OF_SRUN.sub(b"", self.file.read(1 << 16)))
         return _NO_KEY if last == _SSH_NO_KEY else last
 
     def text(self) -> str:

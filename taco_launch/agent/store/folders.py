@@ -15,6 +15,8 @@ STATE_VARIABLE = "TACO_LAUNCH_STATE"
 # As core/model/host/paths.py names it.
 CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
 LEASES_VARIABLE = "TACO_LAUNCH_LEASES"
+# Set for what runs within an allocation of Slurm: it ends with the process that the batch script is.
+IN_ALLOCATION = "TACO_LAUNCH_ALLOCATION"
 # Of all jobs of a host, whatever their cluster and user; setup makes it at every boot.
 LEASES_FOR_ALL = "/run/taco-launch/leases"
 VARIANT_VARIABLE = "TACO_LAUNCH_VARIANT"

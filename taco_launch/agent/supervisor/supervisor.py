@@ -11,7 +11,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.host.launcher_process import IGNORED
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.agent.store.folders import IN_ALLOCATION, JobFolder, Jobs
 from taco_launch.agent.supervisor import ending, start, starting
 from taco_launch.agent.supervisor.running import Running
 from taco_launch.agent.supervisor.supervised_attempt import SupervisedAttempt
@@ -24,6 +24,8 @@ def main(folder: JobFolder, agent: str, guard_process: agent_program.Process, lo
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
+    if os.environ.get(IN_ALLOCATION):
+        processes.end_with_parent()
     attempt = SupervisedAttempt(folder, agent, guard_process)
     signal.signal(signal.SIGTERM, attempt.on_term)
     _supervise(attempt)

@@ -56,6 +56,7 @@ class Seconds(click.types.FloatParamType):
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+_SLURM = "slurm:"
 _THIS_MACHINE = "taco_launch.this_machine"
 # Takes a status line away while a message is written to the terminal; waiting.waiting sets it.
 aside: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -189,6 +190,8 @@ class Settings:
         """Whether jobs are kept on another machine; True if the inventory cannot be read."""
         if self.source is None:
             return False
+        if self.source.startswith(_SLURM):
+            return self.source != _SLURM
         try:
             found = self.load()
         except TacoLaunchError:
@@ -202,7 +205,9 @@ class Settings:
             cluster = this_machine()
             cluster.say, cluster.git_secrets = self.talk, self.git_secrets
             return cluster
-        cluster = _new_cluster(self.load(), access=access, typed=self.typed, say=self.talk)
+        # What asks for jobs alone does not ask Slurm for its nodes.
+        given = self.source if self.source.startswith(_SLURM) else self.load()
+        cluster = _new_cluster(given, access=access, typed=self.typed, say=self.talk)
         cluster.git_secrets = self.git_secrets
         click.get_current_context().call_on_close(cluster.close)
         return cluster

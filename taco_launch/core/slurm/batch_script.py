@@ -20,8 +20,8 @@ class Directive(NamedTuple):
     why: str
 
 
-def directives(spec: JobSpec, output: str) -> Tuple[Directive, ...]:
-    """Return the options of sbatch for a job; `output` is the file for what the script itself prints."""
+def directives(spec: JobSpec, output: str, mark: str = "") -> Tuple[Directive, ...]:
+    """Return the options of sbatch for a job; `output` is the file for what the script itself prints, `mark` its comment."""
     assert spec.slurm is not None
     return (
         Directive(f"--job-name={spec.name}", "the job's name"),
@@ -30,8 +30,9 @@ def directives(spec: JobSpec, output: str) -> Tuple[Directive, ...]:
         *_limits(spec),
         Directive("--no-requeue", "retries are the job's own: --backoff-limit"),
         Directive(f"--export={','.join(_EXPORTED)}", "ranks get the environment of the submission, kept with the job"),
-        Directive(f"--output={output.replace('%', '%%')}", "what Slurm and the supervisor print"),
+        Directive(f"--output={_quoted(output.replace('%', '%%'))}", "what Slurm and the supervisor print"),
         Directive("--open-mode=append", "a restarted script keeps what the first one printed"),
+        *([Directive(f"--comment={mark}", "by which the job is found again")] if mark else []),
     )
 
 
@@ -40,6 +41,11 @@ def script(lines: Sequence[Directive], agent: str, folder: str) -> str:
     options = [f"#SBATCH {directive.option}" for directive in lines]
     command = shell(("python3", "-I", "-S", agent, "allocation", folder))
     return "\n".join(("#!/bin/sh", *options, f"exec {command}", ""))
+
+
+def _quoted(path: str) -> str:
+    """Return a path as sbatch reads it in a script: it splits lines at blanks, and knows quotes."""
+    return f'"{path}"' if " " in path else path
 
 
 def _size(spec: JobSpec) -> Iterator[Directive]:

@@ -1,6 +1,7 @@
 """A request, an inventory and its caller -> the JobSpec that a head can run, or everything that is wrong with the request."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -199,7 +200,7 @@ def _hosts(request: JobRequest, inventory: Inventory, caller: Caller) -> tuple[H
     elif inventory.source == SHIPPED:
         hosts = select.hosts_of(request.host, caller.local_names())
     else:
-        hosts = select.choose(inventory, request.host)
+        hosts = select.choose(replace(inventory, hosts=inventory.job_hosts), request.host)
     narrowing = (request.gpu_ids, request.gpus, request.gpu_topology) != (None, None, None)
     if not narrowing and not (request.exclude or request.selectors or request.gpu_models):
         return tuple(hosts)

@@ -16,20 +16,20 @@ _JOB = (
 
 
 def test_nodes() -> None:
-    text = "n1|p*|0/2/0/2|gpu:2|gpu:1|mixed|\nn1|q|0/2/0/2|gpu:2|gpu:1|mixed|\nc1|p*|3/61/0/64|(null)|gpu:0|idle|\n"
+    text = "n1|10.0.0.1|p*|0/2/0/2|gpu:2|gpu:1|mixed|\nn1|10.0.0.1|q|0/2/0/2|gpu:2|gpu:1|mixed|\nc1|c1|p*|3/61/0/64|(null)|gpu:0|idle|\n"
     assert nodes.parse_nodes(text) == (
-        nodes.Node("n1", 2, 1, 2, ("p", "q"), "mixed"),
-        nodes.Node("c1", 64, 3, 0, ("p",), "idle"),
+        nodes.Node("n1", "10.0.0.1", 2, 1, 2, ("p", "q"), "mixed"),
+        nodes.Node("c1", "c1", 64, 3, 0, ("p",), "idle"),
     )
 
 
 @pytest.mark.parametrize(("gres", "count"), [("gpu:a100:8(S:0-1)", 8), ("gpu:a:2,gpu:b:4", 6), ("craynetwork:4", 0)])
 def test_gpus_of_a_node(gres: str, count: int) -> None:
-    (node,) = nodes.parse_nodes(f"n1|p|0/2/0/2|{gres}|gpu:0|idle|\n")
+    (node,) = nodes.parse_nodes(f"n1|n1|p|0/2/0/2|{gres}|gpu:0|idle|\n")
     assert node.gpus == count
 
 
-@pytest.mark.parametrize("line", ["slurm_load_node: error", "n1|p|2|gpu:2|gpu:0|idle|", "-n|p|0/2/0/2|a|b|idle|"])
+@pytest.mark.parametrize("line", ["slurm_load_node: error", "n1|n1|p|2|gpu:2|gpu:0|idle|", "-n|n|p|0/2/0/2|a|b|idle|"])
 def test_what_is_no_line_of_sinfo(line: str) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         nodes.parse_nodes(line)

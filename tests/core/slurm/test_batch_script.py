@@ -46,5 +46,5 @@ def test_the_script_is_one_of_a_shell_and_quotes_its_paths() -> None:
     spec = JobSpec("j", ("true",), (Host("n1", "n1"),), np=1, slurm=SlurmOptions())
     lines = script(directives(spec, "/a b/50%"), "/a b/agent.pyz", "/a b/j").splitlines()
     assert lines[0] == "#!/bin/sh"
-    assert "#SBATCH --output=/a b/50%%" in lines
+    assert '#SBATCH --output="/a b/50%%"' in lines
     assert lines[-1] == "exec python3 -I -S '/a b/agent.pyz' allocation '/a b/j'"

@@ -18,7 +18,7 @@ ROOMS = {
     "bench": 8_700,
     "jobs": 12_600,
     "setup": 8_700,
-    "hosts": 8_050,
+    "hosts": 8_070,
     "lab": 3_650,
     "agent": 18_700,
     "core": 32_450,

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from taco_launch.cli.options.help_lines import LateCommand
+from taco_launch.cli.options.option_groups import LateCommand
 
 # In which group of the help and in which module a verb is, and the first sentence of its help: whole at 80 columns.
 _VERBS = {

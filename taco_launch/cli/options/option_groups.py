@@ -1,4 +1,7 @@
-"""Help texts with options in titled groups: --help fits on a page, --help-all has every option in full."""
+"""Help texts with options in titled groups: --help fits on a page, --help-all has every option in full.
+
+No line ends within an option name, or within a word with hyphens.
+"""
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -7,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 from taco_launch.cli.options.common import TacoOption, add_option, settings_of
-from taco_launch.cli.options.help_lines import HelpContext, LateCommand
 from taco_launch.core.command import BARE, shell
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,10 +67,50 @@ USUAL = {
         "--help": "Show this page.",
     },
 }
+# Click's wrapping breaks a line behind a hyphen; it knows no other meaning of this one, which is as wide.
+_UNBREAKABLE = "\u2011"
 # So many lines of examples does --help show.
 _EXAMPLES = 5
 # The width of its first column.
 _COLUMN = 25
+
+
+class _HelpLines(click.HelpFormatter):
+    """A formatter that breaks lines at blanks only."""
+
+    def write(self, string: str) -> None:
+        """Write a piece, with the hyphens that wrapping was not to see."""
+        super().write(string.replace(_UNBREAKABLE, "-"))
+
+    def write_usage(self, prog: str, args: str = "", prefix: str | None = None) -> None:
+        """Write the line of usage."""
+        super().write_usage(prog, _in_one_piece(args), prefix)
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs."""
+        super().write_text(_in_one_piece(text))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Write names in a first column, and what they mean in a second."""
+        super().write_dl([(name, _in_one_piece(text)) for name, text in rows], col_max, col_spacing)
+
+
+class HelpContext(click.Context):
+    """The context of our commands."""
+
+    formatter_class = _HelpLines
+
+
+class LateCommand(click.Command):
+    """What stands for a command that is imported when it is used."""
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        raise NotImplementedError
+
+
+def _in_one_piece(text: str) -> str:
+    return text.replace("-", _UNBREAKABLE)
 
 
 class OptionGroup(enum.Enum):

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 
 import click
 
-from taco_launch.cli.options.help_lines import HelpContext
-from taco_launch.cli.options.option_groups import with_help_all
+from taco_launch.cli.options.option_groups import HelpContext, with_help_all
 from taco_launch.core.errors import UsageError
 
 # Commands of docker, kubectl, Slurm, Arena and Ray, by what does the same here.

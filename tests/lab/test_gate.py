@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.conftest import eventually
 from tests.lab.rig import Cluster, Image, Lab, made
@@ -24,9 +25,9 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def by(lab: Lab, folder: Path) -> Cluster:
-    return lab.inventory(
-        folder / "c.yaml", "gpu1", "gpu2", cluster="gate", container=lab.training(), health={"drain": ["Xid"]}
-    )
+    toolkit = yaml.safe_load(lab.cluster.ok("inventory", "-o", "yaml").stdout)["toolkit"]
+    sections = {"container": lab.training(), "health": {"drain": ["Xid"]}, "toolkit": toolkit}
+    return lab.inventory(folder / "c.yaml", "gpu1", "gpu2", cluster="gate", **sections)
 
 
 def change(cluster: Cluster, fact: str, value: str) -> None:

@@ -25,7 +25,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def by(lab: Lab, folder: Path) -> Cluster:
-    toolkit = yaml.safe_load(lab.cluster.ok("inventory", "-o", "yaml").stdout)["toolkit"]
+    toolkit = yaml.safe_load(lab.cluster.ok("inventory", "-o", "yaml"))["toolkit"]
     sections = {"container": lab.training(), "health": {"drain": ["Xid"]}, "toolkit": toolkit}
     return lab.inventory(folder / "c.yaml", "gpu1", "gpu2", cluster="gate", **sections)
 

@@ -155,7 +155,7 @@ class _Allocation:
         for name in [name for name in os.environ if name.startswith(_SLURM) and name != "SLURM_CONF"]:
             del os.environ[name]
         os.environ[STATE_VARIABLE] = str(self._state)
-        os.environ[IN_ALLOCATION] = str(self._number)
+        os.environ[IN_ALLOCATION] = str(os.getpid())
         os.environ[LEASES_VARIABLE] = str(self._state / "leases")
         os.environ["PATH"] = f"{ssh.parent}:{os.environ.get('PATH', '/usr/bin:/bin')}"
 

@@ -15,7 +15,7 @@ STATE_VARIABLE = "TACO_LAUNCH_STATE"
 # As core/model/host/paths.py names it.
 CLUSTER_VARIABLE = "TACO_LAUNCH_CLUSTER"
 LEASES_VARIABLE = "TACO_LAUNCH_LEASES"
-# Set for what runs within an allocation of Slurm: it ends with the process that the batch script is.
+# The process that the batch script of an allocation of Slurm is: what it starts ends with it.
 IN_ALLOCATION = "TACO_LAUNCH_ALLOCATION"
 # Of all jobs of a host, whatever their cluster and user; setup makes it at every boot.
 LEASES_FOR_ALL = "/run/taco-launch/leases"

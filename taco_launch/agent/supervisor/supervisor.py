@@ -24,7 +24,7 @@ def main(folder: JobFolder, agent: str, guard_process: agent_program.Process, lo
     for number in IGNORED:
         signal.signal(number, signal.SIG_IGN)
     processes.become_subreaper()
-    if os.environ.get(IN_ALLOCATION):
+    if os.environ.get(IN_ALLOCATION) == str(os.getppid()):  # a scheduler that starts one again may end before it
         processes.end_with_parent()
     attempt = SupervisedAttempt(folder, agent, guard_process)
     signal.signal(signal.SIGTERM, attempt.on_term)

@@ -37,6 +37,7 @@ ELSEWHERE = {
     "lab/images/training.py": "calls require_own",
     "bench/nightly/install.py": "gives a timer the variables that it is installed with",
     "jobs/code/git_repository.py": "calls require_own",
+    "hosts/inventory/cache.py": "calls require_own",
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from taco_launch.agent.store.folders import cache_folder, make_private, write_private
+from taco_launch.agent.store.folders import cache_folder, make_private, require_own, why_not_own, write_private
 from taco_launch.core.digest import digest
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model import codec
@@ -27,18 +27,19 @@ def through(kind: type[T], text: bytes, source: str, environ: Mapping[str, str],
     file = _place(kind, text, source, environ)
     if file is None:
         return read(text, source)
-    try:
-        return from_json(kind, codec.load(file.read_bytes()))
-    except (OSError, ValueError):
-        value = read(text, source)
-        _put(file, value)
-        return value
+    with contextlib.suppress(OSError, ValueError), file.open("rb") as opened:
+        if not why_not_own(os.fstat(opened.fileno()), os.geteuid()):
+            return from_json(kind, codec.load(opened.read()))
+    value = read(text, source)
+    _put(file, value)
+    return value
 
 
 def _place(kind: type[T], text: bytes, source: str, environ: Mapping[str, str]) -> Path | None:
     """Name the file for a text, as this version of the package reads it; None without a cache folder of the user's own."""
     try:
         root = cache_folder(environ, os.geteuid())
+        require_own(root / "inventories", os.geteuid(), "the cache folder", "XDG_CACHE_HOME")
     except UsageError:
         return None
     if root == Path("/.cache/taco-launch"):

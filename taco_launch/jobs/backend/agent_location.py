@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-from taco_launch.agent.store.folders import state_folder
+from taco_launch.agent.store.folders import STATE_VARIABLE, require_own, state_folder, why_not_own
 from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
@@ -38,8 +38,10 @@ if [ -z "$state" ]; then
 fi
 command -v python3 >/dev/null 2>&1 || unready python3
 own "$state/." ! -perm /022
+own "$state/agent/." ! -perm /022
 own "$state/.." \\( -perm -1000 -o ! -perm /022 -o ! -perm /002 -group "$(id -g)" \\)
-whole "$state/agent/$1" || unready agent "$state/agent/$1"
+ours() { [ -n "$(find "$1" -maxdepth 0 -type f \\( -user 0 -o -user "$(id -u)" \\) ! -perm /022)" ]; }
+whole "$state/agent/$1" && ours "$state/agent/$1" || unready agent "$state/agent/$1"
 echo ready
 exec python3 -I -S "$state/agent/$1" "$2"
 """
@@ -148,13 +150,16 @@ def here(environ: Mapping[str, str], uid: int) -> AgentLocation:
     Raises:
         UsageError: its state folder is another user's, or others can write it.
     """
-    return AgentLocation(folder=f"{state_folder(environ, uid)}/agent/", inherit=False, turn=None, python=sys.executable)
+    agents = require_own(state_folder(environ, uid) / "agent", uid, "the agent's folder", STATE_VARIABLE)
+    return AgentLocation(folder=f"{agents}/", inherit=False, turn=None, python=sys.executable)
 
 
 def _is_whole(path: str) -> bool:
-    """Return whether a zip file is there with its end, as `whole` does in a shell."""
+    """Return whether a zip file is there with its end, and nobody else can change it, as `whole` and `ours` do in a shell."""
     try:
         with open(path, "rb") as file:
+            if why_not_own(os.fstat(file.fileno()), os.geteuid()):
+                return False
             file.seek(-_END_BYTES, os.SEEK_END)
             return file.read(len(_END)) == _END
     except OSError:

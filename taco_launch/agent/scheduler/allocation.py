@@ -58,6 +58,11 @@ _REMOTE = (
     'mkdir -m 700 "$1" 2>/dev/null; [ -O "$1" ] && [ ! -L "$1" ] || '
     '{ echo "$1 belongs to another user on $(hostname)" >&2; exit 1; }; exec /bin/sh -c "$2"'
 )
+# $1 is the base, $2 the numbers of the jobs that live.
+_SWEEP = """cd "$1" && for each in *; do
+  case $each in *[!0-9]*) continue ;; esac
+  case " $2 " in *" $each "*) ;; *) rm -rf -- "./$each" ;; esac
+done"""
 _SSH = """#!/bin/sh
 # Run a command on another node of the allocation, given as to ssh.
 while :; do
@@ -265,11 +270,19 @@ class _Allocation:
         return records.record(self._shared).exit_code or 0
 
     def _clean(self) -> None:
+        """Remove the job's folder from its nodes, and those of earlier jobs that Slurm ended with all of their processes."""
+        with contextlib.suppress(HostError):
+            living = [number for number, job in programs.jobs().items() if job.lives and number != self._number]
+            self._remove(("sh", "-c", _SWEEP, "sh", str(self._base), " ".join(map(str, living))))
+            return
+        self._remove(("rm", "-rf", "--", str(self._state)))
+
+    def _remove(self, argv: Tuple[str, ...]) -> None:
         every = (f"--nodes={self._count}", f"--ntasks={self._count}", "--ntasks-per-node=1")
         command = ("srun", f"--jobid={self._number}", "--overlap", *every, "--quiet")
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             subprocess.run(
-                (*command, "rm", "-rf", "--", str(self._state)),
+                (*command, *argv),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

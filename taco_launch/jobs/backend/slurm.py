@@ -58,4 +58,4 @@ def _occupancy(host: Host, inventory: Inventory) -> HostOccupancy:
         return HostOccupancy(host, is_head, None, f"it is {state} in Slurm")
     holder = SlotHolder("jobs of Slurm", "slurm", 0.0)
     slots = tuple(SlotState(f"{SLOT}{number}", holder if number < used else None) for number in range(count))
-    return HostOccupancy(host, is_head, Occupancy(host.name, slots, int(labels[nodes.GPUS]), drain=drain))
+    return HostOccupancy(host, is_head, Occupancy(host.name, slots, drain=drain))

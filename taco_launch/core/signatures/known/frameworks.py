@@ -180,7 +180,7 @@ FRAMEWORKS = (
         cause="Horovod's {library} was built for another version of {framework} than the one on {host}.",
         next="Build Horovod again where that {framework} is installed: pip install --no-cache-dir --force-reinstall --no-deps horovod. "
         "horovodrun --check-build shows what it was built for.",
-        pattern=r"horovod/(?P<framework>tensorflow|torch|mxnet)/(?P<library>mpi_lib[\w.-]{0,80}): undefined symbol: "
+        pattern=r"horovod/(?P<framework>tensorflow|torch|mxnet)/(?P<library>mpi_lib[\w.-]{0,80}): undefined symbol: (?!_ZN?K?S)"
         r"|from horovod\.(?P<framework2>tensorflow|torch|mxnet) import (?P<library2>mpi_lib\w*)[^\r\n]*\r?\n[^\r\n]*ImportError: lib(?:torch|c10|tensorflow|mxnet)\w*\.so[\w.]*: cannot open",
         lines=2,
         survived=True,
@@ -303,12 +303,22 @@ FRAMEWORKS = (
     ),
     Signature(
         "deepspeed-not-gathered",
-        keys=("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
+        keys=("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'", "ZeroParamStatus.AVAILABLE, param.ds_summary()"),
         cause="With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
         next="Make all ranks go through the same modules in the same order: for models with experts, use deepspeed.utils.set_z3_leaf_modules; with gradient "
         "checkpointing, use_reentrant=False. Outside of forward(), use with deepspeed.zero.GatheredParameters([...]); to see whether ZeRO-3 is the cause, run "
         "it with stage 2.",
-        pattern=r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
+        # Ranks that fail at once write their lines into each other's.
+        pattern=r"(?:AssertionError|^\s*): \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?"
+        r"|param\.ds_summary\(\)\s{0,200}AssertionError(?!: \{)",
+        lines=2,
+    ),
+    Signature(
+        "deepspeed-in-flight",
+        keys=("still have inflight params",),
+        cause="With ZeRO-3, parameters were still being gathered when the model's pass ended: its modules ran in a different order from the step before, or not all of them ran.",
+        next="Update DeepSpeed, and make every step and every rank go through the same modules: call the model itself, and use deepspeed.utils.set_z3_leaf_modules for models with experts. "
+        '"stage3_prefetch_bucket_size": 0 turns off gathering ahead; to see whether ZeRO-3 is the cause, run it with stage 2.',
     ),
     Signature(
         "loss-scale-exhausted",
@@ -335,6 +345,14 @@ FRAMEWORKS = (
         r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
         lines=2,
         survived=True,
+    ),
+    Signature(
+        "tokenizer-file-broken",
+        keys=(" column ",),
+        cause="A file of the tokenizer cannot be read on {host} ({what}): [[old?the installed tokenizers package is older than the one that wrote it||it is no complete JSON file]].",
+        next="[[old?Update it: pip install -U tokenizers transformers||Look at it: head -c 200 tokenizer.json. If its first line is 'version https://git-lfs', run git lfs pull; otherwise remove it and download the model's files again]].",
+        # serde_json's errors, which Python shows as a bare Exception.
+        pattern=r"^Exception: (?P<what>(?:(?P<old>data did not match any variant)|expected |EOF while|trailing |invalid |key must|control character)[^\r\n]{0,120} at line \d+ column \d+)",
     ),
     Signature(
         "checkpoint-not-written",

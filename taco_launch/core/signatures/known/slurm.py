@@ -296,7 +296,7 @@ SLURM = (
         keys=("srun: error: ",),
         cause="Task {task} on {host} was ended by a signal: {why}.",
         next="For a bus error, check df -h /dev/shm, which is most often full; for a crash, read the lines before it (PYTHONFAULTHANDLER=1 shows more). If it was "
-        "terminated, look for the task that ended first[[gap?: most likely the one between {gap} and {end}, which this list lacks]].",
+        "terminated, look for the task that ended first[[gap?: most likely one between {gap} and {end}, which this list lacks]].",
         pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?=(?:(?:\d+-)?(?P<gap>\d+),(?P<end>\d+)-\d+|\d+-(?P<gap2>\d+),(?P<end2>\d+)): Term)?(?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
         kind=FailureText.OUTCOME,

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 11_450,
     "api": 1_400,
     "bench": 8_700,
-    "jobs": 12_600,
+    "jobs": 12_650,
     "setup": 8_700,
     "hosts": 8_050,
     "lab": 3_650,
     "agent": 18_550,
-    "core": 32_400,
+    "core": 32_550,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

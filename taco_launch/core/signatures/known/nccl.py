@@ -231,7 +231,7 @@ NCCL = (
         "nccl-after-exit",
         keys=("driver shutting down",),
         cause="The process on {host} ended while NCCL or another thread of it still used the GPU: this line is a consequence of that end.",
-        next="Look for the first error of that process, above this line or in its own log. If there is none, wait for all collectives and destroy the communicators before the program ends: "
+        next="Look for the first error of that process, above this line or in its own log. If it shows no error, wait for all collectives and destroy the communicators before the program ends: "
         "torch.cuda.synchronize(), then torch.distributed.destroy_process_group() (ncclCommDestroy).",
         pattern=r"(?:Cuda|CUDA) (?:failure|error)[^\r\n]{0,80}driver shutting down",
         kind=FailureText.ECHO,

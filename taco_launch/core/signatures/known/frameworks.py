@@ -336,6 +336,18 @@ FRAMEWORKS = (
         pattern=r"orld[_ ]size`? \((?P<all>\d+)\) (?:is not|must be) divisible by (?P<by>[^\r\n]{0,160}[^\s.])",
     ),
     Signature(
+        "checkpoint-parameter-empty",
+        keys=("from checkpoint, the shape in current model is torch.Size(",),
+        cause="[[loads?The model's {name} is empty where the checkpoint is loaded: ZeRO-3 has divided it among the ranks]]"
+        "[[rows?The checkpoint's part of {name} has no rows, most often because its first dimension is not divided evenly among the ranks]]"
+        "[[saved?The checkpoint has an empty {name}: it was saved from a model whose parameters ZeRO-3 had divided among the ranks]].",
+        next="[[loads?Load it before deepspeed.initialize(), or inside of with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)]]"
+        "[[rows?Use a number of ranks that divides that dimension, or pad it to a multiple of them, when you save and load]]"
+        "[[saved?Create the weights from DeepSpeed's own checkpoint with zero_to_fp32.py in its folder; for the next one, set stage3_gather_16bit_weights_on_model_save to true]].",
+        pattern=r"size mismatch for (?P<name>[\w.]{1,160}): copying a param with shape torch\.Size\(\[(?:(?P<saved>0)\]|0(?P<rows>, \d[\d, ]*)\]|(?!0[\],])[\d, ]+\]\) "
+        r"from checkpoint, the shape in current model is torch\.Size\(\[(?P<loads>0)\])",
+    ),
+    Signature(
         "checkpoint-of-other-model",
         keys=("Error(s) in loading state_dict for ",),
         cause="The checkpoint does not fit the model {model}[[missing?: it lacks {missing}]][[unexpected?: the model has no {unexpected}]][[size?: {size} has another size]].",
@@ -344,6 +356,7 @@ FRAMEWORKS = (
         pattern=r"in loading state_dict for (?P<model>\w+):?(?:\s+(?:Missing key\(s\) in state_dict: \"(?P<missing>[^\"\r\n]{1,120})|Unexpected key\(s\) in state_dict: \"(?P<unexpected>[^\"\r\n]{1,120})"
         r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
         lines=2,
+        unless=("checkpoint-parameter-empty",),
         survived=True,
     ),
     Signature(

@@ -351,7 +351,7 @@ SYSTEM = (
         "hca-kernel-completion",
         keys=("mlx5_poll_one:",),
         cause="Operations over {device} that the kernel of {host} itself started (a file server or a disk over RDMA, IPoIB) failed[[code?, syndrome {code}]][[flushed?: they were thrown away after an earlier error of the same connection]].",
-        next="Look for the first error above these lines (dmesg -T | grep -E 'mlx5|nvme|rpcrdma|rdma') and for one of the other side, which may have ended or lost the network. Syndrome 0x5 follows another error; 0x15 and 0x16 mean no answer: check link and cable (ibstat, mlxlink).",
+        next="Look for the first error above these lines (dmesg -T | grep -E 'mlx5|nvme|rpcrdma|rdma') and for one of the other side, which may have ended or lost the network. Syndrome 0x5 follows another error; 0x15 is no answer: check link and cable (ibstat, mlxlink).",
         pattern=r"infiniband (?P<device>[\w.-]+): mlx5_poll_one:\d+[^\r\n]*(?:rror cqe on cqn|syndrome )[^\r\n]*(?:\r?\n[^\r\n]*?\bsyndrome (?P<code>(?P<flushed>0x0?5\b)|0x[\da-f]+))?",
         lines=2,
         kind=FailureText.FALLBACK,

@@ -18,8 +18,8 @@ from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.command_lines.unread_launchers import HINT, INSTEAD, not_read
-from taco_launch.jobs.documents import horovod_config, job_file, job_writer, other_files, pods
+from taco_launch.jobs.command_lines.unread_launchers import HINT, INSTEAD, not_read, on_each_host
+from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
 _SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
@@ -69,7 +69,7 @@ def of_line(words: Sequence[str]) -> Translated:
         if other is not None:
             name, what = other
             raise UsageError(f"{name} is not translated: it would {what}", hint=INSTEAD[what])
-        if why := not_read(words):
+        if why := not_read(words) or on_each_host(words):
             raise UsageError(why, hint=HINT)
         raise UsageError(
             f"{shell(words):.80}: starts no ranks by a launcher that is known here",
@@ -100,6 +100,14 @@ def of_file(data: bytes, source: str) -> Translated:
         raise UsageError(f"{source}: is a hostfile, and starts nothing", hint=hint)
     if not shell_script.is_script(text):
         value = _document(text)
+        if (
+            isinstance(value, dict)
+            and value.get("kind", "MPIJob") not in manifests.READ
+            and (inside := next(_commands(value), None))
+        ):
+            key, name, line = inside
+            problem = f"is a {value['kind']}, and the only Kubernetes object that can be read is {manifests.KINDS}; its {key} starts {name}"
+            raise UsageError(f"{source}: {problem}", hint=f"taco-launch translate -- {line}")
         if _KIND.search(text) or (isinstance(value, dict) and "kind" in value):
             return _of_manifest(data, source)
         if isinstance(value, dict) and horovod_config.is_config(value):

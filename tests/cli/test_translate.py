@@ -239,12 +239,22 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
         (["program"], "program: is a program in Python"),
         (["compose.yaml"], "its command: starts torchrun\nhint: taco-launch translate -- torchrun --nnodes 2 t.py"),
         (["cloud.yaml"], "its args: starts mpirun\nhint: taco-launch translate -- mpirun -np '${{n}}' a.out"),
+        (
+            ["group.yaml"],
+            "PyTorchJob or TrainJob; its command: starts mpirun\nhint: taco-launch translate -- mpirun -np 2 ./a.out",
+        ),
+        (["group.yaml"], "group.yaml: is a GangJob, and the only Kubernetes object that can be read is"),
+        (["daemon.yaml"], "'DaemonSet': the only Kubernetes object that can be read is"),
+        (["--", "pdsh", "-w", "gpu1,gpu2", "./a"], "pdsh runs a command on each of several hosts"),
         (["arena.sh"], "its launcher is in $PWD/start.sh (taco-launch translate start.sh)"),
     ],
 )
 def test_refused(words: list[str], message: str) -> None:
     Path("empty.sh").write_text("#!/bin/sh\necho mpirun -np 2 a\nbash run.sh\n")
     Path("t.py").write_text("import torch\ntorch.distributed.init_process_group()\n")
+    container = "containers: [{command: [mpirun, -np, '2', ./a.out]}]"
+    Path("group.yaml").write_text(f"kind: GangJob\nspec:\n  {container}\n")
+    Path("daemon.yaml").write_text("kind: DaemonSet\nspec:\n  containers: [{command: [./a.out]}]\n")
     Path("program").write_text("#!/usr/bin/env python3\nprint(1)\n")
     Path("compose.yaml").write_text(
         "services:\n  a:\n    command: >\n      torchrun\n        --nnodes 2\n        t.py\n"

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 11_540,
     "api": 1_400,
     "bench": 8_700,
-    "jobs": 12_600,
+    "jobs": 12_700,
     "setup": 8_700,
     "hosts": 8_070,
     "lab": 3_650,
-    "agent": 18_700,
-    "core": 32_450,
+    "agent": 18_750,
+    "core": 32_550,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -108,7 +108,8 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     before = inner.around
     program = tuple(words[begin:])
     by = reader.python(words[0] if inner.words > 1 and words[0].rpartition("/")[2].startswith("python") else "python3")
-    if kind in table.OF_PYTHON and (kind == "torch" or "-m" in by or program[0].endswith(".py")):
+    is_file = program[0].endswith(".py") or (UNKNOWN in program[0] and not program[0].endswith(".sh"))
+    if kind in table.OF_PYTHON and (kind == "torch" or "-m" in by or is_file):
         before = (*before, *by)
     set_here = [Part(0, (text,), table.ENV, text.partition("=")[0], text.partition("=")[2]) for text in inner.env]
     if kind == "hydra":  # it gives all ranks what it was started with

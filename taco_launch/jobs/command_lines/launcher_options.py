@@ -95,12 +95,20 @@ _SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))
 
 # Variables that only MPICH, Intel MPI and their Hydra have.
 _OF_HYDRA = re.compile(r"\b(?:PMI_RANK|PMI_SIZE|I_MPI_[A-Z]\w*|MPICH_[A-Z]\w*|MPIR_CVAR_\w+)\b")
+# The folders that they are installed in, and their modules.
+_PATH_OF_HYDRA = re.compile(
+    r"/(?:mpich|mvapich|impi|intel[-_]?mpi|(?:intel|oneapi)/(?:[^/]+/)*?mpi\b)[^/]*/", re.IGNORECASE
+)
+_MODULE_OF_HYDRA = re.compile(r"(?:^|[/_-])(?:mpich|mvapich|impi|intel[-_]?mpi|oneapi[-_/]mpi)", re.IGNORECASE)
+_MODULE_OF_MPI = re.compile(r"mpi|mvapich|hpcx", re.IGNORECASE)
 _OF_OPEN_MPI = ("-x", "-mca", "--mca", "--map-by", "-map-by", "--bind-to", "-bind-to", "-npernode", "--npernode")
 
 
-def names_hydra(words: Sequence[str], env: Iterable[str]) -> bool:
-    """Return whether the words of an mpirun, or the variables that it is given, are those of MPICH or Intel MPI."""
-    return not set(words) & {*_OF_OPEN_MPI} and any(map(_OF_HYDRA.search, (*words, *env)))
+def names_hydra(words: Sequence[str], env: Iterable[str], modules: Sequence[str] = ()) -> bool:
+    """Return whether the words of an mpirun, its path, the variables that it is given, or the last module of an MPI that was loaded, are those of MPICH or Intel MPI."""
+    loaded = [name for name in modules if _MODULE_OF_MPI.search(name)][-1:]
+    is_theirs = any(map(_OF_HYDRA.search, (*words, *env))) or any(map(_MODULE_OF_HYDRA.search, loaded))
+    return not set(words) & {*_OF_OPEN_MPI} and (is_theirs or _PATH_OF_HYDRA.search(words[0]) is not None)
 
 
 def slurm_seconds(value: str) -> str:

@@ -1,7 +1,7 @@
 """Join launchers that each start the part of one host (`torchrun --node_rank 0`, then 1): together they are one job; pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 
 from taco_launch.jobs.command_lines.shell_script import ScriptCommand
@@ -14,8 +14,11 @@ _ROUNDS = "each round of the loop starts the part of one host: here one job has 
 Job = tuple[ScriptCommand, Translation]
 
 
-def joined(jobs: Sequence[Job]) -> tuple[list[Job], list[Row]]:
-    """Return the jobs, of which one has the parts of all its hosts, and a row for each command that is such a part."""
+def joined(jobs: Sequence[Job], counters: Container[str]) -> tuple[list[Job], list[Row]]:
+    """Return the jobs, of which one has the parts of all its hosts, and a row for each command that is such a part.
+
+    `counters` are the variables that count the rounds of loops.
+    """
     separate: list[Job] = []
     rows: list[Row] = []
     for command, done in jobs:
@@ -26,7 +29,7 @@ def joined(jobs: Sequence[Job]) -> tuple[list[Job], list[Row]]:
         if first is not None:
             why = f"is the part of another host of the job of line {first.line}"
             rows.append(Row(f"line {command.line}: node rank {rank}", "", why))
-        elif command.is_background and command.is_conditional and "$" in rank:
+        elif command.is_conditional and "$" in rank and (command.is_background or rank.strip("${}") in counters):
             row = Row(f"line {command.line}: node rank {rank}", "", _ROUNDS)
             rest = tuple(each for each in done.rows if not each.why.startswith(INSIDE))
             separate.append((replace(command, is_background=False), replace(done, rows=(*rest, row))))

@@ -49,7 +49,6 @@ _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if t
 _SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
 _GLOB = re.compile(r"[*?\[{~]")
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
-# What of a launcher is not the first word of a command: the container that srun or docker would start it in, and the like.
 _OF_PYTHON = ("python", "python3", "torchrun")
 
 
@@ -141,7 +140,7 @@ class _Script:
 
     def _join(self) -> None:
         """Make one job of launchers that start the parts of several hosts."""
-        self._jobs, joined = parts_of_hosts.joined(self._jobs)
+        self._jobs, joined = parts_of_hosts.joined(self._jobs, script_values.counters(self._script))
         self._launchers -= len(joined)
         self._rows += joined
 
@@ -216,7 +215,7 @@ class _Script:
     def _other(self, command: ScriptCommand, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Follow a command that starts no ranks by a launcher that is read."""
         name = (bare(words)[2] or words)[0].rpartition("/")[2]
-        if why := not_read(words):
+        if why := not_read(words) or unread_launchers.on_each_host(words, is_loop=command.is_conditional):
             self._left(command, f"{why}: {HINT}" if why.endswith("here") else why)
         elif name == "cd" and len(words) == 2:
             self._cd(command, words[1])
@@ -341,7 +340,8 @@ class _Script:
         launcher = inner(words)
         assert isinstance(launcher, NestedLauncher)
         env = {**self._exported, **values}
-        if launcher.kind == "mpirun" and launcher_options.names_hydra(words, env):
+        modules = script_values.modules(self._script, command.line)
+        if launcher.kind == "mpirun" and launcher_options.names_hydra(words[launcher.begin :], env, modules):
             launcher = replace(launcher, kind="hydra")
         own = ["--workdir", self._folder] if self._folder else []
         try:

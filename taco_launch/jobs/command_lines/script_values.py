@@ -24,6 +24,19 @@ def exported(env: Mapping[str, str]) -> Iterator[Part]:
         )
 
 
+def modules(script: shell_script.ShellScript, line: int) -> tuple[str, ...]:
+    """Return the modules that a script loads above a line (module load NAME, ml NAME)."""
+    above = (command.words for command in script.commands if command.line < line)
+    loads = (words for words in above if words[0] in ("module", "ml") and not {"unload", "rm"} & {*words})
+    return tuple(name for words in loads for name in words[1:])
+
+
+def counters(script: shell_script.ShellScript) -> frozenset[str]:
+    """Return the variables that have another value in each round of a loop."""
+    in_loops = (each for each in script.commands if each.values or script.loops & {*each.blocks})
+    return frozenset(name for command in in_loops for name in shell_script.sets(command.words))
+
+
 def of_scheduler(directives: Sequence[Part]) -> dict[str, str]:
     """Return the variables that Slurm sets from what its directives ask for (sbatch(1), output environment variables)."""
     counts = {part.use: part.value for part in directives}

@@ -9,6 +9,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
 
 COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
+_OF_HOSTS = ("node-rank", "machine-rank", "nnodes", "num-machines", "nproc-per-node")
 _OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 
 
@@ -117,6 +118,15 @@ def is_per_host(line: LauncherLine, program: Sequence[str]) -> bool:
         hint = "start a rank for each GPU: -g 1 of nccl-tests; without MPI: --launcher env --per-host --slots-per-host GPUS"
         raise UnclearError(line.begin, problem, hint)
     return is_one
+
+
+def misplaced(line: LauncherLine) -> Iterator[str]:
+    """Yield options that torch's launchers count hosts and ranks by, where they are behind the program and not before it."""
+    before = {part.words[0].lstrip("-").replace("_", "-").partition("=")[0] for part in line.parts}
+    for word in line.program[1:] if line.kind in table.OF_PYTHON else ():
+        name = word.lstrip("-").replace("_", "-").partition("=")[0]
+        if word.startswith("--") and name in _OF_HOSTS and name not in before:
+            yield word
 
 
 def gpus_of_test(program: Sequence[str]) -> str:

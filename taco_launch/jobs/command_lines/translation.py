@@ -378,6 +378,9 @@ def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
         if behind and not line.program[0].startswith("-"):
             why = f"is where the program starts, although {behind[0]} follows it: is a value missing before it?"
             yield Row(line.program[0], "", why, is_remark=True)
+    for word in sizes.misplaced(line):
+        why = f"is behind the program, which reads it and {name} does not: is it meant to be before the program?"
+        yield Row(shown(word), "", why, is_remark=True)
     if any(part.words[0] == "--standalone" for part in line.parts):
         nodes = next((part for part in reversed(line.parts) if table.NODES in (part.use, part.name)), None)
         if nodes is not None and nodes.value != "1":

@@ -24,6 +24,9 @@ _MODULES = frozenset(
 _PROGRAMS = frozenset(("fleetrun", "msrun", "bpslaunch", "dmlc-submit", "xla_dist"))
 # Programs that start torchrun themselves where NPROC_PER_NODE is set, or FORCE_TORCHRUN.
 _START_TORCHRUN = ("swift", "llamafactory-cli", "xtuner")
+# Programs that run a command on several hosts, and the options by which GNU parallel does.
+_ON_HOSTS = ("pdsh", "clush", "parallel-ssh", "pssh", "dsh", "mpssh")
+_OF_PARALLEL = ("--sshlogin", "--sshloginfile", "--slf", "-S", "--nonall", "--onall")
 _REMOTE = ("ssh", "pdsh", "clush", "parallel-ssh", "pssh")
 # How many words may come before the command: options of ssh and the host, or of tmux.
 _MOST_BEFORE = 9
@@ -81,6 +84,21 @@ def not_read(words: Sequence[str]) -> str:
             f"taco-launch translate -- {shell(tuple(map(shown, itertools.chain(*bare(line)))))}"
         )
     return ""
+
+
+def on_each_host(words: Sequence[str], *, is_loop: bool = False) -> str:
+    """Return what to do with a command that runs another one on several hosts, as ssh does in a loop over them; "" for others."""
+    name = posixpath.basename((bare(words)[2] or words)[0])
+    options = {word.partition("=")[0] for word in words[1:]}
+    has_host = any(UNKNOWN in word and not any(map(str.isspace, word)) for word in words[1:_MOST_BEFORE])
+    is_parallel = name == "parallel" and bool(options.intersection(_OF_PARALLEL))
+    if name not in _ON_HOSTS and not is_parallel and not (name == "ssh" and is_loop and has_host):
+        return ""
+    run = "taco-launch run --launcher env --hosts N --slots-per-host 1 -- sh -c 'COMMAND'"
+    return (
+        f"{name} runs a command on each of several hosts. If that command is a rank of a job: {run}, where it has $RANK, "
+        "$WORLD_SIZE and $MASTER_ADDR. If it prepares or cleans up the hosts, run it yourself"
+    )
 
 
 def _launchers(words: Sequence[str], depth: int = 0) -> Iterator[Sequence[str]]:

@@ -16,6 +16,7 @@ from taco_launch.jobs.documents.pytorch_job import PyTorchJob, TrainJob
 _MARKER = re.compile(r"---(?:\s|$)")
 _JOBS: Mapping[str, type[Manifest]] = {"MPIJob": MpiJob, "PyTorchJob": PyTorchJob, "TrainJob": TrainJob}
 KINDS = "an MPIJob, PyTorchJob or TrainJob"
+READ = (*_JOBS, "List")
 _ITEMS = "items"
 
 

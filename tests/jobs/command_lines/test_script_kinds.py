@@ -293,3 +293,95 @@ def test_a_constraint_of_slurm_is_named_with_what_is_like_it() -> None:
 )
 def test_a_host_that_starts_alone_among_several_is_named(nodes: str, is_told: bool) -> None:
     assert any("which of the two is meant?" in why for why in left(f"torchrun --standalone {nodes} t.py")) == is_told
+
+
+@pytest.mark.parametrize(
+    ("before", "mpirun", "is_hydra"),
+    [
+        ("module load gcc/12 mpich/4.1", "mpirun", True),
+        ("ml intel-mpi", "mpirun", True),
+        ("module load impi/2021", "mpirun", True),
+        ("module add mvapich2", "mpirun", True),
+        ("module load openmpi\nmodule swap openmpi cray-mpich", "mpirun", True),
+        ("module load mpich\nmodule load openmpi/5", "mpirun", False),
+        ("module unload mpich", "mpirun", False),
+        ("module load openmpi", "mpirun", False),
+        ("", "/usr/lib64/mpich/bin/mpirun", True),
+        ("", "/opt/intel/oneapi/mpi/2021.9/bin/mpirun", True),
+        ("", "/opt/mvapich2-2.3/bin/mpirun", True),
+        ("", "/opt/openmpi/bin/mpirun", False),
+        ("module load mpich", "mpirun --bind-to none", False),
+    ],
+)
+def test_modules_and_the_path_of_mpirun_name_its_mpi(before: str, mpirun: str, is_hydra: bool) -> None:
+    launcher = "--launcher hydra " if is_hydra else ""
+    assert jobs(f"{before}\n{mpirun} -np 4 /data/mpich/a.out") == [f"{launcher}--np 4 -- /data/mpich/a.out"]
+
+
+def test_a_module_that_is_loaded_later_does_not_count() -> None:
+    assert jobs("mpirun -np 2 a\nmodule load mpich") == ["--np 2 -- a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("parallel --sshloginfile hosts -j 1 './work --rank {}' ::: 0 1", "parallel"),
+        ("parallel -S gpu1,gpu2 ./work ::: 0 1", "parallel"),
+        ("while read H; do ssh $H './work' & done < hosts; wait", "ssh"),
+        ("for h in $HOSTS; do ssh -p 22 $h ./work; done", "ssh"),
+        ("pdsh -w gpu1,gpu2 ./work", "pdsh"),
+        ("nohup clush -a ./work", "clush"),
+    ],
+)
+def test_what_runs_a_command_on_each_host_is_named(line: str, name: str) -> None:
+    assert jobs(line) == []
+    (reason,) = left(line)
+    assert reason.startswith(f"{name} runs a command on each of several hosts.")
+    assert "--launcher env --hosts N --slots-per-host 1" in reason
+
+
+@pytest.mark.parametrize(
+    "line", ["parallel -j 4 ./work ::: 0 1", "ssh $H ./work", "for i in 1 2; do ssh gpu1 ./w; done"]
+)
+def test_a_command_on_one_host_runs_once(line: str) -> None:
+    assert left(line) == ["it runs once, on the first host: run it yourself, or in the program"]
+
+
+COUNTED = "torchrun --nnodes 2 --nproc-per-node 4 {} {}"
+ONE_JOB = "each round of the loop starts the part of one host: here one job has all of them"
+
+
+@pytest.mark.parametrize(
+    ("loop", "rank", "is_one"),
+    [
+        ("R=0\nfor h in $HOSTS; do {}; R=$((R+1)); done", "$R", True),
+        ("for i in $(seq 0 1); do {}; done", "$i", True),
+        ("while read H; do {}; let R++; done < f", "${R}", True),
+        ("for lr in 1 2; do {}; done", "$SLURM_NODEID", False),
+        ("if [ $R = 0 ]; then {}; fi", "$R", False),
+    ],
+)
+def test_a_loop_that_counts_the_hosts_is_one_job(loop: str, rank: str, is_one: bool) -> None:
+    text = loop.format(COUNTED.format(f"--node-rank {rank}", "t.py"))
+    assert jobs(text) == ["--launcher torchrun --hosts 2 --slots-per-host 4 -- python3 t.py"]
+    assert (ONE_JOB in left(text)) == is_one
+
+
+def test_options_of_a_launcher_behind_its_program_are_named() -> None:
+    why = "is behind the program, which reads it and torchrun does not: is it meant to be before the program?"
+    assert left(COUNTED.format("", "t.py --node_rank=1 --lr 1")) == [why]
+    assert why not in left(COUNTED.format("--node-rank 0", "t.py --node_rank=1"))
+    assert left(COUNTED.format("", "t.py --lr 1 node-rank")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "job"),
+    [
+        ("accelerate launch --num_processes 2 $1", "--launcher torchrun --np 2 -- python3 '$1'"),
+        ("deepspeed --num_gpus 2 --no_local_rank $MAIN", "--launcher torchrun --np 2 -- python3 '$MAIN'"),
+        ("accelerate launch --num_processes 2 $DIR/start.sh", "--launcher torchrun --np 2 -- '$DIR/start.sh'"),
+        ("accelerate launch --num_processes 2 --no_python $1", "--launcher torchrun --np 2 -- '$1'"),
+    ],
+)
+def test_a_program_that_is_a_variable_is_one_of_python(line: str, job: str) -> None:
+    assert jobs(line) == [job]

@@ -180,7 +180,7 @@ FRAMEWORKS = (
         cause="Horovod's {library} was built for another version of {framework} than the one on {host}.",
         next="Build Horovod again where that {framework} is installed: pip install --no-cache-dir --force-reinstall --no-deps horovod. "
         "horovodrun --check-build shows what it was built for.",
-        pattern=r"horovod/(?P<framework>tensorflow|torch|mxnet)/(?P<library>mpi_lib[\w.-]{0,80}): undefined symbol: "
+        pattern=r"horovod/(?P<framework>tensorflow|torch|mxnet)/(?P<library>mpi_lib[\w.-]{0,80}): undefined symbol: (?!_ZN?K?S)"
         r"|from horovod\.(?P<framework2>tensorflow|torch|mxnet) import (?P<library2>mpi_lib\w*)[^\r\n]*\r?\n[^\r\n]*ImportError: lib(?:torch|c10|tensorflow|mxnet)\w*\.so[\w.]*: cannot open",
         lines=2,
         survived=True,
@@ -303,12 +303,22 @@ FRAMEWORKS = (
     ),
     Signature(
         "deepspeed-not-gathered",
-        keys=("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'"),
+        keys=("'status': 'NOT_AVAILABLE'", "'status': 'INFLIGHT'", "ZeroParamStatus.AVAILABLE, param.ds_summary()"),
         cause="With ZeRO-3 the program used a parameter[[shape? of shape ({shape})]] whose parts its ranks had not gathered.",
         next="Make all ranks go through the same modules in the same order: for models with experts, use deepspeed.utils.set_z3_leaf_modules; with gradient "
         "checkpointing, use_reentrant=False. Outside of forward(), use with deepspeed.zero.GatheredParameters([...]); to see whether ZeRO-3 is the cause, run "
         "it with stage 2.",
-        pattern=r"AssertionError: \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?",
+        # Ranks that fail at once write their lines into each other's.
+        pattern=r"(?:AssertionError|^\s*): \{'id': \d+, 'status': '(?:NOT_AVAILABLE|INFLIGHT)'(?:[^\r\n]{0,200}?'ds_shape': \((?P<shape>[\d, ]{1,60})\))?"
+        r"|param\.ds_summary\(\)\s{0,200}AssertionError(?!: \{)",
+        lines=2,
+    ),
+    Signature(
+        "deepspeed-in-flight",
+        keys=("still have inflight params",),
+        cause="With ZeRO-3, parameters were still being gathered when the model's pass ended: its modules ran in a different order from the step before, or not all of them ran.",
+        next="Update DeepSpeed, and make every step and every rank go through the same modules: call the model itself, and use deepspeed.utils.set_z3_leaf_modules for models with experts. "
+        '"stage3_prefetch_bucket_size": 0 turns off gathering ahead; to see whether ZeRO-3 is the cause, run it with stage 2.',
     ),
     Signature(
         "loss-scale-exhausted",
@@ -326,6 +336,18 @@ FRAMEWORKS = (
         pattern=r"orld[_ ]size`? \((?P<all>\d+)\) (?:is not|must be) divisible by (?P<by>[^\r\n]{0,160}[^\s.])",
     ),
     Signature(
+        "checkpoint-parameter-empty",
+        keys=("from checkpoint, the shape in current model is torch.Size(",),
+        cause="[[loads?The model's {name} is empty where the checkpoint is loaded: ZeRO-3 has divided it among the ranks]]"
+        "[[rows?The checkpoint's part of {name} has no rows, most often because its first dimension is not divided evenly among the ranks]]"
+        "[[saved?The checkpoint has an empty {name}: it was saved from a model whose parameters ZeRO-3 had divided among the ranks]].",
+        next="[[loads?Load it before deepspeed.initialize(), or inside of with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)]]"
+        "[[rows?Use a number of ranks that divides that dimension, or pad it to a multiple of them, when you save and load]]"
+        "[[saved?Create the weights from DeepSpeed's own checkpoint with zero_to_fp32.py in its folder; for the next one, set stage3_gather_16bit_weights_on_model_save to true]].",
+        pattern=r"size mismatch for (?P<name>[\w.]{1,160}): copying a param with shape torch\.Size\(\[(?:(?P<saved>0)\]|0(?P<rows>, \d[\d, ]*)\]|(?!0[\],])[\d, ]+\]\) "
+        r"from checkpoint, the shape in current model is torch\.Size\(\[(?P<loads>0)\])",
+    ),
+    Signature(
         "checkpoint-of-other-model",
         keys=("Error(s) in loading state_dict for ",),
         cause="The checkpoint does not fit the model {model}[[missing?: it lacks {missing}]][[unexpected?: the model has no {unexpected}]][[size?: {size} has another size]].",
@@ -334,7 +356,16 @@ FRAMEWORKS = (
         pattern=r"in loading state_dict for (?P<model>\w+):?(?:\s+(?:Missing key\(s\) in state_dict: \"(?P<missing>[^\"\r\n]{1,120})|Unexpected key\(s\) in state_dict: \"(?P<unexpected>[^\"\r\n]{1,120})"
         r"|size mismatch for (?P<size>[^:\r\n]{1,120})))?",
         lines=2,
+        unless=("checkpoint-parameter-empty",),
         survived=True,
+    ),
+    Signature(
+        "tokenizer-file-broken",
+        keys=(" column ",),
+        cause="A file of the tokenizer cannot be read on {host} ({what}): [[old?the installed tokenizers package is older than the one that wrote it||it is no complete JSON file]].",
+        next="[[old?Update it: pip install -U tokenizers transformers||Look at it: head -c 200 tokenizer.json. If its first line is 'version https://git-lfs', run git lfs pull; otherwise remove it and download the model's files again]].",
+        # serde_json's errors, which Python shows as a bare Exception.
+        pattern=r"^Exception: (?P<what>(?:(?P<old>data did not match any variant)|expected |EOF while|trailing |invalid |key must|control character)[^\r\n]{0,120} at line \d+ column \d+)",
     ),
     Signature(
         "checkpoint-not-written",

@@ -63,21 +63,33 @@ MPICH = (
     ),
     Signature(
         "hydra-connect",
-        keys=("nable to connect from",),
-        cause="Hydra's proxy on {host} cannot connect back to mpiexec on {peer} ({why}): a firewall blocks it, or that name "
+        keys=("nable to connect from", "unable to connect to server "),
+        cause="Hydra's proxy on {host} cannot connect back to mpiexec on {peer}[[port?, port {port}]][[why? ({why})]]: a firewall blocks it, or that name "
         "resolves to another address there.",
         next="On {host}, run getent hosts {peer}, and name the interface to use: mpiexec -iface NAME. If only some ports are open: MPIEXEC_PORT_RANGE=20000:20100 "
         "(Intel MPI: I_MPI_PORT_RANGE).",
-        pattern=r'nable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)',
+        pattern=r'nable to connect from "(?P<host>[^"\r\n]+)" to "(?P<peer>[^"\r\n]+)" \((?P<why>[^)\r\n]+)\)'
+        r"|(?:\[proxy:[\d:]+@(?P<host2>[^\]\s]+)\][^\r\n]*)?unable to connect to server (?P<peer2>\S+) at port (?P<port>\d+)",
+        unless=("hydra-name-unresolved",),
+    ),
+    Signature(
+        "hydra-name-unresolved",
+        keys=("unable to get host address",),
+        cause="Hydra's proxy[[host? on {host}]] cannot resolve [[peer?{peer}, ]]the name of the host on which mpiexec runs[[why? ({why})]].",
+        next="Add that name to /etc/hosts[[host? on {host}]] until getent hosts [[peer?{peer}||NAME]] prints an address that the hosts share. Or have the launcher use another name: mpiexec -localhost ADDRESS, or -iface INTERFACE.",
+        pattern=r"(?:\[proxy:[\d:]+@(?P<host>[^\]\s]+)\][^\r\n]*)?unable to get host address(?: for (?P<peer>[\w.-]+))?(?: \((?P<why>[A-Z][^)\r\n]+)\))?"
+        r"(?:[^\r\n]*\r?\n[^\r\n]*?(?:\[proxy:[\d:]+@(?P<host2>[^\]\s]+)\][^\r\n]*)?unable to connect to server (?P<peer2>\S+) at port)?",
+        lines=2,
     ),
     Signature(
         "hydra-rank-ended",
         keys=("BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",),
-        cause="[[rank?Rank {rank}||A process]] on {host} ended badly ([[why?{why}||exit code {code}]]).",
+        cause="[[rank?Rank {rank}||A process]] on {host} ended badly ([[why?{why}||exit code {code}]][[term?: most often SIGTERM, by which a time limit or another process ended it]][[stop?: "
+        "SIGINT (Ctrl-C), or what Python's argument parser ends with]]).",
         next="Read that rank's own lines before this point. Signal 9 (exit code 137) is a KILL, most often because memory ran out: "
         "dmesg -T on {host}; 6 (134) is an abort by the program or a library, 11 (139) a segmentation fault.",
         pattern=r"BAD TERMINATION OF ONE OF YOUR[^\r\n]*\s+=\s+(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s+=\s+"
-        r"(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>\d+)(?: \((?P<why>[^)\r\n]+)\))?",
+        r"(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?=(?P<term>15\b)?)(?=(?P<stop>2\b)?)(?P<code>\d+)(?: \((?P<why>[^)\r\n]+)\))?",
         kind=FailureText.OUTCOME,
         lines=4,
         unless=("cpp-exception",),
@@ -171,10 +183,17 @@ MPICH = (
     ),
     Signature(
         "mpich-pmi",
-        keys=("PMI_KVS_Get returned -1", "PMI2_KVS_Get returned"),
-        cause="The ranks of MPICH could not exchange their addresses through the launcher (PMI): a rank ended during startup, or the launcher and the program use different MPI installations.",
+        keys=(
+            "PMI_KVS_Get returned -1",
+            "PMI2_KVS_Get returned",
+            "PMI_Barrier returned",
+            "PMI_KVS_Put returned",
+            "PMI_KVS_Commit returned",
+        ),
+        cause="The ranks of MPICH could not exchange their addresses through the launcher (PMI)[[step?, in {step}]]: a rank ended during startup, or the launcher and the program use different MPI installations.",
         next="Check that which mpirun and ldd PROGRAM | grep libmpi show the same installation on all hosts. Then try a program without GPUs: mpirun -n 2 -ppn 1 "
         "hostname.",
+        pattern=r"PMI2_KVS_Get returned|(?P<step>PMI_\w{1,40}) returned",
         kind=FailureText.ECHO,
     ),
     Signature(

@@ -41,11 +41,11 @@ LAUNCHER = (
     ),
     Signature(
         "host-lost",
-        keys=("has lost communication with a remote daemon",),
+        keys=("has lost communication with a remote daemon", "has lost communication with its daemon located on node"),
         cause="mpirun lost its daemon on {host}: the host went down or off the network, or the daemon was killed.",
         next="ssh {host} uptime; dmesg -T | tail -50 there (out of memory? link down?). Leave the host out with --exclude if it is "
         "not well.",
-        pattern=r"lost communication with a remote daemon(?:[\s\S]{0,400}?Remote daemon: \S+ on node (?P<host>\S+))?",
+        pattern=r"lost communication with a remote daemon(?:[\s\S]{0,400}?Remote daemon: \S+ on node (?P<host>\S+))?|lost communication with its daemon located on node:?(?:\s{1,200}hostname:\s{1,20}(?P<host2>\S+))?",
         lines=6,
     ),
     Signature(

@@ -228,6 +228,15 @@ NCCL = (
         next="systemctl status nvidia-fabricmanager; install exactly the driver's version, then systemctl restart it.",
     ),
     Signature(
+        "nccl-after-exit",
+        keys=("driver shutting down",),
+        cause="The process on {host} ended while NCCL or another thread of it still used the GPU: this line is a consequence of that end.",
+        next="Look for the first error of that process, above this line or in its own log. If it shows no error, wait for all collectives and destroy the communicators before the program ends: "
+        "torch.cuda.synchronize(), then torch.distributed.destroy_process_group() (ncclCommDestroy).",
+        pattern=r"(?:Cuda|CUDA) (?:failure|error)[^\r\n]{0,80}driver shutting down",
+        kind=FailureText.ECHO,
+    ),
+    Signature(
         "nccl-cuda-failure",
         keys=("Cuda failure ", "CUDA failure "),
         cause="A CUDA call of NCCL failed on {host}: {why}.",
@@ -236,7 +245,7 @@ NCCL = (
         "free, and without Xid errors (dmesg -T | grep Xid)?]][[unknown? If nvidia-smi works but CUDA does not: nvidia-modprobe -u -c=0 on the host, then "
         "start the container again; with NVSwitch, systemctl status nvidia-fabricmanager.]]",
         # Its own line under "Last error:", those of NCCL's WARN, and of nccl-tests
-        pattern=r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?=(?P<argument>invalid)?)"
+        pattern=r"(?:NCCL WARN |^|Test )(?:Cuda|CUDA) failure (?:[\w./]+:\d+ )?(?:\d+ )?'?(?!driver shutting down)(?=(?P<argument>invalid)?)"
         r"(?=(?P<unknown>unknown error)?)(?P<why>[^'\r\n]*[^'\s])",
         unless=(
             "cuda-driver-old",

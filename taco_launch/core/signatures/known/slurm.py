@@ -67,9 +67,9 @@ SLURM = (
         "slurm-cancelled",
         keys=(" CANCELLED AT ",),
         cause="{what} was cancelled[[why?, and Slurm gives the reason {why}||: by scancel, by Slurm, or because another step or task of the job had failed]].",
-        next="See what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
+        next="[[task?Read the output of the task that failed (the lists of terminated tasks lack it), and see||See]] what Slurm noted: sacct -j JOBID -o JobID,State,ExitCode,Comment. If no user cancelled it, look for what "
         "failed before that line.",
-        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE|JOB REQ))(?:\S+ DUE TO (?P<why>[A-Z][^\r\n*]{1,100}[^\s*]))?",
+        pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT (?!\S+ DUE TO (?:TIME|PREEM|NODE|JOB REQ))(?:\S+ DUE TO (?=(?P<task>TASK FAILURE)?)(?P<why>[A-Z][^\r\n*]{1,100}[^\s*]))?",
         kind=FailureText.OUTCOME,
         unless=(
             *("slurm-time-limit", "slurm-preempted", "slurm-node-failure", "slurm-wait", "slurm-out-of-memory"),
@@ -176,6 +176,12 @@ SLURM = (
         pattern=r"Unable to create step for job (?P<job>\d+): (?P<why>Requested node configuration is not available|More processors requested than permitted)",
     ),
     Signature(
+        "slurm-gpus-plugin",
+        keys=("Requested GRES option unsupported by configured SelectType plugin",),
+        cause="Slurm refused the job: its --gpus options require SelectType=select/cons_tres, and this cluster has another one.",
+        next="Remove --gpus, --gpus-per-node, --gpus-per-task and --gpus-per-socket. --gres=gpu:N works where sinfo -o '%P %G' lists GPUs; otherwise jobs have whole nodes with their GPUs.",
+    ),
+    Signature(
         "slurm-refused",
         keys=(
             "srun: error: Unable to create step for job",
@@ -193,6 +199,7 @@ SLURM = (
         unless=(
             "slurm-gres",
             "slurm-refused-by-site",
+            "slurm-gpus-plugin",
             "slurm-step-too-large",
             "slurm-step-memory",
             "slurm-tasks-not-said",
@@ -289,8 +296,8 @@ SLURM = (
         keys=("srun: error: ",),
         cause="Task {task} on {host} was ended by a signal: {why}.",
         next="For a bus error, check df -h /dev/shm, which is most often full; for a crash, read the lines before it (PYTHONFAULTHANDLER=1 shows more). If it was "
-        "terminated, look for the task that ended first.",
-        pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
+        "terminated, look for the task that ended first[[gap?: most likely one between {gap} and {end}, which this list lacks]].",
+        pattern=r"srun: error: (?P<host>[^\s:]+): tasks? (?=(?:(?:\d+-)?(?P<gap>\d+),(?P<end>\d+)-\d+|\d+-(?P<gap2>\d+),(?P<end2>\d+)): Term)?(?P<task>[\d,-]+): (?P<why>Aborted|Terminated|Segmentation fault|Bus error"
         r"|Illegal instruction|Floating point exception)",
         kind=FailureText.OUTCOME,
         unless=("slurm-out-of-memory", "slurm-time-limit", "slurm-preempted"),

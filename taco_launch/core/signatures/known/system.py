@@ -110,9 +110,9 @@ SYSTEM = (
     Signature(
         "gpu-xid",
         keys=("NVRM: Xid",),
-        cause="GPU {gpu} of {host} reports Xid {xid} (13, 31 and 43 are caused by the program most often).",
-        next="Run the job again. If the error recurs on the same GPU only, check that GPU: dcgmi diag -r 3.",
-        pattern=_XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94|119|120)\b)\d+)",
+        cause="GPU {gpu} of {host} reports Xid {xid}[[push?: the driver's commands were damaged before it read them, by the driver or on the PCIe link|| (13, 31 and 43 are caused by the program most often)]].",
+        next="[[push?Update the driver, and run||Run]] the job again. If the error recurs on the same GPU only, check that GPU: dcgmi diag -r 3.",
+        pattern=_XID + rf"(?P<xid>(?!(?:{_NVLINK}|{_HARDWARE}|45|94|119|120)\b)(?=(?P<push>32\b)?)\d+)",
     ),
     Signature(
         "out-of-memory",
@@ -338,6 +338,23 @@ SYSTEM = (
         pattern=r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?(?P<why>device's health compromised|firmware (?:fatal|internal) error|internal error detected"
         r"|Health issue observed[^\r\n,]*|(?:wait_func|cmd_work_handler|wait_func_handle_exec_timeout)\b[^\r\n]*?timeout"
         r"|command [^\r\n]{0,60} timed out|Firmware over \d+ MS in pre-initializing)",
+    ),
+    Signature(
+        "hca-queue-overrun",
+        keys=("CQ error on CQN ",),
+        cause="The HCA {device} of {host} stopped a completion queue: [[full?more operations ended than it has room for||its memory cannot be accessed]] (syndrome {code}).",
+        next="[[full?Update MPI, UCX or libfabric, which counts its operations wrongly, or use another transport (-x UCX_TLS=tcp,sm,self; FI_PROVIDER=tcp)"
+        "||Update the driver and the firmware of the HCA; if it recurs on {host} alone, leave that host out with --exclude {host}]].",
+        pattern=r"mlx[45]_core (?P<device>[\da-f:.]*[\da-f]):? [^\r\n]*?CQ error on CQN 0x[\da-f]+, syndrome? (?P<code>(?P<full>0x0?1\b)|0x[\da-f]+)",
+    ),
+    Signature(
+        "hca-kernel-completion",
+        keys=("mlx5_poll_one:",),
+        cause="Operations over {device} that the kernel of {host} itself started (a file server or a disk over RDMA, IPoIB) failed[[code?, syndrome {code}]][[flushed?: they were thrown away after an earlier error of the same connection]].",
+        next="Look for the first error above these lines (dmesg -T | grep -E 'mlx5|nvme|rpcrdma|rdma') and for one of the other side, which may have ended or lost the network. Syndrome 0x5 follows another error; 0x15 is no answer: check link and cable (ibstat, mlxlink).",
+        pattern=r"infiniband (?P<device>[\w.-]+): mlx5_poll_one:\d+[^\r\n]*(?:rror cqe on cqn|syndrome )[^\r\n]*(?:\r?\n[^\r\n]*?\bsyndrome (?P<code>(?P<flushed>0x0?5\b)|0x[\da-f]+))?",
+        lines=2,
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "hca-objects-used-up",

@@ -270,6 +270,23 @@ TORCH = (
         survived=True,
     ),
     Signature(
+        "tensorflow-other-build",
+        keys=("undefined symbol: _Z",),
+        cause="{library} was built for another version of TensorFlow than the one on {host}.",
+        next="Build or install it again where that TensorFlow is installed: python3 -c 'import tensorflow as tf; print(tf.__version__, tf.sysconfig.get_compile_flags())' shows its version and C++ ABI.",
+        pattern=r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?10tensorflow",
+        unless=("horovod-other-build",),
+        survived=True,
+    ),
+    Signature(
+        "libstdcxx-too-old",
+        keys=("undefined symbol: _Z", "version `GLIBCXX_", "version `CXXABI_"),
+        cause="The C++ library (libstdc++) that the program loads on {host} is older than the compiler of {library}: {what} is missing in it.",
+        next="ldd on {library} shows which one is loaded. In conda: conda install -c conda-forge 'libstdcxx-ng>=12'; otherwise put the folder of a newer libstdc++.so.6 first in LD_LIBRARY_PATH, or build {library} with the older compiler.",
+        pattern=r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: (?P<what>_ZN?K?S\w+)|version `(?P<what2>(?:GLIBCXX|CXXABI)_[\d.]+)' not found \(required by (?:[^)\s]*/)?(?P<library2>[^)\s/]+)",
+        survived=True,
+    ),
+    Signature(
         "torch-without-nccl",
         keys=("Distributed package doesn't have NCCL built in",),
         cause="This torch is built without NCCL: it is the build for CPUs, or for another system.",

@@ -213,7 +213,7 @@ TRAINING = (
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
         unless=("horovod-other-build",),
-        pattern=r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
+        pattern=r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli|Unable to initialize backend)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
         survived=True,
     ),
     Signature(
@@ -231,7 +231,10 @@ TRAINING = (
         cause="Libraries on {host} do not match: {what} is missing.",
         next="Build or install it where the ranks run (in a container: in the image): it was built against other versions.",
         pattern=r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
-        unless=("nccl-other-build", "torch-other-build", "horovod-other-build", "mpi-other-build"),
+        unless=(
+            *("nccl-other-build", "torch-other-build", "tensorflow-other-build", "horovod-other-build"),
+            *("mpi-other-build", "libstdcxx-too-old"),
+        ),
         survived=True,
     ),
     Signature(
@@ -272,7 +275,7 @@ TRAINING = (
         next="Read the traceback that ends there: its last File line that names your own code shows the place.",
         # The last place of the program's own, and the last place, with the line of the source and what underlines it.
         pattern=rf'(?m)(?:^  File "(?:{_OWN}{_ABOVE}{_IN}{_CODE.format("")}|{_LAST}{_CODE.format("2")}))?'
-        r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?P<error>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b(?!.*(?:"
+        r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?!\S*CheckpointException: CheckpointException ranks:)(?P<error>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b|Exception(?=:|\s*$))(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$|NCCL [Ee]rror(?: in)?: ))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,
@@ -347,6 +350,23 @@ TRAINING = (
         cause="The workers of TensorFlow use different devices: task {task} has a {device}, another one a {other}.",
         next="Run python3 -c 'import tensorflow as tf; print(tf.config.list_physical_devices())' on each host, and give the worker that sees no GPU one, or a build of TensorFlow for its CUDA.",
         pattern=r"task:(?P<task>\d+)/device:(?P<device>\w+):\d+ is joining a group with incompatible device type *(?P<other>\w+)",
+    ),
+    Signature(
+        "jax-without-nccl",
+        keys=("Unable to load NCCL library",),
+        cause="JAX found no NCCL library on {host}, so its GPUs cannot work together.",
+        next="Install it beside jax, for the same CUDA: pip install -U 'jax[cuda12]' (or nvidia-nccl-cu12). If it is installed, its folder is missing in LD_LIBRARY_PATH, or another libnccl.so.2 there hides it.",
+        pattern=r"Unable to load NCCL library",
+    ),
+    Signature(
+        "tensorflow-task-unreachable",
+        keys=("failed with UnavailableError",),
+        cause="{task} of TensorFlow cannot reach [[peer?{peer}||another task]]: that one has not started or has ended, or its address in TF_CONFIG cannot be reached from there.",
+        next="See whether [[peer?{peer}||the other task]] runs and listens at its address (ss -ltnp on its host), and from the other hosts: nc -vz HOST PORT. All tasks must have the same cluster in TF_CONFIG, with names that resolve everywhere; unset http_proxy.",
+        pattern=r"on worker (?P<task>/job:\S+) failed with UnavailableError(?:[\s\S]{0,300}?remote target (?P<peer>/job:[^\s/]+/replica:\d+/task:\d+))?",
+        kind=FailureText.ECHO,
+        lines=2,
+        unless=("grpc-refused",),
     ),
     Signature(
         "jax-task-died",

@@ -92,8 +92,9 @@ UNKNOWN = (
             "salloc: fatal: ",
         ),
         cause="Slurm's message: {why}.",
-        next="scontrol show job JOBID and sacct -j JOBID -o JobID,State,ExitCode,NodeList show the state of the job; on the node, read /var/log/slurm/slurmd.log.",
-        pattern=r"(?:srun|slurmstepd|sbatch|salloc): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
+        next="[[early?Correct what that message names, in the script or in the program that calls Slurm: no job was submitted. sinfo -o '%P %l %c %m %G' shows what can be requested||scontrol show job JOBID and "
+        "sacct -j JOBID -o JobID,State,ExitCode,NodeList show the state of the job; on the node, read /var/log/slurm/slurmd.log]].",
+        pattern=r"(?:srun|slurmstepd|(?P<early>sbatch|salloc)): (?:error|fatal): (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=("slurm-pmix-library", "slurm-task-exited", "slurm-task-signal", "slurm-cancelled"),
         survived=True,
@@ -185,7 +186,7 @@ UNKNOWN = (
         ),
         cause="The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
         next="Read the lines above it[[rank? that rank {rank} wrote]], and the rest of its message below. If ranks fail while they communicate, -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL show more.",
-        pattern=r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
+        pattern=r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
         # No metric, and not what Open MPI's parts mark.
         r"|(?=[^\r\n]*?(?:(?<![A-Z] )\b(?:ERROR|FATAL|CRITICAL)\b|\b(?:[Ee]rror|[Ff]atal): (?![-+.\d])))(?P<what>[^\r\n]*[^\s.]))",
         kind=FailureText.FALLBACK,

@@ -120,7 +120,7 @@ def test_code_reaches_both_nodes_and_nothing_stays_there(on_slurm: Taco, tmp_pat
     done = on_slurm.ok("run", "--name", "j", "--np", "4", "--sync", str(tmp_path / "code"), "--", "cat", "text")
     assert done.stdout.count("here") == 4
     assert not (on_slurm.folder("j") / "caller.json").exists()
-    listed = "ls /tmp/taco-launch-0 | wc -l"  # the running job's own folder
+    listed = "ls /tmp/taco-launch-0 | grep -c '^[0-9]*$'"  # the running job's own folder
     done = on_slurm.ok("run", "--np", "4", "--launcher", "env", "--", "sh", "-c", listed)
     assert [line.rpartition(" ")[2] for line in done.stdout.splitlines()] == ["1"] * 4
 

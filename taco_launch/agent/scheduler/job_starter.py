@@ -6,7 +6,7 @@ import time
 from typing import Callable, Collection, List, Mapping, Set, Tuple
 
 from taco_launch.agent.scheduler import supervisor_start
-from taco_launch.agent.scheduler.pending import PendingJob, PendingJobs
+from taco_launch.agent.scheduler.pending import BLOCKED_SECONDS, PendingJob, PendingJobs
 from taco_launch.agent.scheduler.slot_watch import SlotQuery, capacities
 from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import Jobs
@@ -94,7 +94,7 @@ class JobStarter:
             entry.process = supervisor_start.start(entry, self.pending.folder(entry), lock)
         except (OSError, TacoLaunchError) as error:
             sys.stderr.write(f"job {entry.name}: its supervisor cannot be started: {error}\n")
-            entry.rests_until = time.time() + _REST_SECONDS[1]
+            entry.blocked_until = time.time() + BLOCKED_SECONDS
             return False
         entry.begun = entry.stamp
         entry.seen = entry.asked is not None and all(query.host in by_host for _name, query, _most in entry.asked.hosts)

@@ -1,6 +1,7 @@
 """What the scheduler keeps of each job that may need it: little, and read again only where its files have changed."""
 
 import os
+import time
 from dataclasses import replace
 from typing import (
     TYPE_CHECKING,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 # Size and time of change of its events, and the time at which a file came into its folder or went; ns.
 Stamp = Tuple[int, int, int]
 Words = Tuple[Tuple[str, str], ...]
+# A job that cannot be started because of its own files is tried again no sooner.
+BLOCKED_SECONDS = 30.0
 
 
 class ResourceRequest(NamedTuple):
@@ -63,6 +66,7 @@ class PendingJob:
         "asked",
         "begins_at",
         "begun",
+        "blocked_until",
         "ends_at",
         "failures",
         "foreign",
@@ -111,6 +115,7 @@ class PendingJob:
         self.failures = 0  # supervisors that ended without a message
         self.rest = 0.0
         self.rests_until = 0.0
+        self.blocked_until = 0.0  # its files are damaged: meanwhile it holds up no other job
 
     @property
     def is_starting(self) -> bool:
@@ -125,7 +130,7 @@ class PendingJob:
     def is_ready(self, now: float) -> bool:
         """Return whether it may begin once there are slots."""
         ours = self.asked is not None and not self.asked.is_slurm
-        return self.is_waiting and self.begins_at <= now and not self.is_asked and ours
+        return self.is_waiting and max(self.begins_at, self.blocked_until) <= now and not self.is_asked and ours
 
     @property
     def is_in_slurm(self) -> bool:
@@ -210,6 +215,7 @@ class PendingJobs:
         try:
             lock = records.try_lock(folder)
         except (OSError, DamagedRecordError):  # it is gone, or its lock is no file
+            entry.blocked_until = time.time() + BLOCKED_SECONDS
             return None
         stamp = _stamp(str(folder.path))
         # Taking the lock for the first time makes its file: the folder changes by that alone.

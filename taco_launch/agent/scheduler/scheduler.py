@@ -136,7 +136,11 @@ class Scheduler:
             return None
         due = [now + _SCAN_SECONDS, *([] if self._slurm is None else self._slurm.due())]
         for entry in entries:
-            due += [time_ for time_ in (entry.begins_at, entry.rests_until, entry.removes_at) if time_ and time_ > now]
+            due += [
+                time_
+                for time_ in (entry.begins_at, entry.rests_until, entry.blocked_until, entry.removes_at)
+                if time_ and time_ > now
+            ]
             if entry.limit is not None and entry.limit.time > now:
                 due.append(entry.limit.time)
         return max(min(due) - now, 0.01)

@@ -299,3 +299,14 @@ def test_who_has_nobody_before_begins_without_any_scheduler(queue: Queue, monkey
     scheduler.admit(queue.jobs, str(queue.agent))
     assert started == ["s"]  # b waits for what comes of a
     assert queue.runs("b") == 0
+
+
+@pytest.mark.parametrize("file", ["lock", "debug.log"])
+def test_a_job_whose_files_are_damaged_holds_up_no_other(queue: Queue, file: str) -> None:
+    folder = queue.job("a", says=PLACED)
+    queue.job("b", says=PLACED)
+    (folder.path / file).unlink(missing_ok=True)
+    (folder.path / file).mkdir()
+    queue.step()
+    queue.until(lambda: queue.runs("b"), 1)
+    assert queue.runs("a") == 0

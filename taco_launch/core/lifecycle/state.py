@@ -1,5 +1,6 @@
 """reduce(events) -> JobRecord: the one place that says what a job's events amount to, pure."""
 
+import math
 import signal
 from dataclasses import replace
 from typing import Callable, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -160,12 +161,15 @@ def _stopping(record: JobRecord, event: Event) -> JobRecord:
 
 
 def _restarting(record: JobRecord, event: Event) -> JobRecord:
+    delay = float(event.data["delay"])
+    if not 0 <= delay < math.inf:
+        raise ValueError(f"the delay {delay:g}")
     return replace(
         record,
         state=JobState.RESTARTING,
         reason=event.reason,
         first_failure=_failure(event),
-        not_before=min(event.time + float(event.data["delay"]), float(LATEST)),
+        not_before=min(event.time + delay, float(LATEST)),
         left_out=names(event.data.get("left_out", ())),
         lost=name(event.data.get("lost", "")),
         excused=record.excused + (not event.data.get("counts", True)),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from taco_launch.core.errors import FAILED, NO_JOB, OK
+from taco_launch.core.errors import FAILED, NO_JOB, OK, DamagedRecordError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import Event, JobRecord, JobState, RankEnd, Transition
 
@@ -225,3 +225,9 @@ def end(rank: int, code: int, *, consequence: bool = False) -> RankEnd:
 def test_culprit(failures: list[RankEnd], launcher_code: int, rank: int | None) -> None:
     found = state.culprit(failures, launcher_code)
     assert (None if found is None else found.rank) == rank
+
+
+@pytest.mark.parametrize("delay", ["nan", float("inf"), -1.0])
+def test_a_delay_that_is_no_time_is_a_damaged_record(delay: object) -> None:
+    with pytest.raises(DamagedRecordError, match="restarting"):
+        state.reduce([Event(1.0, state.SUBMITTED, "", {"id": "a"}), Event(2.0, state.RESTARTING, "", {"delay": delay})])

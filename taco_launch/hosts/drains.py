@@ -59,14 +59,7 @@ def write(fanout: Fanout, records: Mapping[str, Drain], report: Callable[[], Non
     """Write on each host the record that is its own."""
 
     def work(transport: Transport) -> None:
-        data = json.dumps(codec.to_json(records[transport.name])).encode()
-        try:
-            transport.put(data, DRAIN, 0o644, sudo=True)
-        except (
-            HostError
-        ):  # a full disk is a reason to drain a host: what is copied there again when it is needed makes room
-            transport.run(Command(("/bin/sh", "-c", _MAKE_ROOM, "room", str(Path(DRAIN).parent)), sudo=True))
-            transport.put(data, DRAIN, 0o644, sudo=True)
+        _put(transport, DRAIN, records[transport.name])
 
     return fanout.each(work, lambda _answer: report())
 
@@ -116,7 +109,17 @@ def keep_override(transport: Transport, override: Override | None) -> None:
     if override is None:
         _remove(transport, OVERRIDE)
     else:
-        transport.put(json.dumps(codec.to_json(override)).encode(), OVERRIDE, 0o644, sudo=True)
+        _put(transport, OVERRIDE, override)
+
+
+def _put(transport: Transport, path: str, record: Drain | Override) -> None:
+    """Write a record; a full disk is a reason to drain a host: what is copied there again when it is needed makes room."""
+    data = json.dumps(codec.to_json(record)).encode()
+    try:
+        transport.put(data, path, 0o644, sudo=True)
+    except HostError:
+        transport.run(Command(("/bin/sh", "-c", _MAKE_ROOM, "room", str(Path(path).parent)), sudo=True))
+        transport.put(data, path, 0o644, sudo=True)
 
 
 def _data(transport: Transport, path: str, most: int) -> bytes:

@@ -41,6 +41,7 @@ _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 _STEP_SECONDS, _REQUESTS_SECONDS, _ALIVE_SECONDS = 0.1, 1.0, 5.0
 _CLEAN_SECONDS = 30.0
+_MOST_EVENTS = 1 << 27
 # Slurm's KILL follows its TERM after 30 s by default (slurm.conf(5), KillWait); guards on other nodes may be gone by then.
 _TERM_SECONDS = 15.0
 _OWN_ENDS = (JobState.SUCCEEDED, JobState.FAILED)
@@ -58,9 +59,10 @@ _REMOTE = (
     'mkdir -m 700 "$1" 2>/dev/null; [ -O "$1" ] && [ ! -L "$1" ] || '
     '{ echo "$1 belongs to another user on $(hostname)" >&2; exit 1; }; exec /bin/sh -c "$2"'
 )
-# $1 is the base, $2 the numbers of the jobs that live.
+# $1 is the base, $2 the numbers of the jobs that live, $3 that of this one: a later one may have begun since Slurm was asked.
 _SWEEP = """cd "$1" && for each in *; do
   case $each in *[!0-9]*) continue ;; esac
+  [ "$each" -le "$3" ] || continue
   case " $2 " in *" $each "*) ;; *) rm -rf -- "./$each" ;; esac
 done"""
 _SSH = """#!/bin/sh
@@ -108,6 +110,7 @@ class _Allocation:
         self._jobs = Jobs(self._state)
         self._own = self._jobs.folder(shared.name)
         self._copied, self._count = 0, 1
+        self._unwritten = b""
         self._terminated: Optional[SlurmEnd] = None
         self._terminated_at = math.inf
         self._planned_end: Optional[float] = None
@@ -176,7 +179,7 @@ class _Allocation:
             draft.agent.symlink_to(self._agent)
             records.write_spec(draft, spec)
             records.write_caller(draft, caller.replace(environment=environment))
-            events = shared.events.read_bytes()
+            events = untrusted.read(shared.events, _MOST_EVENTS)
             self._copied = len(events)
             draft.events.write_bytes(events)
             draft.logs.rmdir()
@@ -219,8 +222,9 @@ class _Allocation:
     def _copy_requests(self) -> None:
         for ours, theirs in ((self._own.stop, self._shared.stop), (self._own.suspend, self._shared.suspend)):
             with contextlib.suppress(OSError):
-                if not ours.exists() and theirs.exists():
-                    records.write_json(ours, records.read_json(theirs))
+                request = records.read_json(theirs)
+                if request is not None and request != records.read_json(ours):  # a second stop has a shorter time
+                    records.write_json(ours, request)
                     if theirs == self._shared.suspend:
                         theirs.unlink()
                     self._wake()
@@ -231,18 +235,21 @@ class _Allocation:
 
     def _copy_events(self, until: Optional[str] = None) -> None:
         """Append the new events to the job's record; with `until` those before the first of that kind."""
-        with contextlib.suppress(OSError), open(self._own.events, "rb") as source:
-            source.seek(self._copied)
-            data = source.read()
+        with contextlib.suppress(OSError):
+            data = untrusted.read(self._own.events, _MOST_EVENTS)[self._copied :]
             complete = data[: data.rfind(b"\n") + 1]
+            self._copied += len(complete)
             if until is not None:
                 lines = complete.splitlines(keepends=True)
                 complete = b"".join(line for line in lines if f'"kind": "{until}"'.encode() not in line)
-            if complete:
-                complete = complete.replace(f"{self._own.path}/logs".encode(), f"{self._shared.path}/logs".encode())
-                with open(self._shared.events, "ab", opener=untrusted.opener) as target:
-                    target.write(complete)
-            self._copied += data.rfind(b"\n") + 1
+            self._unwritten += complete.replace(f"{self._own.path}/logs".encode(), f"{self._shared.path}/logs".encode())
+        with contextlib.suppress(OSError):  # the shared folder may be full for a while: what was written is not again
+            target = untrusted.open_regular(self._shared.events, os.O_WRONLY | os.O_APPEND)
+            try:
+                while self._unwritten:
+                    self._unwritten = self._unwritten[os.write(target, self._unwritten) :]
+            finally:
+                os.close(target)
 
     def failed(self, error: TacoLaunchError) -> None:
         """Record an end of a job that could not be started here."""
@@ -258,12 +265,16 @@ class _Allocation:
             slurm_job.expect_end(self._shared, self._terminated)  # why, Slurm tells once this process is gone
         else:
             self._copy_events()
+        until = time.monotonic() + _TERM_SECONDS
+        while self._unwritten and time.monotonic() < until:
+            time.sleep(_REQUESTS_SECONDS)
+            self._copy_events()
         if record is not None and record.state is JobState.SUSPENDED:
             self._shared.slurm.unlink(missing_ok=True)  # `resume` submits it again
         if records.record(self._shared).state.is_terminal:
             self._shared.caller.unlink(missing_ok=True)
         with contextlib.suppress(OSError), open(self._shared.debug, "ab", opener=untrusted.opener) as target:
-            target.write(self._own.debug.read_bytes()[-(1 << 20) :])
+            target.write(untrusted.read(self._own.debug, _MOST_EVENTS)[-(1 << 20) :])
         if self._terminated is not None:
             _kill_children()
         self._clean()
@@ -272,8 +283,9 @@ class _Allocation:
     def _clean(self) -> None:
         """Remove the job's folder from its nodes, and those of earlier jobs that Slurm ended with all of their processes."""
         with contextlib.suppress(HostError):
-            living = [number for number, job in programs.jobs().items() if job.lives and number != self._number]
-            self._remove(("sh", "-c", _SWEEP, "sh", str(self._base), " ".join(map(str, living))))
+            others = (number for number, job in programs.jobs().items() if job.lives or job.waits)
+            living = " ".join(str(number) for number in others if number != self._number)
+            self._remove(("sh", "-c", _SWEEP, "sh", str(self._base), living, str(self._number)))
             return
         self._remove(("rm", "-rf", "--", str(self._state)))
 

@@ -24,8 +24,8 @@ class SlurmQueue:
         """Know none yet."""
         self._starter = starter
         self._ask_at = self._submit_at = 0.0
-        # Since when a job is not in Slurm's queue any more, seconds since the epoch.
-        self._left: Dict[str, float] = {}
+        # Since when a number is not in Slurm's queue any more, seconds since the epoch.
+        self._left: Dict[int, float] = {}
 
     def step(self, now: float) -> None:
         """Submit new jobs, and look how the others stand, where it is time for that."""
@@ -49,7 +49,8 @@ class SlurmQueue:
 
     def due(self) -> List[float]:
         """Return when to look again, in seconds since the epoch; nothing where no job is in Slurm's queue."""
-        return [self._ask_at] if any(entry.is_in_slurm for entry in self._starter.entries()) else []
+        waits = any(entry.is_in_slurm and not entry.is_asked for entry in self._starter.entries())
+        return [self._ask_at] if waits else []
 
     def _submit_new(self, entry: PendingJob, now: float) -> None:
         """Submit a job that is not in Slurm, unless Slurm did not answer a moment ago."""
@@ -77,12 +78,12 @@ class SlurmQueue:
             return
         job = in_queue.get(number)
         if job is not None and job.waits:
-            self._left.pop(entry.name, None)
+            self._left.pop(number, None)
             self._tell(entry, job.words, now)
         elif job is not None and job.state == "CONFIGURING":
             self._tell(entry, f"Slurm job {number}: its nodes are being prepared", now)
         elif job is None or not job.lives:
-            since = self._left.setdefault(entry.name, now)
+            since = self._left.setdefault(number, now)
             if now - since > _FIRST_WORDS_SECONDS or (job is not None and job.state == "CANCELLED"):
                 end = slurm_job.end_of(folder, number)
                 if end is not None:

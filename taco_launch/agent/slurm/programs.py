@@ -54,13 +54,15 @@ def jobs() -> Dict[int, SlurmJob]:
     Raises:
         HostError: Slurm cannot be asked.
     """
-    text = _call(("squeue", "--noheader", "--states=all", f"--user={os.geteuid()}", f"--format={job_states.FORMAT}"))
+    text = _call(
+        ("squeue", "--noheader", "--all", "--states=all", f"--user={os.geteuid()}", f"--format={job_states.FORMAT}")
+    )
     return job_states.parse_squeue(text)
 
 
 def find(mark: str) -> Optional[int]:
     """Return the number of the job of this user with that comment, None where there is none. Raises as `jobs` does."""
-    text = _call(("squeue", "--noheader", f"--user={os.geteuid()}", "--format=%i|%k"))
+    text = _call(("squeue", "--noheader", "--all", f"--user={os.geteuid()}", "--format=%i|%k"))
     return next((int(line.partition("|")[0]) for line in text.splitlines() if line.endswith(f"|{mark}")), None)
 
 

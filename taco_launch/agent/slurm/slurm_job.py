@@ -16,7 +16,7 @@ from taco_launch.core.slurm import batch_script, job_states
 
 _ON_NODES = "/tmp/taco-launch-{}"  # noqa: S108 - who else has made it is lines out
 # A running job is asked about no more often, whoever asks.
-_LOOK_SECONDS = 5.0
+_LOOK_SECONDS, _SILENT_SECONDS = 5.0, 30.0
 # The last events of a supervisor on another node come through the shared file system; seconds.
 _LAST_WORDS_SECONDS = 15.0
 
@@ -74,20 +74,32 @@ def argv_on_node(folder: JobFolder, host: str, line: Sequence[str]) -> Tuple[str
 def end_if_gone(folder: JobFolder) -> None:
     """Record the end of a job that has left the queue, and whose nodes run nothing of it any more.
 
-    Nothing is asked twice within 5 s. Where Slurm does not answer, the job stays as it is.
+    Slurm is asked about all jobs at once, and not twice within 5 s; where it does not answer, jobs stay as they are for 30 s.
     """
-    looked = folder.slurm.with_suffix(".looked")
-    with contextlib.suppress(OSError):
-        if time.time() - looked.stat().st_mtime < _LOOK_SECONDS:
-            return
     number = number_of(folder)
-    if number is None:
+    in_queue = None if number is None else _in_queue(folder.path.parent / ".slurm")
+    job = None if in_queue is None or number is None else in_queue.get(number)
+    if number is None or in_queue is None or (job is not None and (job.lives or job.waits)):
         return
-    looked.touch(mode=0o600)
     with contextlib.suppress(HostError):
         end = end_of(folder, number)
         if end is not None and ("end" in _read(folder) or not _ended_lately(folder)):
             record_end(folder, end)
+
+
+def _in_queue(file: Path) -> Optional[Dict[int, job_states.SlurmJob]]:
+    """Return the jobs that Slurm knows, as the answer kept in `file` has them while it is new; None where there is no answer."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        kept_at, jobs = records.read_json(file) or (0.0, None)
+        if 0 <= time.time() - kept_at < (_SILENT_SECONDS if jobs is None else _LOOK_SECONDS):
+            return None if jobs is None else {int(job[0]): job_states.SlurmJob(*job) for job in jobs}
+    try:
+        answer: Optional[Dict[int, job_states.SlurmJob]] = programs.jobs()
+    except HostError:
+        answer = None
+    with contextlib.suppress(OSError):
+        records.write_json(file, [time.time(), None if answer is None else [list(job) for job in answer.values()]])
+    return answer
 
 
 def end_of(folder: JobFolder, number: int) -> Optional[job_states.SlurmEnd]:

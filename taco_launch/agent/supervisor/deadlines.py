@@ -26,6 +26,7 @@ _LOSS_SECONDS = 20.0
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 LINGER_SECONDS = 10.0
 # Ranks of a job end together, but for what a few of them still write. After so many seconds it is told that others continue.
+_MOST_RECORDED = 1024
 _SOME_ENDED_SECONDS, _MOST_NAMED = 5.0, 8
 # A job that has not started after so many seconds says what it waits for.
 _SLOW_START_SECONDS = 60.0
@@ -83,7 +84,7 @@ class SomeEnded:
         names = ", ".join(map(str, ranks[:_MOST_NAMED])) + (" ..." if ranks[_MOST_NAMED:] else "")
         have = f"rank {names} has" if len(ranks) == 1 else f"{len(ranks)} ranks ({names}) have"
         words = f"{have} ended with code 0; {self._ranks.np - len(ranks)} of {self._ranks.np} ranks continue"
-        self._events.add(state.SOME_ENDED, words, ranks=ranks)
+        self._events.add(state.SOME_ENDED, words, ranks=ranks[:_MOST_RECORDED])
 
 
 class Limits:

@@ -81,6 +81,8 @@ def apply_stop_or_suspend(folder: JobFolder, found: JobRecord) -> None:
         tell_slurm(folder, "cancel")
         records.ended(records.Events(folder), JobState.CANCELLED, SIGNAL_BASE + stop.signal, f"stopped by {stop.by}")
         folder.caller.unlink(missing_ok=True)
+    elif suspend is not None and found.state is JobState.RESTARTING and folder.slurm.exists():
+        return  # it has nodes: what runs on them does it
     elif suspend is not None:
         if found.state is not JobState.SUSPENDED:
             tell_slurm(folder, "hold")

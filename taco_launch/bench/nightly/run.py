@@ -91,29 +91,29 @@ def run(
         except HostError:
             history.end(one.id, NightlyOutcome.NOT_FIT.value)
             raise
-    green = baseline.newest(history, one.matrix, one.cluster)
-    summary = replace(
-        summary,
-        ended=time.time(),
-        judged=judged,
-        failed=_failed(measured.runs),
-        lost=_lost(measured.runs),
-        mostly_lost=_mostly_lost(measured.runs),
-        broken="" if measured.error is None else f"the head was lost: {measured.error.message}",
-        green="" if green is None else green.id,
-        differences=() if green is None else _differences(history, green, measured.runs),
-        notes=tuple(notes),
-        emptied=green is None
-        and any(each.outcome == baseline.REJECTED for each in _nightly_runs(history, one.matrix, one.cluster)),
-    )
-    if measured.outcome == ladders.INTERRUPTED:
-        summary = replace(summary, interrupted=_so_far(len(measured.runs), len(plan.steps)))
-    if summary.outcome.waits:
-        summary = replace(summary, in_a_row=1 + waiting_before(history, one))
-    if summary.outcome.counts:
-        history.accept(one.id)
-    history.end(one.id, summary.outcome.value)
-    return summary
+        green = baseline.newest(history, one.matrix, one.cluster)
+        summary = replace(
+            summary,
+            ended=time.time(),
+            judged=judged,
+            failed=_failed(measured.runs),
+            lost=_lost(measured.runs),
+            mostly_lost=_mostly_lost(measured.runs),
+            broken="" if measured.error is None else f"the head was lost: {measured.error.message}",
+            green="" if green is None else green.id,
+            differences=() if green is None else _differences(history, green, measured.runs),
+            notes=tuple(notes),
+            emptied=green is None
+            and any(each.outcome == baseline.REJECTED for each in _nightly_runs(history, one.matrix, one.cluster)),
+        )
+        if measured.outcome == ladders.INTERRUPTED:
+            summary = replace(summary, interrupted=_so_far(len(measured.runs), len(plan.steps)))
+        if summary.outcome.waits:
+            summary = replace(summary, in_a_row=1 + waiting_before(history, one))
+        if summary.outcome.counts:
+            history.accept(one.id)
+        history.end(one.id, summary.outcome.value)
+        return summary
 
 
 def failure_summary(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:

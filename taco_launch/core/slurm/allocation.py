@@ -33,9 +33,9 @@ def gpus_by_nodes(text: str) -> Dict[str, Tuple[int, ...]]:
     """Return the indices of the granted GPUs by Slurm's list of nodes, out of `scontrol show job -d -o`."""
     indices_of = {}
     for nodes, gres in _SHARE.findall(text):
-        indices = _INDICES.search(gres)
-        if indices is not None:
-            indices_of[nodes] = tuple(index for part in indices[1].split(",") for index in _range(part))
+        parts = [part for kind in _INDICES.findall(gres) for part in kind.split(",")]
+        if parts:
+            indices_of[nodes] = tuple(sorted(index for part in parts for index in _range(part)))
     return indices_of
 
 

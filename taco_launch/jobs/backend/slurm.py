@@ -16,6 +16,7 @@ from taco_launch.jobs.backend.agent_client import AgentClient, reach
 from taco_launch.jobs.request.caller import local_names
 
 # States of nodes that run jobs, or will, in sinfo's words.
+_FLAGS = "$~#-+@!^%"  # sinfo(1): maintenance, power, planned; `*` stands for a node that does not answer
 _USABLE = ("idle", "mixed", "allocated", "completing", "reserved", "planned")
 
 
@@ -52,7 +53,7 @@ def _occupancy(host: Host, inventory: Inventory) -> HostOccupancy:
     state, used, is_head = labels[nodes.STATE], int(labels[nodes.USED]), host.name == inventory.head
     if state.startswith("drain"):
         drain = Drain("Slurm", time.time(), f"{state} in Slurm: sinfo --list-reasons shows why")
-    elif state.rstrip("*$~#") in _USABLE:
+    elif state.rstrip(_FLAGS) in _USABLE:
         drain = None
     else:
         return HostOccupancy(host, is_head, None, f"it is {state} in Slurm")

@@ -65,6 +65,8 @@ def test_ends(pairs: "dict[str, str] | None", state: JobState, code: int, words:
 def test_an_allocation() -> None:
     assert allocation.tasks_per_node("2(x2),1") == [2, 2, 1]
     assert allocation.gpus_by_nodes(_JOB) == {"n[1-2]": (0, 1)}
+    two = _JOB.replace("gpu:2(IDX:0-1)", "gpu:a:1(IDX:0),gpu:b:1(IDX:2)")
+    assert allocation.gpus_by_nodes(two) == {"n[1-2]": (0, 2)}
     assert job_states.parse_pairs(_JOB)["ExitCode"] == "0:0"
     with pytest.raises(HostError, match="cannot be read"):
         allocation.tasks_per_node("two")

@@ -41,7 +41,7 @@ def test_the_guides_nightly_run(taco: Taco, tmp_path: Path) -> None:
 
 
 def test_the_guides_python(taco: Taco, tmp_path: Path) -> None:
-    done = run_example("cluster.submit", taco, tmp_path)
+    done = run_example("cluster.submit(hello)", taco, tmp_path)
     assert done.stderr == ""
     line, ended, *logs, names = done.stdout.splitlines()
     assert line.startswith("('mpirun', ")

@@ -158,7 +158,7 @@ class SupervisedAttempt:
         self.check_requests_early()
         if self.gang.waits not in ((), self._waits):
             self._waits = self.gang.waits
-            self.events.add(state.WAITING, state.FOR_SLOTS, hosts=self._waits)
+            self.events.add(state.WAITING, state.FOR_SLOTS, hosts=self._waits, trying=True)
 
     def note(self, link: GuardConnection, message: Message) -> None:
         """Take a guard's message, which may come twice."""

@@ -21,7 +21,7 @@ from taco_launch.core.model.jobs import (
 from taco_launch.core.model.stalls import Stall
 
 SUBMITTED = "submitted"  # data: id; suspend where it waits for `resume`
-WAITING = "waiting"  # data: hosts: why it has no place, (host, why)
+WAITING = "waiting"  # data: hosts: why it has no place, (host, why); trying: an attempt still looks for one
 SUSPENDED = "suspended"
 RESUMED = "resumed"
 PLACED = "placed"  # data: np, hosts, line, warnings, mark, attempt, shares
@@ -86,7 +86,8 @@ def _submitted(record: JobRecord, event: Event) -> JobRecord:
 
 def _waiting(record: JobRecord, event: Event) -> JobRecord:
     waiting = tuple((name(host), str(why)) for host, why in few(event.data["hosts"]))
-    return replace(record, state=JobState.QUEUED, waiting=waiting, reason=event.reason, admitted=True)
+    admitted = record.admitted or not event.data.get("trying")
+    return replace(record, state=JobState.QUEUED, waiting=waiting, reason=event.reason, admitted=admitted)
 
 
 def _suspended(record: JobRecord, event: Event) -> JobRecord:

@@ -267,6 +267,7 @@ def test_a_host_that_does_not_answer_while_the_job_starts_is_what_the_job_waits_
         attempt.gang.waits = waits
         attempt._meanwhile()
     assert pending_reasons(records.record(folder), "a") == quiet
+    assert not records.record(folder).admitted  # it may still be refused
     assert [event.kind for event in records.read_events(folder)] == [state.SUBMITTED, state.WAITING]
 
 

@@ -168,7 +168,7 @@ class _NightlyWork:
         return replace(summary, host_notes=(*filter(None, (hosts.remark,)), *slow))
 
     def _open_hosts(self, matrix: Matrix, until: float) -> OpenHosts:
-        """Look which hosts are drained; wait for the head, and for hosts whose slots nobody declares, `until` then (monotonic).
+        """Look which hosts are drained; wait for the head, and for hosts without declared slots, `until` then (monotonic).
 
         Raises:
             HostError: the head or such a host did not answer in time, or all hosts are drained.

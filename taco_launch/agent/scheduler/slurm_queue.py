@@ -1,4 +1,4 @@
-"""Give waiting jobs to Slurm, tell why they wait there, and notice those that Slurm ended before they began."""
+"""Submit waiting jobs to Slurm, record why they wait there, and notice those that Slurm ended before they started."""
 
 from typing import Dict, List, Optional
 

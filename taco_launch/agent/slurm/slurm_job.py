@@ -15,7 +15,7 @@ from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.slurm import batch_script, job_states
 
 _ON_NODES = "/tmp/taco-launch-{}"  # noqa: S108 - who else has made it is lines out
-# A running job is asked about no more often, whoever asks.
+# Seconds between two questions about running jobs.
 _LOOK_SECONDS, _SILENT_SECONDS = 5.0, 30.0
 # The last events of a supervisor on another node come through the shared file system; seconds.
 _LAST_WORDS_SECONDS = 15.0

@@ -25,7 +25,7 @@ from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, Stal
 _LOSS_SECONDS = 20.0
 # So long a launcher may take to end when all ranks have, as mpirun ends its daemons on other hosts.
 LINGER_SECONDS = 10.0
-# Ranks of a job end together, but for what a few of them still write. After so many seconds it is told that others continue.
+# Ranks of a job end together, except for what a few of them still write. After so many seconds an event says that others continue.
 _MOST_RECORDED = 1024
 _SOME_ENDED_SECONDS, _MOST_NAMED = 5.0, 8
 # A job that has not started after so many seconds says what it waits for.

@@ -41,7 +41,10 @@ def test_a_port_that_is_down_keeps_its_host_from_jobs_of_several_hosts(gated: Cl
     try:
         done = gated("run", *BOTH, seconds=120)
         assert done.returncode == 125, done.stderr
-        assert f"gpu2: kept back by a check: RDMA ports: {port}:1 is DOWN, and ACTIVE on other hosts" in done.stderr
+        assert (
+            f"gpu2 cannot be used: kept back by a check: RDMA ports: {port}:1 is DOWN, and ACTIVE on other hosts"
+            in done.stderr
+        )
         gated.ok("run", "--np", "1", "-H", "gpu2:1", "--no-wait", "--", "true", seconds=120)
     finally:
         change(gated, f"hca/{port}/state", "ACTIVE")

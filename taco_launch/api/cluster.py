@@ -391,7 +391,7 @@ class Cluster:
 
 @contextmanager
 def _typed(request: JobRequest) -> Iterator[JobRequest]:
-    """Yield a request with values of the right types; what goes wrong with it is told by the names of its fields."""
+    """Yield a request with values of the right types; errors inside the block name the fields of the request."""
     from taco_launch.jobs.request.python_values import coerce_fields, fields_in_hints  # noqa: PLC0415 - the command line's requests have their types
 
     with fields_in_hints():

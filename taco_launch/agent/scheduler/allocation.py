@@ -35,7 +35,7 @@ from taco_launch.core.errors import OK, HostError, JobEnd, TacoLaunchError, Unus
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.slurm import allocation
-from taco_launch.core.slurm.job_states import SlurmEnd
+from taco_launch.core.slurm.job_states import SlurmEnd, parse_pairs
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
@@ -145,7 +145,7 @@ class _Allocation:
         granted = {
             name: gpus_there
             for nodes, gpus_there in allocation.gpus_by_nodes(details).items()
-            for name in programs.names_of(nodes)
+            for name in _patiently(programs.names_of, nodes)
         }
         _make_base(self._base)
         make_private(self._state)
@@ -233,15 +233,15 @@ class _Allocation:
         """Have a job that waits for its next attempt look at what is asked of it."""
         recovery.current_record(self._own)
 
-    def _copy_events(self, until: Optional[str] = None) -> None:
-        """Append the new events to the job's record; with `until` those before the first of that kind."""
+    def _copy_events(self, without: Optional[str] = None) -> None:
+        """Append the new events to the job's record; with `without`, those of that kind are left out."""
         with contextlib.suppress(OSError):
             data = untrusted.read(self._own.events, _MOST_EVENTS)[self._copied :]
             complete = data[: data.rfind(b"\n") + 1]
             self._copied += len(complete)
-            if until is not None:
+            if without is not None:
                 lines = complete.splitlines(keepends=True)
-                complete = b"".join(line for line in lines if f'"kind": "{until}"'.encode() not in line)
+                complete = b"".join(line for line in lines if f'"kind": "{without}"'.encode() not in line)
             self._unwritten += complete.replace(f"{self._own.path}/logs".encode(), f"{self._shared.path}/logs".encode())
         with contextlib.suppress(OSError):  # the shared folder may be full for a while: what was written is not again
             target = untrusted.open_regular(self._shared.events, os.O_WRONLY | os.O_APPEND)
@@ -261,7 +261,7 @@ class _Allocation:
         """Copy the last events, remove what the nodes keep of the job, and return the job's exit code."""
         record = records.record(self._own) if self._own.events.exists() else None
         if self._terminated is not None and (record is None or record.state not in _OWN_ENDS):
-            self._copy_events(until=state.ENDED)
+            self._copy_events(without=state.ENDED)
             slurm_job.expect_end(self._shared, self._terminated)  # why, Slurm tells once this process is gone
         else:
             self._copy_events()
@@ -362,7 +362,7 @@ def _ssh(number: int, base: Path, granted: Mapping[str, Tuple[int, ...]]) -> str
 
 def _planned_end(text: str) -> Optional[float]:
     """Return when Slurm ends the job at the latest, in seconds since the epoch; None where it has no limit."""
-    words = dict(word.partition("=")[::2] for word in text.split())
+    words = parse_pairs(text)
     if words.get("TimeLimit") in (None, "UNLIMITED"):
         return None
     with contextlib.suppress(ValueError, KeyError, OverflowError):

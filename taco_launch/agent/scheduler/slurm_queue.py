@@ -1,6 +1,6 @@
 """Submit waiting jobs to Slurm, record why they wait there, and notice those that Slurm ended before they started."""
 
-from typing import Dict, List, Optional
+from typing import Dict, List
 
 from taco_launch.agent.scheduler.job_starter import JobStarter, quietly
 from taco_launch.agent.scheduler.pending import PendingJob, Words
@@ -37,13 +37,12 @@ class SlurmQueue:
         newest = max(entry.queued_at for entry in waiting)
         self._ask_at = now + min(max((now - newest) * _ASK_SHARE, _ASK_SECONDS[0]), _ASK_SECONDS[1])
         try:
-            in_queue: Optional[Dict[int, SlurmJob]] = programs.jobs()
+            in_queue = programs.jobs()
         except HostError as error:
             words = f"Slurm does not answer: {error.message}"
             for entry in waiting:
-                self._tell(entry, words, now)
+                quietly(entry.name, lambda entry=entry: self._tell(entry, words, now))  # type: ignore[misc]
             return
-        assert in_queue is not None
         for entry in waiting:
             quietly(entry.name, lambda entry=entry: self._look(entry, in_queue, now))  # type: ignore[misc]
 

@@ -14,7 +14,7 @@ from taco_launch.core.errors import HostError, JobEnd, UsageError
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.core.slurm import batch_script, job_states
 
-_ON_NODES = "/tmp/taco-launch-{}"  # noqa: S108 - who else has made it is lines out
+_ON_NODES = "/tmp/taco-launch-{}"  # noqa: S108 - a folder of another user is refused
 # Seconds between two questions about running jobs.
 _LOOK_SECONDS, _SILENT_SECONDS = 5.0, 30.0
 # The last events of a supervisor on another node come through the shared file system; seconds.
@@ -114,13 +114,13 @@ def end_of(folder: JobFolder, number: int) -> Optional[job_states.SlurmEnd]:
     job = job_states.SlurmJob(number, "" if pairs is None else pairs.get("JobState", ""))
     if job.lives or job.waits:
         return None
-    found = _read(folder)
-    if pairs is None and found.get("cluster", "") != programs.cluster():
+    recorded = _read(folder)
+    if pairs is None and recorded.get("cluster", "") != programs.cluster():
         return None
     end = job_states.end_of(number, pairs)
-    if end.state is JobState.LOST and "end" in found:
+    if end.state is JobState.LOST and "end" in recorded:
         with records.intact(folder, folder.slurm):
-            state, code, reason = found["end"]
+            state, code, reason = recorded["end"]
             return job_states.SlurmEnd(JobState(state), int(code), str(reason))
     return end
 

@@ -102,7 +102,7 @@ def _decoded(file: BinaryIO, log: str) -> Iterator[str]:
 
 
 def _print_findings(found: Sequence[SignatureMatch], output: str) -> None:
-    """Print what a log tells of a failure: each known text with the line it stands in, its cause, what to do."""
+    """Print the known errors in a log: each with its line, its cause and what to do."""
     if output in ("json", "yaml"):
         render.data([to_json(match.finding) for match in found], output)
         return

@@ -102,7 +102,7 @@ class HelpContext(click.Context):
 
 
 class LateCommand(click.Command):
-    """What stands for a command that is imported when it is used."""
+    """A placeholder for a command that is imported when it is used."""
 
     def load(self) -> click.Command:
         """Import the command."""

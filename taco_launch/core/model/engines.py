@@ -7,7 +7,7 @@ from taco_launch.core.frozen import dataclass
 
 @dataclass(frozen=True)
 class Engine:
-    """What an engine is, for those who never ask for it by name."""
+    """What code that treats all engines alike knows of one."""
 
     # In the middle of a sentence of the references.
     description: str
@@ -30,7 +30,7 @@ ENGINES: Mapping[str, Engine] = {
 
 @dataclass(frozen=True)
 class SlurmOptions:
-    """What a job requests of Slurm besides its size; "" leaves it to Slurm."""
+    """The options that a job passes to Slurm besides its size; "" keeps Slurm's default."""
 
     partition: str = ""
     account: str = ""
@@ -38,7 +38,7 @@ class SlurmOptions:
     constraint: str = ""
     reservation: str = ""
     dependency: str = ""
-    # nodes that it may not have
+    # nodes that the job must not use
     exclude: Tuple[str, ...] = ()
     # True: each rank is to have a GPU
     gpus: bool = False

@@ -1,4 +1,4 @@
-"""Whether a program continued after a line of its log that may tell why it ended: such a line may explain it, no more; pure."""
+"""Decide whether a program continued after a line of its log; if so, the line only may be the cause of its end. Pure."""
 
 import re
 from itertools import islice

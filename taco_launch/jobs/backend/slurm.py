@@ -15,9 +15,10 @@ from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.backend.agent_client import AgentClient, reach
 from taco_launch.jobs.request.caller import local_names
 
-# States of nodes that run jobs, or will, in sinfo's words.
 _FLAGS = "$~#-+@!^%"  # sinfo(1): maintenance, power, planned; `*` stands for a node that does not answer
+# States of nodes that run jobs, or will, in sinfo's words.
 _USABLE = ("idle", "mixed", "allocated", "completing", "reserved", "planned")
+_UNREAD = "this inventory has no states of Slurm: use the inventory slurm:, or sinfo"
 
 
 @contextlib.contextmanager
@@ -40,8 +41,11 @@ class SlurmBackend(AgentBackend):
 
     def nodes(self, inventory: Inventory) -> tuple[HostOccupancy, ...]:
         """Return the nodes and how many of their slots are in use, as sinfo shows them; squeue shows by which jobs."""
-        if inventory.source.startswith(slurm_inventory.WORD):
-            inventory = slurm_inventory.load(inventory.source, local_names, self._access)
+        if not inventory.source.startswith(slurm_inventory.WORD):
+            return tuple(
+                HostOccupancy(host, host.name == inventory.head, None, _UNREAD) for host in inventory.job_hosts
+            )
+        inventory = slurm_inventory.load(inventory.source, local_names, self._access)
         return tuple(_occupancy(host, inventory) for host in inventory.job_hosts)
 
     def _check_hosts(self, spec: JobSpec) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 from click.testing import CliRunner
@@ -22,6 +23,8 @@ from taco_launch.hosts.inventory.load import load
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import connect
 from taco_launch.jobs.backend.agent import AgentBackend
+from taco_launch.jobs.backend.agent_client import AgentClient
+from taco_launch.jobs.backend.slurm import SlurmBackend
 from tests.support.fake_backend import FakeBackend
 
 
@@ -172,3 +175,14 @@ def test_a_backend_is_asked_for_what_it_can_do_and_not_for_its_name() -> None:
     assert asking == []
     assert _ASKS.search('if inventory.engine == "agent":')
     assert _ASKS.search("return backend if isinstance(backend, AgentBackend) else None")
+
+
+def test_an_inventory_file_has_no_states_of_slurm() -> None:
+    inventory = Inventory(
+        cluster="c", head="login", hosts=(Host("login", "login", slots=2),), source="hosts.yaml", engine="slurm"
+    )
+    (login,) = SlurmBackend(cast(AgentClient, None), Credentials()).nodes(inventory)
+    assert (login.occupancy, login.problem) == (
+        None,
+        "this inventory has no states of Slurm: use the inventory slurm:, or sinfo",
+    )

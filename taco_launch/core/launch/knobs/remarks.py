@@ -1,4 +1,4 @@
-"""What is to be said of knobs that are right each by itself, and do not do what one hopes: together, or in these versions."""
+"""Remarks on settings that are valid alone, but not together or not in the installed versions."""
 
 import re
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple

@@ -7,10 +7,10 @@ from taco_launch.core.frozen import dataclass
 
 # After Host.gpus in `slot_words`; agents of before ignore it.
 GATE = "+gate"
+# After that; older agents ignore it, too.
+WHILE_DRAINED = "+drained"
 # A label of nodes of Slurm; a login node has none.
 PARTITION = "slurm_partition"
-# The same, behind that.
-WHILE_DRAINED = "+drained"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Host:
 
     @property
     def slot_words(self) -> str:
-        """How agents look at its slots: `gpus`, whether they look at the host as well, and not at its drain, in a word."""
+        """`gpus`, with a suffix where agents check the host as well, and one where they ignore its drain."""
         return self.gpus + GATE * self.gate + WHILE_DRAINED * self.while_drained
 
     @property

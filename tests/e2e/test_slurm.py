@@ -185,3 +185,20 @@ def test_without_slurm(taco: Taco, tmp_path: Path) -> None:
     assert done.returncode == 5
     assert "is this a login node of a Slurm cluster?" in done.stderr
     assert "--partition requires Slurm" in taco("run", "--np", "1", "--partition", "p", "--", "true").stderr
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun", "env"])
+def test_an_exported_script_runs_without_taco_launch(on_slurm: Taco, tmp_path: Path, launcher: str) -> None:
+    program = "import os; print('rank', os.environ.get('RANK') or os.environ['OMPI_COMM_WORLD_RANK'], os.environ['A'])"
+    (tmp_path / "job.yaml").write_text(
+        json.dumps(
+            {"name": "alone", "hosts": 2, "slotsPerHost": 2, "launcher": launcher, "env": {"A": "x 'y' $z"}}
+            | {"command": ["python3", "-c", program], "workingDir": str(tmp_path)}
+        )
+    )
+    (tmp_path / "job.sbatch").write_text(on_slurm.ok("export", "sbatch", "-f", str(tmp_path / "job.yaml")).stdout)
+    environ = {**on_slurm.env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    call(environ, "sbatch", "--wait", f"--chdir={tmp_path}", str(tmp_path / "job.sbatch"))
+    (log,) = tmp_path.glob("alone-*.log")
+    ranks = sorted(line for line in log.read_text().splitlines() if line.startswith("rank"))
+    assert ranks == [f"rank {rank} x 'y' $z" for rank in range(4)], log.read_text()

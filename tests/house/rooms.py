@@ -13,14 +13,14 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_540,
+    "cli": 11_600,
     "api": 1_400,
     "bench": 8_700,
-    "jobs": 12_700,
+    "jobs": 12_750,
     "setup": 8_700,
-    "hosts": 8_070,
+    "hosts": 8_100,
     "lab": 3_650,
-    "agent": 18_750,
+    "agent": 18_800,
     "core": 32_550,
 }
 # Folders that users copy: data, no room.

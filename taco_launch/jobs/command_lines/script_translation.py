@@ -39,7 +39,7 @@ from taco_launch.jobs.command_lines.shell_script import (
 )
 from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
-from taco_launch.jobs.command_lines.unread_launchers import DOES, HINT, INSTEAD, not_read
+from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
 
 _PREPARED = "prepare it in the image, or on the hosts"
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
@@ -71,7 +71,7 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
     `folder` is the one that the script is in, "" where it is not known.
 
     Raises:
-        UnclearError: it has marks of a merge conflict, or a blank behind a backslash; its index is the line.
+        UnclearError: a shell makes something else of it than it looks like; its index is the line.
     """
     mark = next((at for at, line in enumerate(text.split("\n"), 1) if line.startswith("<<<<<<< ")), None)
     if mark is not None:
@@ -79,9 +79,8 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
             mark, "has marks of an unresolved merge conflict: which of its lines are meant?", "resolve it"
         )
     script = shell_script.read(text)
-    if script.broken:
-        problem = "has a blank behind the backslash at its end: to a shell, its command ends there"
-        raise UnclearError(script.broken, problem, "remove that blank")
+    if script.unreadable is not None:
+        raise UnclearError(*script.unreadable)
     return _Script(script, {}, home=home, folder=folder).translated()
 
 
@@ -110,7 +109,9 @@ class _Script:
         self._follows = script_values.ScriptVariables(script, {**values, **exported})
         self._variables = self._follows.values
         self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
+        self._read: set[str] = set()  # those of them that a launcher, or what submits a script, reads
         self._folder = ""
+        self._left_folders: list[str] = []  # by pushd
         self._directives: list[Part] = []
         self._others: list[tuple[ScriptCommand, Mapping[str, str]]] = []
         self._loops: dict[str, str] = {}  # their variables, with the values that the script lists
@@ -129,20 +130,22 @@ class _Script:
                     self._left(command, "the script ends here: no launcher below it is started")
                 break
             self._command(command)
-        self._join()
+        # launchers that start the parts of several hosts are one job
+        self._jobs, joined = parts_of_hosts.joined(self._jobs, script_values.counters(self._script))
+        self._launchers -= len(joined)
+        self._rows += joined
         for command, _done in self._jobs:
             if self._is_beside(command):
                 self._left(command, _BESIDE)
         for command, values in self._others:
             self._alone(command, values)
+        for path, command in self._writes.items():
+            if command.document and path not in self._read and command.words[0] == "cat":
+                self._left(
+                    command, f"the script writes {path} with its own lines: write that file before the job starts"
+                )
         jobs = tuple((command.line, done) for command, done in self._jobs if not self._is_beside(command))
         return ScriptTranslation(self._scheduler, jobs, tuple(self._rows), self._launchers)
-
-    def _join(self) -> None:
-        """Make one job of launchers that start the parts of several hosts."""
-        self._jobs, joined = parts_of_hosts.joined(self._jobs, script_values.counters(self._script))
-        self._launchers -= len(joined)
-        self._rows += joined
 
     def _alone(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
         """Follow a command beside the launchers, or where there is none: then a program of Python is a job of one rank."""
@@ -207,8 +210,8 @@ class _Script:
             self._unknown(command, words)
         elif name == "arena" and "submit" in words:
             self._arena(command, words)
-        elif other is not None:
-            self._left(command, f"{other[0]} {DOES[other[1]]}: {INSTEAD[other[1]]}")
+        elif why := unread_launchers.of_another_system(words):
+            self._left(command, why)
         else:
             self._other(command, words, values)
 
@@ -217,8 +220,11 @@ class _Script:
         name = (bare(words)[2] or words)[0].rpartition("/")[2]
         if why := not_read(words) or unread_launchers.on_each_host(words, is_loop=command.is_conditional):
             self._left(command, f"{why}: {HINT}" if why.endswith("here") else why)
-        elif name == "cd" and len(words) == 2:
+        elif name in ("cd", "pushd") and len(words) == 2:
+            self._left_folders += [self._folder] if name == "pushd" else []
             self._cd(command, words[1])
+        elif name == "popd" and self._left_folders:
+            self._folder = self._left_folders.pop()
         elif name in unread_launchers.PREPARES:
             self._left(command, _PREPARED)
         elif name not in unread_launchers.SILENT:
@@ -259,7 +265,9 @@ class _Script:
                 self._follows.has_default.add(name)
 
     def _script_of(self, command: ScriptCommand, words: Sequence[str]) -> str:
-        written = [self._writes[name] for each in words[1:] if (name := posixpath.normpath(each)) in self._writes]
+        names = [name for each in words[1:] if (name := posixpath.normpath(each)) in self._writes]
+        self._read.update(names)
+        written = [self._writes[name] for name in names]
         return redirections.submitted((command, *written), words, self._variables)
 
     def _submitted(self, command: ScriptCommand, words: Sequence[str], text: str) -> None:
@@ -267,13 +275,8 @@ class _Script:
         name = words[0].rpartition("/")[2]
         script = shell_script.read(text)
         scheduler = script.scheduler or _SUBMITS_TO.get(name, "")
-        inside = _Script(
-            script,
-            self._exported if name == "sbatch" else {},
-            scheduler,
-            home=self._variables.get("HOME", ""),
-            is_inside=True,
-        )
+        exported, home = self._exported if name == "sbatch" else {}, self._variables.get("HOME", "")
+        inside = _Script(script, exported, scheduler, home=home, is_inside=True)
         at = next((at for at, word in enumerate(words) if word.startswith(redirections.WRAP)), len(words))
         rest = (*words[1:at], *words[at + (1 if "=" in "".join(words[at : at + 1]) else 2) :])
         try:
@@ -284,10 +287,9 @@ class _Script:
         self._scheduler = self._scheduler or done.scheduler
         self._launchers += done.launchers
         self._rows += done.rows
-        for line, job in done.jobs:
-            row = [_row(command, name, parts_of_hosts.INSIDE)] if command.is_conditional else []
-            place = replace(command, line=line, is_background=False)
-            self._jobs.append((place, replace(job, rows=(*job.rows, *row))))
+        row = [_row(command, name, parts_of_hosts.INSIDE)] if command.is_conditional else []
+        places = ((replace(command, line=line, is_background=False), job) for line, job in done.jobs)
+        self._jobs += ((place, replace(job, rows=(*job.rows, *row))) for place, job in places)
 
     def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:
         """Note the values that a loop's variable has one after the other; return the command that sets it, to the only one if there is one."""
@@ -355,18 +357,19 @@ class _Script:
         if command.is_conditional:
             row = _row(command, shell(tuple(map(shown, words[:2]))), self._in_loop(words))
             done = replace(done, rows=(*done.rows, row))
+        if why := unread_launchers.of_another_system(done.program):
+            self._left(command, why)
+            return
         rows = [*redirections.rows(command, self._variables)]
         if (makes := self._writes.get(posixpath.normpath(done.hostfile))) is not None:
+            self._read.add(posixpath.normpath(done.hostfile))
             rows.append(redirections.makes(makes, done.hostfile, self._variables))
         self._jobs.append((command, replace(done, rows=(*done.rows, *rows))))
 
     def _in_loop(self, words: Sequence[str]) -> str:
         """Return what to do with a launcher in a block; of a loop's variable the values are named where the script lists them."""
-        used = [
-            f"{name} is {values} in turn"
-            for name, values in self._loops.items()
-            if f"{UNKNOWN}{name}" in " ".join(words)
-        ]
+        line = " ".join(words)
+        used = [f"{name} is {values} in turn" for name, values in self._loops.items() if f"{UNKNOWN}{name}" in line]
         return f"{parts_of_hosts.INSIDE}: {', '.join(used)}" if used else parts_of_hosts.INSIDE
 
     def _unknown(self, command: ScriptCommand, words: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines.shell_words import (
     ASSIGNED,
+    BLANK,
     COUNTED,
     EMPTY,
     FIELD,
@@ -44,6 +45,7 @@ _EXPANDED = re.compile(
     rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
 )
 _UNKNOWN = re.compile(rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\(\.\.\.\)|\w+|[@*#?])")
+_WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{[^{{}}]*\s[^{{}}]*\}}")
 _OPENING = frozenset(("if", "while", "until", "for", "case", "select", "{"))
 _CLOSING = frozenset(("fi", "done", "esac", "}"))
 _BEFORE = frozenset(("then", "do", "else", "elif", "!", "exec", "command", "time", "function"))
@@ -106,7 +108,7 @@ class ShellScript:
     """A script: its `scheduler` ("" if it has no directives), each directive with its line and scheduler, and its commands.
 
     `loops` and `functions` are numbers of blocks: what they hold may run later than where it stands; `names` are those of
-    the functions. `broken` is the first line that a blank behind its backslash ends, 0 if there is none.
+    the functions. `unreadable` is as in Tokens.
     """
 
     scheduler: str
@@ -115,7 +117,7 @@ class ShellScript:
     loops: frozenset[int] = frozenset()
     functions: frozenset[int] = frozenset()
     names: frozenset[str] = frozenset()
-    broken: int = 0
+    unreadable: tuple[int, str, str] | None = None
 
 
 def shown(text: str) -> str:
@@ -168,7 +170,7 @@ def read(text: str) -> ShellScript:
             directives.append((number, _COMMENT.split(match[2], maxsplit=1)[0].rstrip(), _SCHEDULERS.get(name, name)))
     scheduler = directives[0][2] if directives else ""
     later = frozenset(blocks.loops), frozenset(blocks.functions)
-    return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.broken)
+    return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.unreadable)
 
 
 def of_document(command: ScriptCommand, variables: Mapping[str, str]) -> str:
@@ -225,7 +227,8 @@ def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) 
             return text if match[4] else text.replace(EMPTY, "")
         return re.sub(r"\s+", FIELD, text.replace(EMPTY, ""))
 
-    return _EXPANDED.sub(value, with_sums(word, variables)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
+    text = _EXPANDED.sub(value, with_sums(word, variables)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
+    return _WITH_BLANKS.sub(lambda match: re.sub(r"\s", BLANK, match[0]), text)
 
 
 def defaults(words: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:

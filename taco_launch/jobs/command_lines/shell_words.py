@@ -8,8 +8,9 @@ from typing import NamedTuple
 # In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
 # quotes; between the words that a shell makes of one; and in the place of an element of an array that is empty.
 UNKNOWN, LITERAL, QUOTED, FIELD, EMPTY = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
+BLANK = "\ue006"  # in the place of a blank in ${...} whose value is not known: no shell splits there
 SUM = "\ue005"  # in the place of the dollar sign of $((...)), which with_sums computes
-MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: "", SUM: "$"}
+MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: "", SUM: "$", BLANK: " "}
 NAMED = "[A-Za-z_][A-Za-z0-9_]*"
 ASSIGNED = re.compile(rf"(?P<name>{NAMED})(?P<index>\[[^\]]*\])?(?P<adds>\+?)=")
 COUNTED = re.compile(rf"({NAMED})\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*({NAMED})")
@@ -28,6 +29,8 @@ _PWD = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _SUM = re.compile(r"\$\(\([^\n]{1,160}?\)\)(?!\))")
 # A backslash with blanks behind it, where the next line continues the command: to a shell the command ends there.
 _BLANK_AT_END = re.compile(r"\\[ \t]+\n(?=[ \t]*[^\s#])")
+_BROKEN = ("has a blank behind the backslash at its end: to a shell, its command ends there", "remove that blank")
+_UNCLOSED = ("has a quote that is never closed", "bash -n FILE checks a script")
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
 # What ends a command; () makes a function of the word before it.
 _OPERATOR = re.compile(r"&&|\|\||;;&?|;&|\|&|\(\s*\)|[\n;|&()]")
@@ -79,8 +82,8 @@ class Tokens:
         self._pending: list[Words] = []
         self._braces = 0  # of ${...} that are open
         self.document_lines: set[int] = set()
-        # The first line whose backslash has a blank behind it, 0 if there is none.
-        self.broken = 0
+        # The first line of which a shell makes something else than it looks like, what is wrong, and what to do.
+        self.unreadable: tuple[int, str, str] | None = None
         # Whether a shell redirects something, or makes other words of those that stand there: names of files for *.
         self.does_more = False
 
@@ -211,7 +214,8 @@ class Tokens:
         word = self._word or ""
         if char == "\\":
             following = self._text[self._at + 1 : self._at + 2]
-            self.broken = self.broken or (self._line if _BLANK_AT_END.match(self._text, self._at) else 0)
+            if self.unreadable is None and _BLANK_AT_END.match(self._text, self._at):
+                self.unreadable = (self._line, *_BROKEN)
             self._line += following == "\n"
             self._at += 2
             if following in ("\n", ""):
@@ -219,7 +223,8 @@ class Tokens:
             word += LITERAL if following == "$" else following
         elif char == "'":
             end = self._text.find("'", self._at + 1)
-            end = len(self._text) if end < 0 else end
+            if end < 0:
+                self.unreadable, end = self.unreadable or (self._line, *_UNCLOSED), len(self._text)
             quoted = self._text[self._at + 1 : end]
             self._line += quoted.count("\n")
             word += quoted.replace("$", LITERAL)
@@ -240,7 +245,9 @@ class Tokens:
 
     def _double_quoted(self) -> str:
         self._at += 1
-        quoted = self.filled('"')
+        begun, quoted = self._line, self.filled('"')
+        if self._at >= len(self._text):
+            self.unreadable = self.unreadable or (begun, *_UNCLOSED)
         self._at += 1
         return quoted
 

@@ -10,6 +10,8 @@ from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, Unc
 
 COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--hosts"}
 _OF_HOSTS = ("node-rank", "machine-rank", "nnodes", "num-machines", "nproc-per-node")
+# Launchers whose process is a job of one host unless its line counts hosts.
+_ALONE_BY_DEFAULT = ("torch", "accelerate", "composer", "colossalai")
 _OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 
 
@@ -23,7 +25,11 @@ def of_line(line: LauncherLine) -> Iterator[str]:
     unknown = {part.name for part in line.of(table.REFUSED)}
     automatic = table.EACH in unknown or (not each and any("nproc" in part.words[0] for part in line.of(table.OMITTED)))
     if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
-        each = "" if ranks else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
+        each = (
+            ("" if nodes else each)
+            if ranks
+            else each or ("1" if nodes and not automatic and table.RANKS not in unknown else "")
+        )
     if ranks and nodes.isdecimal() and not each and int(ranks) % int(nodes) == 0:
         each, ranks = str(int(ranks) // int(nodes)), ""
     each = each or _in_turn(line, ranks, nodes)
@@ -67,6 +73,18 @@ def total(size: Sequence[str]) -> int:
     given = dict(itertools.pairwise(size))
     factors = [given["--np"]] if "--np" in given else [given.get("--hosts", ""), given.get("--slots-per-host", "")]
     return math.prod(map(int, factors)) if all(factor.isdecimal() for factor in factors) else 0
+
+
+def alone(outer: Sequence[str], inside: Sequence[str], kind: str) -> str:
+    """Return what a launcher does that starts another one, of that kind, several times, each for itself; "" for any other.
+
+    `outer` and `inside` are the options of the two.
+    """
+    started, own = total(outer), dict(itertools.pairwise(inside))
+    if started < 2 or "--hosts" in own or kind not in _ALONE_BY_DEFAULT:
+        return ""
+    one = f"--hosts {started} --slots-per-host {own.get('--np', 'N')}"
+    return f"starts it {started} times, and without a number of hosts each is a job of its own; one job of all: {one}"
 
 
 def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:

@@ -243,6 +243,8 @@ def _inside(
     (requested, counted) = (dict(itertools.pairwise(each.options)).get("--hosts", "") for each in (outer, inside))
     if requested and counted and requested != counted:
         rows.append(_differs(outside.name, requested, nested.name, counted))
+    if why := sizes.alone(outer.options, inside.options, nested.kind):
+        rows.append(Row(nested.name, "", f"{outside.name} {why}", is_remark=True))
     return Translation(inside.options, inside.program, inside.hostfile or outer.hostfile, (*rows, *inside.rows))
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from taco_launch.core.command import shell
-from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, bare, inner
-from taco_launch.jobs.command_lines.shell_script import read, shown
+from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, bare, elsewhere, inner
+from taco_launch.jobs.command_lines.shell_script import of_line, read, shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 _MODULES = frozenset(
@@ -58,7 +58,7 @@ INSTEAD = {
     STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
     CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
 }
-DOES = {SUBMITS: "submits a job", STARTS: "starts ranks, and is not read here", CONTAINS: "starts a container"}
+_DOES = {SUBMITS: "submits a job", STARTS: "starts ranks, and is not read here", CONTAINS: "starts a container"}
 HINT = "give the number of ranks and the program: taco-launch run --np N -- PROGRAM"
 
 
@@ -83,6 +83,17 @@ def not_read(words: Sequence[str]) -> str:
             f"{name} starts a command on other hosts: translate that command alone, and list the hosts with -H: "
             f"taco-launch translate -- {shell(tuple(map(shown, itertools.chain(*bare(line)))))}"
         )
+    return ""
+
+
+def of_another_system(words: Sequence[str]) -> str:
+    """Return why a command, or one of the shell's script that it is, starts no ranks of ours; "" for any other."""
+    for line in (words, *(each.words for each in read(shown(of_line(words))).commands)):
+        other, program = elsewhere((*line, "-")), bare(line)[2]  # what is submitted may be redirected
+        if other is not None:
+            return f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}"
+        if [posixpath.basename(word) for word in program[:2]] == ["ray", "start"]:
+            return "ray start makes a cluster of Ray, which starts its own workers: taco-launch does not start it"
     return ""
 
 

@@ -385,3 +385,54 @@ def test_options_of_a_launcher_behind_its_program_are_named() -> None:
 )
 def test_a_program_that_is_a_variable_is_one_of_python(line: str, job: str) -> None:
     assert jobs(line) == [job]
+
+
+def test_the_words_of_a_message_about_a_missing_argument_are_no_program() -> None:
+    assert jobs("N=${1:?number of ranks}\nmpirun -np $N python t.py") == ["-- python t.py"]
+    assert jobs('C="${4:?C not set}"\nsrun -n 2 --container-image $C a.out') == ["--np 2 -- a.out"]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("srun -N 8 torchrun --nproc_per_node 4 t.py", 8),
+        ("#SBATCH -N 3\nsrun python -m torch.distributed.launch --nproc_per_node 4 t.py", 3),
+        ("srun -N 2 torchrun --standalone --nproc_per_node 4 t.py", 2),
+        ("srun -N 2 torchrun --nnodes 2 --nproc_per_node 4 t.py", 0),
+        ("srun -N 1 torchrun --nproc_per_node 4 t.py", 0),
+    ],
+)
+def test_a_launcher_of_one_host_that_srun_starts_on_several(line: str, count: int) -> None:
+    words = [why for why in left(line) if "each is a job of its own" in why]
+    assert bool(words) == bool(count)
+    assert all(f"--hosts {count} --slots-per-host 4" in each for each in words)
+
+
+def test_tasks_of_each_node_stay_a_limit() -> None:
+    assert jobs("#SBATCH -n 64\n#SBATCH --ntasks-per-node 4\nsrun a.out") == ["--np 64 --slots-per-host 4 -- a.out"]
+
+
+def test_folders_of_pushd_and_popd() -> None:
+    assert jobs("pushd a\nmpirun -np 2 x\npopd\nmpirun -np 2 y") == ["--workdir a --np 2 -- x", "--np 2 -- y"]
+
+
+@pytest.mark.parametrize(("text", "line"), [("mpirun -np 4 'a\n", 1), ('echo\necho "a\nmpirun -np 2 a\n', 2)])
+def test_a_quote_without_an_end_is_named(text: str, line: int) -> None:
+    with pytest.raises(UnclearError, match="quote that is never closed") as caught:
+        translate_script(text)
+    assert caught.value.index == line
+
+
+def test_a_file_that_the_script_writes_with_its_own_lines_is_named() -> None:
+    why = "the script writes ds.json with its own lines: write that file before the job starts"
+    assert why in left("cat > ds.json <<EOF\n{}\nEOF\nmpirun -np 2 a --config ds.json")
+    assert why not in left("cat > hosts <<EOF\nh1\nEOF\nmpirun --hostfile hosts -np 2 a")
+
+
+def test_a_cluster_of_ray_is_none_of_ours() -> None:
+    text = "srun bash -c 'pip install x && ray start --head' &\nsrun --overlap ray job submit -- python t.py"
+    assert jobs(text) == []
+    assert [why.split(":")[0] for why in left(text)] == [
+        "ray start makes a cluster of Ray, which starts its own workers",
+        "ray job submits a job",
+    ]

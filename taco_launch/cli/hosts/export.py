@@ -9,6 +9,7 @@ import click
 from taco_launch.cli.options.common import access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.setup import export_ssh
 
 
 @click.group(cls=SuggestingGroup)
@@ -50,8 +51,6 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more
       scp -F hcc.ssh hcc-gpu1:/root/run.log .
       rsync -e 'ssh -F hcc.ssh' -a src/ hcc-gpu1:/root/src/
     """
-    from taco_launch.setup import export_ssh  # noqa: PLC0415 - paramiko takes long to import
-
     settings = settings_of(ctx)
     inventory, access = settings.load(), access_of(more)
     called = job or inventory.cluster

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import no_lab
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
@@ -41,21 +41,6 @@ if TYPE_CHECKING:
 
 _LAB = "lab"
 _SLURM = "slurm:"
-
-
-def require_lab() -> None:
-    """Refuse what needs the lab where it is not installed: it has a wheel of its own.
-
-    Raises:
-        TacoLaunchError: it is not installed; with what to type.
-    """
-    try:
-        from taco_launch.lab.docker import labels  # noqa: F401, PLC0415 - an extra
-    except ImportError as error:
-        raise TacoLaunchError(
-            f"the lab is not installed: {error}",
-            hint="in a checkout: pip install -e '.[bench]'; with wheels: pip install 'taco-launch[lab]'",
-        ) from None
 
 
 def _say_nothing(_words: str) -> None:
@@ -123,9 +108,10 @@ class Cluster:
             return self._given
         source = self._source
         if source is not None and source.partition(":")[0] == _LAB:
-            require_lab()
-            from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
-
+            try:
+                from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - an extra
+            except ImportError as error:
+                raise no_lab(error) from None
             inventory = load_lab(source, self.environ)
         elif (source or "").startswith(_SLURM):
             from taco_launch.hosts.slurm_inventory import load as load_slurm  # noqa: PLC0415 - only for Slurm

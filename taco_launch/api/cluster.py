@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from taco_launch.jobs.code.job_code import JobCode
     from taco_launch.jobs.dry_run import Planned
     from taco_launch.setup.apply.host_ops import SetupEvent
-    from taco_launch.setup.job_containers.prepare import SetupListener
     from taco_launch.setup.plan.host_plan import HostPlan
 
 _LAB = "lab"
@@ -149,17 +148,13 @@ class Cluster:
         """Return a job whose container is there on its hosts."""
         if spec.container is None or not spec.container.variant:
             return spec
-        from taco_launch.setup.job_containers.prepare import prepare  # noqa: PLC0415 - few jobs have one
+        from taco_launch.setup.job_containers import prepare  # noqa: PLC0415 - few jobs have one
 
         records = self.backend.containers
         if records is None:
             return spec
-        return prepare(spec, self.inventory, self.access, records.find_variant, self._listener(), records.variants)
-
-    def _listener(self) -> "SetupListener":
-        from taco_launch.setup.job_containers.prepare import SetupListener  # noqa: PLC0415 - see above
-
-        return SetupListener(self._told, self.say, self.say)
+        listener = prepare.SetupListener(self._told, self.say, self.say)
+        return prepare.prepare(spec, self.inventory, self.access, records.find_variant, listener, records.variants)
 
     def _told(self, step: "SetupEvent") -> None:
         if step.kind != "begins":
@@ -354,12 +349,13 @@ class Cluster:
         Raises:
             HostError: the head cannot be reached.
         """
-        from taco_launch.setup.job_containers.prepare import plan  # noqa: PLC0415 - see above
+        from taco_launch.setup.job_containers import prepare  # noqa: PLC0415 - see above
 
         records = self.backend.containers
         if records is None:
             return spec, ()
-        return plan(spec, self.inventory, self.access, records.find_variant, self._listener())
+        listener = prepare.SetupListener(self._told, self.say, self.say)
+        return prepare.plan(spec, self.inventory, self.access, records.find_variant, listener)
 
     # --- hosts
 

@@ -10,7 +10,7 @@ import click
 from taco_launch.agent.logs.grep import compiled
 from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_output, render
 from taco_launch.cli.output.banners import BannerFilter
 from taco_launch.core.errors import FAILED, OK, UsageError
 from taco_launch.core.lifecycle.waits import pending_reasons
@@ -129,7 +129,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
         nonlocal found
         found = True
 
-    out = render.LogOutput(sys.stdout.buffer, note, colour=options["rank"] is None and not options["agent"])
+    out = job_output.LogOutput(sys.stdout.buffer, note, colour=options["rank"] is None and not options["agent"])
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps", "grep")}
     query = LogQuery(name, follow=follow, **asked, **when)
 
@@ -142,7 +142,7 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
     if banners is not None and (rest := banners.end()):
         out.write(rest)
     if follow:
-        render.ending(settings, job)
+        job_output.ending(settings, job)
     elif job.record.state.waits:
         waits(pending_reasons(job.record, name) or _UNTOLD)
     if options["grep"] is None or found:

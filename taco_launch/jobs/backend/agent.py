@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.exec_command import Terminal
+    from taco_launch.jobs.backend.log_follower import LogFollower
     from taco_launch.jobs.code.snapshot import Snapshot
 
 # How long `run` tries to find its head again before it leaves the job to itself.
@@ -114,10 +115,8 @@ class AgentBackend:
         Raises:
             HostError: the head cannot be reached.
         """
-        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
-
         request = self._request(self.prepare(spec), environ).replace(follow=True, seconds=self._head.location.turn)
-        follower = LogFollower(self._head, LogQuery(spec.name), output, watch, patience=_RUN_PATIENCE_SECONDS)
+        follower = self._follower(LogQuery(spec.name), output, watch, _RUN_PATIENCE_SECONDS)
         with self._submitting(request) as replies:
             try:
                 self._next(replies, Accepted)  # there is a job now
@@ -156,9 +155,12 @@ class AgentBackend:
 
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
-        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
+        return self._follower(query, output, watch, math.inf).to_end()
 
-        return LogFollower(self._head, query, output, watch, patience=math.inf).to_end()
+    def _follower(self, query: LogQuery, output: Output, watch: FollowListener, patience: float) -> "LogFollower":
+        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
+
+        return LogFollower(self._head, query, output, watch, patience=patience)
 
     def stacks(self, name: str) -> "tuple[tuple[RankStack, ...], Mapping[str, str]]":
         """Return what each rank of a running job does, and why a host told nothing of its ranks."""

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -17,7 +17,9 @@ from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.core.model.stalls import HANGS, doing
-from taco_launch.hosts.remote.terminal import SafeStream
+
+if TYPE_CHECKING:
+    from taco_launch.hosts.remote.terminal import SafeStream
 
 # Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
 _RANK_COLOURS = (36, 33, 32, 35, 34)
@@ -84,7 +86,7 @@ class LogOutput:
         """Call `before` ahead of every write."""
         self._out = out
         self._before = before
-        self._safe = SafeStream() if sys.stdout.isatty() or out.isatty() else None
+        self._safe = _safe() if sys.stdout.isatty() or out.isatty() else None
         self._colour = colour and self._safe is not None and colour_wanted()
 
     def write(self, chunk: bytes) -> None:
@@ -98,6 +100,12 @@ class LogOutput:
             chunk = self._safe(chunk)
         self._out.write(_label().sub(_coloured, chunk) if self._colour else chunk)
         self._out.flush()
+
+
+def _safe() -> "SafeStream":
+    from taco_launch.hosts.remote.terminal import SafeStream  # noqa: PLC0415 - only for a terminal
+
+    return SafeStream()
 
 
 @functools.cache

@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
-    from taco_launch.core.protocol.calls.exec_command import Terminal
+    from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
+    from taco_launch.core.protocol.calls.exec_command import Exec
     from taco_launch.jobs.backend.log_follower import LogFollower
     from taco_launch.jobs.code.snapshot import Snapshot
 
@@ -275,37 +276,10 @@ class AgentBackend:
         with understood(self.name, "metrics"):
             return Counters(found.jobs(), found.removed, _warnings(replies))
 
-    def execute(
-        self,
-        name: str,
-        rank: int,
-        command: tuple[str, ...],
-        out: Output,
-        err: Output,
-        given: "Iterable[CallerInput]" = (),
-        terminal: "Terminal | None" = None,
+    def at_rank(
+        self, request: "Exec | ReadFiles | WriteFiles", given: "Iterable[CallerInput]", out: Output, err: Output
     ) -> int:
-        """Run a command beside a rank; return its exit code."""
-        from taco_launch.core.protocol.calls.exec_command import Exec  # noqa: PLC0415
-
-        request = Exec(name=name, rank=rank, command=list(command), terminal=terminal)
-        return self._converse(request, given, out, err)
-
-    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
-        """Write a file or a folder of a rank's host to `out` as an archive; return 0 where it is whole."""
-        from taco_launch.core.protocol.calls.copy_files import ReadFiles  # noqa: PLC0415
-
-        return self._converse(ReadFiles(name=name, rank=rank, path=path, most=most), (), out, err)
-
-    def write_files(
-        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
-    ) -> int:
-        """Write a file or a folder of a rank's host out of the archive in `given`; return 0 where it is whole."""
-        from taco_launch.core.protocol.calls.copy_files import WriteFiles  # noqa: PLC0415
-
-        return self._converse(WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
-
-    def _converse(self, request: Request, given: "Iterable[CallerInput]", out: Output, err: Output) -> int:
+        """Run a command beside a rank, or copy files from or to its host; return the exit code."""
         from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - few calls go on like this
 
         return converse(self._head, request, given, out, err)

@@ -21,7 +21,7 @@ LIMITS = {
     "setup": 0,
     "hosts": 7,
     "lab": 0,
-    "agent": 54,
+    "agent": 55,
     "core": 5,
 }
 

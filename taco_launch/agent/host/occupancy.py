@@ -58,9 +58,7 @@ class Slots:
         gpus_ = gpus_[: -len(WHILE_DRAINED)] if self.while_drained else gpus_
         self._gate: Optional[Callable[[str], str]] = None
         if gpus_.endswith(GATE):
-            from taco_launch.agent.host import gate  # noqa: PLC0415 - it brings the rules of all checks
-
-            self._gate, gpus_ = partial(gate.kept_back, jobs.parent), gpus_[: -len(GATE)]
+            self._gate, gpus_ = partial(drain.kept_back, jobs.parent), gpus_[: -len(GATE)]
         self._size, self._has_gpus = size, gpus_ != NO_GPUS
         self._lacking = ""  # that GPUs of this host do not answer
         self._list()

@@ -19,7 +19,7 @@ from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.stall_messages import LookAtRanks
 
 if TYPE_CHECKING:
-    from taco_launch.agent.supervisor.run_comparison import RunComparison
+    from taco_launch.agent.gang.run_comparison import RunComparison
     from taco_launch.core.model.run.verified import Verified
 
 # Seconds after all ranks have started: libraries that meet late, or send their first bytes late, have done so by then.
@@ -65,17 +65,17 @@ class Verification:
         if self._asked is None or self._comparison is None:
             if self._due and now >= self._begun + self._due[0]:
                 self._due.pop(0)
-                self._asked, self._comparison = now, self._ask(*self._plan)
+                self._asked, self._comparison = now, self._ask(self._plan)
         elif self._comparison.is_complete or now > self._asked + _ANSWER_SECONDS:
             self._asked = None
             return self._judge(self._comparison.verdict())
         return None
 
-    def _ask(self, placement: Placement, launch: LaunchPlan, facts: JobFacts) -> "RunComparison":
+    def _ask(self, plan: Tuple[Placement, LaunchPlan, JobFacts]) -> "RunComparison":
         # Until it is loaded the guards' answer is not understood.
-        from taco_launch.agent.supervisor.run_comparison import RunComparison  # noqa: PLC0415
+        from taco_launch.agent.gang.run_comparison import RunComparison  # noqa: PLC0415
 
-        comparison = RunComparison(self._spec, self._folder, self._ranks, placement, launch, facts)
+        comparison = RunComparison(self._spec, self._folder, self._ranks.started, plan)
         self._order(LookAtRanks(variables=comparison.variables))
         return comparison
 

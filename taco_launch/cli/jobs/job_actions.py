@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
+from taco_launch.cli.jobs.start_job import code_of, launcher_errors, print_job_data
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.output import job_output, render
 from taco_launch.cli.output.waiting import waiting

@@ -1,4 +1,4 @@
-"""Start a job for `run` or `submit`; for `run`, follow it to its end."""
+"""Start a job for `run` or `submit`; for `run`, follow it to its end and exit as it does."""
 
 import os
 import signal
@@ -6,19 +6,19 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import click
 
-from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
 from taco_launch.cli.options.common import Settings
-from taco_launch.cli.output import banners, job_output, render, waiting
-from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError
+from taco_launch.cli.output import job_output, render, waiting
+from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, code_of_ended, code_of_launcher
 from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.job_view import JobView
-from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import Backend, FollowListener, require_started
 
@@ -50,6 +50,36 @@ def submit(settings: Settings, access: Credentials, spec: JobSpec, request: JobR
     else:
         click.echo(render.printable(job.spec.name))
         settings.talk(f"follow its output: {settings.typed} logs -f {job.spec.name}")
+
+
+@contextmanager
+def launcher_errors() -> Iterator[None]:
+    """Set the exit code of launcher errors to 125, as docker-run(1) does; 126 and 127 of a program stay.
+
+    Raises:
+        TacoLaunchError: the one that was raised in the block.
+    """
+    try:
+        yield
+    except TacoLaunchError as error:
+        error.exit_code = code_of_launcher(error.exit_code)
+        raise
+
+
+def code_of(job: JobView) -> int:
+    """Return the exit code of an ended job; 125 if it ended before a rank ran."""
+    record = job.record
+    ran = record.first_failure is not None or any(each.state is JobState.RUNNING for each in record.transitions)
+    return code_of_ended(record.exit_code or 0, started=record.started is not None, ran=ran)
+
+
+def print_job_data(settings: Settings, *jobs: JobView) -> None:
+    """Print an ended job as `get` does, where JSON or YAML is requested; of several, a list."""
+    if settings.output in ("json", "yaml"):
+        from taco_launch.cli.output import job_tables  # noqa: PLC0415 - only where data is requested
+
+        found = [job_tables.job_data(job) for job in jobs]
+        render.data(found[0] if len(found) == 1 else {"jobs": found}, settings.output)
 
 
 def _run(settings: Settings, backend: Backend, spec: JobSpec) -> JobView:
@@ -84,7 +114,7 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> JobView:
     notes = waiting.SilenceNotes(silent)
     with waiting.waiting(settings.quiet, spec.name) as wait:
         as_data = settings.output in ("json", "yaml")
-        filtered = None if settings.verbose else banners.BannerFilter()
+        filtered = None if settings.verbose else job_output.BannerFilter()
         out = job_output.LogOutput(sys.stderr.buffer if as_data else sys.stdout.buffer, wait.hide)
 
         def changed(state: str) -> None:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from taco_launch.agent.host import gate
+from taco_launch.agent.host import drain
 from taco_launch.agent.host.occupancy import Slots
 from taco_launch.core.model.host.hosts import Host
 from tests.support.slots_here import slots_here
@@ -66,7 +66,7 @@ def test_a_drain_comes_first(disks: dict[str, tuple[int, int]], tmp_path: Path) 
 
 
 def test_real_disks_of_this_machine_and_a_folder_that_is_missing(tmp_path: Path) -> None:
-    assert "read-only" not in gate.kept_back(tmp_path / "missing", "")
+    assert "read-only" not in drain.kept_back(tmp_path / "missing", "")
 
 
 @pytest.mark.usefixtures("disks")

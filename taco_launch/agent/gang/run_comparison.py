@@ -1,11 +1,10 @@
 """Compares what guards have seen of a job's ranks with what was planned."""
 
 from dataclasses import replace
-from typing import Dict, List
+from typing import Dict, List, Mapping, Tuple
 
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.ranks import Ranks
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS, has_nccl_file
 from taco_launch.core.launch.run_plan import run_plan
 from taco_launch.core.model.job_facts import JobFacts
@@ -27,11 +26,15 @@ class RunComparison:
     """One look of the guards at an attempt: what was planned, and what they have seen."""
 
     def __init__(
-        self, spec: JobSpec, folder: JobFolder, ranks: Ranks, placement: Placement, launch: LaunchPlan, facts: JobFacts
+        self,
+        spec: JobSpec,
+        folder: JobFolder,
+        started: Mapping[int, str],
+        plan: Tuple[Placement, LaunchPlan, JobFacts],
     ) -> None:
-        """Keep what was planned; `folder` is that of the attempt."""
-        self._spec, self._folder, self._ranks = spec, folder, ranks
-        self._plan = placement, launch, facts
+        """Keep what was planned; `folder` is that of the attempt, `started` the host of each rank."""
+        self._spec, self._folder, self._started = spec, folder, started
+        self._plan = plan
         self._seen: Dict[str, RanksSeen] = {}
 
     @property
@@ -42,13 +45,13 @@ class RunComparison:
     @property
     def is_complete(self) -> bool:
         """Whether the guards of all hosts have answered."""
-        return len(self._seen) == len(set(self._ranks.started.values()))
+        return len(self._seen) == len(set(self._started.values()))
 
     def note(self, host: str, message: Message) -> None:
         """Keep what a guard has seen, if this message is about that."""
         if isinstance(message, RanksSeen):
             # What a host says of other hosts' ranks is not believed.
-            ranks = [one for one in message.ranks if self._ranks.started.get(one.rank) == host]
+            ranks = [one for one in message.ranks if self._started.get(one.rank) == host]
             self._seen[host] = message.replace(ranks=ranks)
 
     def verdict(self) -> Verified:
@@ -70,7 +73,7 @@ class RunComparison:
         for host, seen in sorted(self._seen.items()):
             processes = tuple(replace(one, host=host) for one in seen.nccl.processes)
             logs.append(replace(seen.nccl, processes=processes))
-        for rank, host in sorted(self._ranks.started.items())[:_MOST_LOGS]:
+        for rank, host in sorted(self._started.items())[:_MOST_LOGS]:
             text = segments.first_words(self._folder.rank(rank), _LOG_BYTES)
             if "NCCL INFO" in text:
                 reader = NcclReader(host)

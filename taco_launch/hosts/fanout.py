@@ -15,7 +15,6 @@ from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.hosts.remote.transport import Transport
-from taco_launch.hosts.ssh.connection_factory import ConnectionFactory
 
 T = TypeVar("T")
 
@@ -113,6 +112,7 @@ def connect(inventory: Inventory, hosts: tuple[Host, ...], access: Credentials) 
     allow_files(len(remote) * 2 + _OTHER_FILES)
     if not remote:
         return Fanout(tuple(LocalTransport(host.name, access) for host in hosts))
+    from taco_launch.hosts.ssh.connection_factory import ConnectionFactory  # noqa: PLC0415 - local runs need no SSH, whose import takes long
 
     factory = ConnectionFactory(inventory, access, os.environ)
     made = tuple(

@@ -15,7 +15,6 @@ from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobState
 from taco_launch.hosts.remote.credentials import Credentials
-from taco_launch.hosts.ssh.host_port import HostPort
 
 LOOPBACK = "127.0.0.1"
 MOST_CONNECTIONS = 256
@@ -219,6 +218,7 @@ def reach(inventory: Inventory | None, access: Credentials, place: Place) -> Far
         )
     if host.connection == "local":
         return LocalPort(host.name, place.port, place.address)
+    from taco_launch.hosts.ssh.host_port import HostPort  # noqa: PLC0415 - a job of this machine needs no SSH
 
     return HostPort(inventory, host, place.port, access, place.address)
 

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from taco_launch.core.command import without_git_secrets
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
@@ -150,9 +150,7 @@ class AgentBackend:
 
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings."""
-        from taco_launch.core.protocol.calls.job_list import List  # noqa: PLC0415 - no other call needs it
-
-        return self._rows(List())
+        return self._rows()
 
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
@@ -208,9 +206,7 @@ class AgentBackend:
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Remove the records of jobs that ended long ago; return them."""
-        from taco_launch.core.protocol.calls.job_list import Prune  # noqa: PLC0415 - see above
-
-        return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
+        return self._rows(since=since, owner=owner, dry_run=dry_run)
 
     def prune_code(
         self, since: float, inventory: Inventory, *, dry_run: bool
@@ -345,9 +341,11 @@ class AgentBackend:
             return self._head.error(reply.failure)
         return reply.job if isinstance(reply, JobReply) else None
 
-    def _rows(self, request: Request) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
-        from taco_launch.core.protocol.calls.job_list import Rows  # noqa: PLC0415 - see above
+    def _rows(self, **removal: Any) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Return a row of every job, or of each that a Prune with these fields removes; and warnings."""
+        from taco_launch.core.protocol.calls.job_list import List, Prune, Rows  # noqa: PLC0415 - few calls need them
 
+        request = Prune(**removal) if removal else List()
         replies = self._head.call(request)
         with understood(self.name, request.op):
             found = [row for reply in replies if isinstance(reply, Rows) for row in reply.jobs()]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
-from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.errors import no_lab
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
@@ -36,26 +36,10 @@ if TYPE_CHECKING:
     from taco_launch.jobs.code.job_code import JobCode
     from taco_launch.jobs.dry_run import Planned
     from taco_launch.setup.apply.host_ops import SetupEvent
-    from taco_launch.setup.job_containers.prepare import SetupListener
     from taco_launch.setup.plan.host_plan import HostPlan
 
 _LAB = "lab"
 _SLURM = "slurm:"
-
-
-def require_lab() -> None:
-    """Refuse what needs the lab where it is not installed: it has a wheel of its own.
-
-    Raises:
-        TacoLaunchError: it is not installed; with what to type.
-    """
-    try:
-        from taco_launch.lab.docker import labels  # noqa: F401, PLC0415 - an extra
-    except ImportError as error:
-        raise TacoLaunchError(
-            f"the lab is not installed: {error}",
-            hint="in a checkout: pip install -e '.[bench]'; with wheels: pip install 'taco-launch[lab]'",
-        ) from None
 
 
 def _say_nothing(_words: str) -> None:
@@ -123,9 +107,10 @@ class Cluster:
             return self._given
         source = self._source
         if source is not None and source.partition(":")[0] == _LAB:
-            require_lab()
-            from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - only for a lab
-
+            try:
+                from taco_launch.lab.inventory import load as load_lab  # noqa: PLC0415 - an extra
+            except ImportError as error:
+                raise no_lab(error) from None
             inventory = load_lab(source, self.environ)
         elif (source or "").startswith(_SLURM):
             from taco_launch.hosts.slurm_inventory import load as load_slurm  # noqa: PLC0415 - only for Slurm
@@ -163,17 +148,13 @@ class Cluster:
         """Return a job whose container is there on its hosts."""
         if spec.container is None or not spec.container.variant:
             return spec
-        from taco_launch.setup.job_containers.prepare import prepare  # noqa: PLC0415 - few jobs have one
+        from taco_launch.setup.job_containers import prepare  # noqa: PLC0415 - few jobs have one
 
         records = self.backend.containers
         if records is None:
             return spec
-        return prepare(spec, self.inventory, self.access, records.find_variant, self._listener(), records.variants)
-
-    def _listener(self) -> "SetupListener":
-        from taco_launch.setup.job_containers.prepare import SetupListener  # noqa: PLC0415 - see above
-
-        return SetupListener(self._told, self.say, self.say)
+        listener = prepare.SetupListener(self._told, self.say, self.say)
+        return prepare.prepare(spec, self.inventory, self.access, records.find_variant, listener, records.variants)
 
     def _told(self, step: "SetupEvent") -> None:
         if step.kind != "begins":
@@ -368,12 +349,13 @@ class Cluster:
         Raises:
             HostError: the head cannot be reached.
         """
-        from taco_launch.setup.job_containers.prepare import plan  # noqa: PLC0415 - see above
+        from taco_launch.setup.job_containers import prepare  # noqa: PLC0415 - see above
 
         records = self.backend.containers
         if records is None:
             return spec, ()
-        return plan(spec, self.inventory, self.access, records.find_variant, self._listener())
+        listener = prepare.SetupListener(self._told, self.say, self.say)
+        return prepare.plan(spec, self.inventory, self.access, records.find_variant, listener)
 
     # --- hosts
 

@@ -12,6 +12,7 @@ from taco_launch.core.model.job_view import JobView as JobAnswer
 from taco_launch.core.model.job_view import Progress
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.calls.caller_input import pieces
+from taco_launch.core.protocol.calls.exec_command import Exec
 from taco_launch.jobs import copy_files
 from taco_launch.jobs.backend import Backend, FollowListener, LogQuery, Output
 from taco_launch.jobs.request.caller import person
@@ -110,7 +111,8 @@ class Job:
         """
         if isinstance(command, str):
             raise UsageError(f"command: {command!r}: must be a list of strings", hint="split it: shlex.split(...)")
-        return self._backend.execute(self.name, rank, tuple(command), output, errors or output, pieces(given))
+        request = Exec(name=self.name, rank=rank, command=[*command])
+        return self._backend.at_rank(request, pieces(given), output, errors or output)
 
     def fetch(self, path: str, local: str | os.PathLike[str], *, rank: int = 0) -> Path:
         """Copy a file or folder of a rank's host here, whole or not at all; return where it is. See jobs/copy_files.py."""

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import itertools
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -316,8 +317,6 @@ def _passwords() -> dict[str, str]:
 
 def _nobody_reads() -> bool:
     """Return whether standard output is a pipe whose other end is closed (poll(2))."""
-    import select
-
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)

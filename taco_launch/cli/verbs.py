@@ -2,10 +2,12 @@
 
 import importlib
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import click
 
 from taco_launch.cli.options.option_groups import LateCommand
+from taco_launch.core.errors import no_lab
 
 # In which group of the help and in which module a verb is, and the first sentence of its help: whole at 80 columns.
 _VERBS = {
@@ -82,11 +84,34 @@ class Verb(LateCommand):
 
     def load(self) -> click.Command:
         """Import the verb."""
-        module = importlib.import_module(f"taco_launch.cli.{self._module}")
+        try:
+            module = importlib.import_module(f"taco_launch.cli.{self._module}")
+        except ImportError as error:
+            if not (error.name or "").startswith("taco_launch.lab"):
+                raise
+            return _LabMissing(error, self.name, self.help)
         found = (
             value for value in vars(module).values() if isinstance(value, click.Command) and value.name == self.name
         )
         return next(found)
+
+
+class _LabMissing(click.Command):
+    """Stands for the lab where it is not installed: it has a help text, and refuses the rest."""
+
+    def __init__(self, error: ImportError, name: str | None, text: str | None) -> None:
+        """Keep why."""
+        anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+        super().__init__(name, help=text, context_settings=anything)
+        self._error = error
+
+    def invoke(self, ctx: click.Context) -> NoReturn:  # noqa: ARG002 - click gives it
+        """Refuse to run.
+
+        Raises:
+            TacoLaunchError: what to type to install it.
+        """
+        raise no_lab(self._error)
 
 
 def all_verbs() -> Iterator[Verb]:

@@ -109,6 +109,14 @@ class TacoLaunchError(Exception):
         self.hint = hint
 
 
+def no_lab(error: ImportError) -> TacoLaunchError:
+    """Return the error of what needs the lab where it is not installed: it has a wheel of its own."""
+    return TacoLaunchError(
+        f"the lab is not installed: {error}",
+        hint="in a checkout: pip install -e '.[bench]'; with wheels: pip install 'taco-launch[lab]'",
+    )
+
+
 class UsageError(TacoLaunchError):
     """The command line asks for something that cannot be."""
 

@@ -5,6 +5,7 @@ uses few. So `dataclass` only notes the class; the first instance, or the first 
 `dataclasses.dataclass(frozen=True)` gives.
 """
 
+import dataclasses
 import threading
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,6 @@ else:
         return object.__new__(kind)
 
     def _complete(kind: type) -> None:
-        import dataclasses  # noqa: PLC0415 - a process may need none at all
-
         with _lock:
             if isinstance(vars(kind).get("__dataclass_fields__"), _Unmade):
                 dataclasses.dataclass(frozen=True)(kind)

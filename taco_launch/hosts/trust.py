@@ -8,6 +8,8 @@ from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.fanout import Answer, Fanout, allow_files
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.transport import Transport, Unreachable
+from taco_launch.hosts.ssh.connection import SshTransport
+from taco_launch.hosts.ssh.connection_factory import ConnectionFactory
 from taco_launch.hosts.ssh.host_keys import HostKey, KnownHosts, own_file
 
 KNOWN, NEW, CHANGED, REVOKED = "known", "new", "CHANGED", "REVOKED"
@@ -74,8 +76,6 @@ def prepare(inventory: Inventory, hosts: tuple[Host, ...], access: Credentials) 
     Raises:
         SpecError: ~/.ssh/config cannot be read.
     """
-    from taco_launch.hosts.ssh.connection_factory import ConnectionFactory  # noqa: PLC0415 - fabric: `--help` needs none
-
     remote = tuple(host for host in hosts if host.connection != "local")
     allow_files(len(remote))
     factory = ConnectionFactory(inventory, access, os.environ)
@@ -85,8 +85,6 @@ def prepare(inventory: Inventory, hosts: tuple[Host, ...], access: Credentials) 
 
 def read_host_keys(ways: HostConnections, report: Callable[[Answer[ShownKey]], None] | None = None) -> TrustReport:
     """Ask every host for its key, without logging in there. Nothing is written."""
-    from taco_launch.hosts.ssh.connection import SshTransport  # noqa: PLC0415 - see above
-
     own = str(ways.known_hosts.own)
 
     def ask(transport: Transport) -> ShownKey:

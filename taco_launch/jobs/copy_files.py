@@ -11,6 +11,7 @@ from taco_launch.agent.rank import tree_pack, tree_unpack
 from taco_launch.agent.rank.tree_pack import HINT, Copied
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.protocol.calls.caller_input import CallerInput, Hangup, InputData
+from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
 from taco_launch.jobs.backend import Backend
 
 MOST_BYTES = 10 << 30
@@ -40,6 +41,7 @@ def fetch(
         UsageError: it is not there, too large, or not what may be written here; or the place here is taken.
         HostError: the connection broke; nothing is left here.
     """
+    request = ReadFiles(name=name, rank=rank, path=path, most=most)
     target = local / _name(path, name) if local.is_dir() else local
     _require_free(target)
     read, write = os.pipe()
@@ -48,7 +50,7 @@ def fetch(
         stream = os.fdopen(read, "rb")
         unpacking = _Work(lambda: tree_unpack.Unpacker(most, say).all(stream, place), stream)
         try:
-            code = backend.read_files(name, rank, path, most, lambda data: _write(write, data), said.take)
+            code = backend.at_rank(request, (), lambda data: _write(write, data), said.take)
         except BrokenPipeError:  # we have had enough, and know why
             unpacking.result()
             raise
@@ -85,7 +87,8 @@ def send(
     out = os.fdopen(write, "wb")
     packing = _Work(lambda: tree_pack.pack(local, out, most, say), out)
     with open(read, "rb", buffering=0) as archive:
-        code = backend.write_files(name, rank, path, most, _frames(archive, packing), said.take)
+        request = WriteFiles(name=name, rank=rank, path=path, most=most)
+        code = backend.at_rank(request, _frames(archive, packing), said.take, said.take)
     if code:
         packing.raise_own()
         raise said.error(f"{name}: rank {rank}", path, code)

@@ -14,15 +14,15 @@ from tests.house.rooms import PACKAGE, ROOMS
 
 # Room -> how many imports within functions it may have; a number only falls.
 LIMITS = {
-    "cli": 72,
-    "api": 20,
+    "cli": 40,
+    "api": 18,
     "bench": 2,
-    "jobs": 34,
+    "jobs": 22,
     "setup": 0,
-    "hosts": 11,
+    "hosts": 8,
     "lab": 0,
-    "agent": 65,
-    "core": 7,
+    "agent": 55,
+    "core": 5,
 }
 
 
@@ -62,4 +62,4 @@ def test_every_command_loads_without_the_extras_and_the_lab() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=PACKAGE.parent
     )
     assert done.returncode == 0, done.stderr
-    assert "nightly" in done.stdout.split()
+    assert {"nightly", "lab"} <= set(done.stdout.split())

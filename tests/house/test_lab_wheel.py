@@ -11,6 +11,7 @@ from click.shell_completion import ShellComplete
 import taco_launch
 from taco_launch.api.cluster import Cluster
 from taco_launch.cli.main import cli
+from taco_launch.cli.verbs import all_verbs
 from taco_launch.core.errors import TacoLaunchError
 from tests.support.command_line import call
 
@@ -22,8 +23,10 @@ HINT = "in a checkout: pip install -e '.[bench]'; with wheels: pip install 'taco
 def without_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the lab's package be missing."""
     for name in list(sys.modules):
-        if name.startswith("taco_launch.lab."):
+        if name.startswith(("taco_launch.lab.", "taco_launch.cli.hosts.lab")):
             monkeypatch.delitem(sys.modules, name)
+    placeholder = next(verb for verb in all_verbs() if verb.name == "lab")
+    monkeypatch.setitem(cli.commands, "lab", placeholder)
     monkeypatch.delattr(taco_launch, "lab", raising=False)
     monkeypatch.setitem(sys.modules, "taco_launch.lab", None)
 
@@ -62,7 +65,9 @@ def test_from_python() -> None:
 
 
 @pytest.mark.usefixtures("without_lab")
-@pytest.mark.parametrize("line", ["--help", "lab --help", "lab up --help", "lab fault --help"])
+@pytest.mark.parametrize(
+    "line", ["--help", "lab --help", "lab up --help", "lab fault --help", "help lab", "--help-all", "doctor"]
+)
 def test_help_needs_none(line: str) -> None:
     assert call(*line.split()).exit_code == 0
 
@@ -71,7 +76,8 @@ def test_help_needs_none(line: str) -> None:
 @pytest.mark.parametrize(
     ("words", "begun", "offered"),
     [
-        (["lab"], "sta", ["status"]),
+        ([], "la", ["lab"]),
+        (["lab"], "sta", []),
         (["-i"], "la", ["la"]),  # a file
         (["lab", "down", "--name"], "", []),
         (["lab", "exec"], "", []),

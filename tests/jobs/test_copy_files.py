@@ -11,6 +11,7 @@ from taco_launch.agent.rank.tree_pack import pack
 from taco_launch.agent.rank.tree_unpack import unpack
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.protocol.calls.caller_input import CallerInput, Hangup, InputData
+from taco_launch.core.protocol.calls.copy_files import WriteFiles
 from taco_launch.jobs import copy_files
 from tests.support.fake_backend import FakeBackend
 
@@ -24,7 +25,12 @@ class Copies(FakeBackend):
         self._folder = folder
         self._left = broken_after
 
-    def read_files(self, _name: str, _rank: int, path: str, most: int, out: Take, err: Take) -> int:
+    def at_rank(self, request: Any, given: Iterable[CallerInput], out: Take, err: Take) -> int:
+        if isinstance(request, WriteFiles):
+            return self._write(request.path, request.most, given, err)
+        return self._read(request.path, request.most, out, err)
+
+    def _read(self, path: str, most: int, out: Take, err: Take) -> int:
         packed = io.BytesIO()
         code = _answer(lambda: pack(self._folder / path, packed, most, lambda line: err(f"{line}\n".encode())), err)
         data = packed.getvalue()
@@ -34,7 +40,7 @@ class Copies(FakeBackend):
             out(data[begin : begin + 10_000])
         return code
 
-    def write_files(self, _name: str, _rank: int, path: str, most: int, given: Iterable[CallerInput], err: Take) -> int:
+    def _write(self, path: str, most: int, given: Iterable[CallerInput], err: Take) -> int:
         data = b""
         for frame in given:
             if isinstance(frame, Hangup):
@@ -123,7 +129,7 @@ def test_what_is_refused(there: Path, here: Path, act: Callable[..., Any], why: 
 
 def test_what_a_host_sends_is_not_trusted(there: Path, here: Path) -> None:
     class Evil(Copies):
-        def read_files(self, _name: str, _rank: int, _path: str, _most: int, out: Take, _err: Take) -> int:
+        def at_rank(self, _request: Any, _given: object, out: Take, _err: Take) -> int:
             for _piece in range(2000):
                 out(b"evil" * 1000)
             return 0

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.cli.hosts import lab as verbs
 from taco_launch.cli.main import cli
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.lab import access, faults, hardware, subnet, up
@@ -124,7 +123,7 @@ def test_a_negative_offset_is_an_argument_not_options() -> None:
         address=st.ip_addresses(v=4).map(str),
         size=st.integers(1, 200),
         slots=st.integers(1, 64),
-        gpus=st.sampled_from(verbs.MACHINES),
+        gpus=st.sampled_from((*hardware.MACHINES, "none")),
         release=st.sampled_from(["", "bookworm", "trixie"]),
         docker=st.booleans(),
     )
@@ -255,10 +254,6 @@ def test_other_numbers(wanted: up.LabRequest, said: str) -> None:
 def test_numbers_that_cannot_be(wanted: up.LabRequest) -> None:
     with pytest.raises(UsageError, match=r"a lab (host )?has 1 to"):
         up.check(wanted)
-
-
-def test_machines_are_those_that_are_simulated() -> None:
-    assert set(verbs.MACHINES) == {*hardware.MACHINES, "none"}
 
 
 # --- what a host is made of -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_output
 from taco_launch.hosts.remote.terminal import HostErrors, SafeStream, safe
 
 # A control sequence, or a character that a terminal takes for the start of one or that turns text around.
@@ -31,7 +31,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, *chunks: bytes, terminal: bool = True
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     monkeypatch.setenv("NO_COLOR", "1")
     out = io.BytesIO()
-    log = render.LogOutput(out)
+    log = job_output.LogOutput(out)
     for chunk in chunks:
         log.write(chunk)
     return out.getvalue()

@@ -71,17 +71,11 @@ class FakeBackend:
     def counters(self) -> Counters:
         raise AssertionError("counters")
 
-    def execute(self, name: str, *_more: Any) -> int:
-        raise AssertionError(f"execute {name}")
+    def at_rank(self, request: Any, *_more: Any) -> int:
+        raise AssertionError(request)
 
     def stacks(self, name: str) -> Any:
         raise AssertionError(f"stacks {name}")
-
-    def read_files(self, name: str, *_more: Any) -> int:
-        raise AssertionError(f"read_files {name}")
-
-    def write_files(self, name: str, *_more: Any) -> int:
-        raise AssertionError(f"write_files {name}")
 
     def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")

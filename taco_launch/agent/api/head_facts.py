@@ -6,6 +6,7 @@ from typing import Callable, Dict, Iterator, Type
 from taco_launch.agent.host import facts
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.core.errors import HostError
+from taco_launch.core.model.codec import to_json
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.facts import FactsReply, GetFacts
 
@@ -19,7 +20,6 @@ def _facts(_jobs: Jobs, _agent: str, request: GetFacts) -> Iterator[Reply]:
     known, links = facts.host(count_slots=request.count_slots), None
     if request.topology:
         from taco_launch.agent.host import gpu_topology  # noqa: PLC0415 - only where it is requested
-        from taco_launch.core.model.codec import to_json  # noqa: PLC0415
 
         models, found = gpu_topology.read_topology(state_folder(os.environ, os.geteuid()))
         known, links = known.replace(models=models), to_json(found)

@@ -17,6 +17,7 @@ from taco_launch.agent.processes import agent_program
 from taco_launch.agent.rank import exec_process
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.rank.tree_pack import HINT
+from taco_launch.agent.slurm import slurm_job
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -250,8 +251,6 @@ def argv_on_host(
 ) -> Tuple[str, ...]:
     """Return what runs the job's agent on one of its hosts, in its container."""
     if spec.slurm is not None:
-        from taco_launch.agent.slurm import slurm_job  # noqa: PLC0415 - other jobs need none of it
-
         return slurm_job.argv_on_node(folder, host, line)
     variant = containers.of(spec)
     if variant != containers.here():

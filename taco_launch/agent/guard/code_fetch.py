@@ -81,10 +81,9 @@ class CodeFetch:
         if self._line is not None:
             self._let_go()
         if gone and self._found.tree:
-            from taco_launch.agent.snapshots import recycled_tree  # noqa: PLC0415 - few jobs have one
-            from taco_launch.agent.snapshots.store import SnapshotStore  # noqa: PLC0415
+            from taco_launch.agent.snapshots import recycled_tree, store  # noqa: PLC0415 - few jobs have one
 
-            recycled_tree.keep(self._folder, SnapshotStore(self._folder.path.parent.parent))
+            recycled_tree.keep(self._folder, store.SnapshotStore(self._folder.path.parent.parent))
             self._found = CodeFetched()
         if self._process is not None:
             from taco_launch.agent.snapshots.placed_links import PlacedLinks  # noqa: PLC0415 - few jobs have any

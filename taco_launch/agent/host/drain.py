@@ -39,8 +39,7 @@ def kept_back(state: Path, lacking: str) -> str:
     A disk whose size is not known, as of some network file systems, is not judged.
     """
     # Only where the inventory has a policy: it brings the rules of all checks.
-    from taco_launch.core.facts.reports.health.system import space  # noqa: PLC0415
-    from taco_launch.core.facts.reports.health.verdict import FAULT  # noqa: PLC0415
+    from taco_launch.core.facts.reports.health import system, verdict  # noqa: PLC0415
     from taco_launch.core.model.host.facts import Disk  # noqa: PLC0415
 
     disks: Dict[int, Disk] = {}
@@ -54,7 +53,9 @@ def kept_back(state: Path, lacking: str) -> str:
             closed.append(path)
         elif about.f_blocks:
             disks.setdefault(device, Disk(path, "", about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize))
-    faults = [f"{each.name}: {each.text}" for each in space(tuple(disks.values())) if each.level == FAULT]
+    faults = [
+        f"{each.name}: {each.text}" for each in system.space(tuple(disks.values())) if each.level == verdict.FAULT
+    ]
     faults += [f"lost GPUs: {lacking}"] if lacking else []
     words = [f"{'; '.join(faults)} (taco-launch check shows what to do)"] if faults else []
     if closed:  # not a fault of `check`, which does not look at all of these

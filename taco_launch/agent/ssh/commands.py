@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import resource
 import select
 import subprocess
 import time
@@ -145,8 +146,6 @@ class ErrorOutput:
 
     def limit(self, pid: int) -> None:
         """Have a process write only so much of it: what it prints comes from another host, or from a rank."""
-        import resource  # noqa: PLC0415 - see above
-
         with contextlib.suppress(OSError):  # it is gone
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (_MOST_ERRORS, _MOST_ERRORS))
 

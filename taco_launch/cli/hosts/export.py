@@ -12,6 +12,7 @@ from taco_launch.cli.options.job_options import file_option, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.core.errors import UsageError
 from taco_launch.jobs import sbatch_script
+from taco_launch.setup import export_ssh
 
 
 @click.group(cls=SuggestingGroup)
@@ -54,8 +55,6 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more
       scp -F hcc.ssh hcc-gpu1:/root/run.log .
       rsync -e 'ssh -F hcc.ssh' -a src/ hcc-gpu1:/root/src/
     """
-    from taco_launch.setup import export_ssh  # noqa: PLC0415 - paramiko takes long to import
-
     settings = settings_of(ctx)
     inventory, access = settings.load(), access_of(more)
     called = job or inventory.cluster

@@ -6,41 +6,39 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from taco_launch.api.cluster import require_lab
 from taco_launch.cli.options.common import Settings, add_option, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import lab_tables, render
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.hosts.inventory.schema.names import did_you_mean
-
-if TYPE_CHECKING:
-    from taco_launch.lab.docker.reporter import Reporter
-
-# As in taco_launch.lab.hardware, whose import --help does not need.
-MACHINES = ("v100x8", "a100x8", "h100x8", "pcie4", "none")
+from taco_launch.lab import access, faults, registry
+from taco_launch.lab import down as lab_down
+from taco_launch.lab import status as lab_status
+from taco_launch.lab import up as lab_up
+from taco_launch.lab.docker import engine
+from taco_launch.lab.docker import hosts as lab_hosts
+from taco_launch.lab.docker.labels import REGISTRY, option_of
+from taco_launch.lab.docker.reporter import Reporter
+from taco_launch.lab.hardware import MACHINES
 
 
 def _labs(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        from taco_launch.lab.docker import hosts
-
-        names = {found.host.lab for found in hosts.find()}
-    except (ImportError, TacoLaunchError):
+        names = {found.host.lab for found in lab_hosts.find()}
+    except TacoLaunchError:
         return []
     return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
 
 
 def _hosts(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
-        from taco_launch.lab.docker import hosts
-
-        found = hosts.find(ctx.params.get("lab") or "lab")
-    except (ImportError, TacoLaunchError):
+        found = lab_hosts.find(ctx.params.get("lab") or "lab")
+    except TacoLaunchError:
         return []
     return [CompletionItem(each.host.name) for each in found if each.host.name.startswith(incomplete)]
 
@@ -65,20 +63,7 @@ _name = add_option(
 )
 
 
-class _LabCommand(click.Command):
-    """A command that needs taco-launch-lab; its help and its completions do not."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run it where the lab is installed."""
-        require_lab()
-        return super().invoke(ctx)
-
-
-class _LabGroup(SuggestingGroup):
-    command_class = _LabCommand
-
-
-@click.group(cls=_LabGroup)
+@click.group(cls=SuggestingGroup)
 def lab() -> None:
     """Run a rehearsal cluster of containers on this machine.
 
@@ -92,7 +77,7 @@ def lab() -> None:
 @add_option("--slots", type=int, metavar="N", help="Slots of each host. Default: its number of GPUs, else 2.")
 @add_option(
     "--gpus",
-    type=click.Choice(MACHINES),
+    type=click.Choice((*MACHINES, "none")),
     help="Simulated GPUs, NICs and drivers of each host. Default: none.",
 )
 @add_option(
@@ -130,13 +115,9 @@ def up(
       taco-launch lab up --name new --release trixie
       taco-launch lab up --name ready --docker
     """
-    from taco_launch.lab import up as flow
-    from taco_launch.lab.docker.hosts import WAKE
-    from taco_launch.lab.docker.labels import option_of
-
     settings = settings_of(ctx)
-    request = flow.LabRequest(lab, size, **more)
-    planned = flow.plan(request, os.environ, train=train)
+    request = lab_up.LabRequest(lab, size, **more)
+    planned = lab_up.plan(request, os.environ, train=train)
     if dry_run:
         for line in (*planned.machine, *planned.lab) or ("nothing to do: the lab is up",):
             click.echo(line)
@@ -145,7 +126,7 @@ def up(
         _agree(planned.machine)
     talk = _talk(settings)
     try:
-        made = flow.up(request, os.environ, talk, train=train)
+        made = lab_up.up(request, os.environ, talk, train=train)
     except KeyboardInterrupt:
         settings.talk(f"stopped; to start again: taco-launch lab up{option_of(lab)}")
         raise
@@ -156,7 +137,7 @@ def up(
     hosts = f"{render.counted(count, 'host')} and a registry"
     for name, state in made.down:
         settings.talk(
-            f"{name} is {state}, and lab up does not change that; to change it: taco-launch lab fault{option_of(lab)} {name} {WAKE[state]}"
+            f"{name} is {state}, and lab up does not change that; to change it: taco-launch lab fault{option_of(lab)} {name} {lab_hosts.WAKE[state]}"
         )
     was_up = f"the lab {made.name!r} was up already: nothing changed"
     settings.talk(f"the lab {made.name!r} is up: {hosts}" if made.changes else was_up)
@@ -192,11 +173,8 @@ def down(ctx: click.Context, *, lab: str, all_labs: bool, images: bool) -> None:
       taco-launch lab down
       taco-launch lab down --all --images
     """
-    from taco_launch.lab import down as flow
-    from taco_launch.lab.docker.labels import option_of
-
     settings = settings_of(ctx)
-    removed = flow.down(None if all_labs else lab, os.environ, _talk(settings), images=images)
+    removed = lab_down.down(None if all_labs else lab, os.environ, _talk(settings), images=images)
     if not removed.labs:
         settings.talk("there was no lab" if all_labs else f"there was no lab {lab!r}")
     for name, _ in removed.labs:
@@ -224,10 +202,8 @@ def status(ctx: click.Context, *, lab: str | None) -> None:
       taco-launch lab status
       taco-launch lab status --name big --json
     """
-    from taco_launch.lab import status as flow
-
     output = settings_of(ctx).output
-    found = flow.status(lab, os.environ)
+    found = lab_status.status(lab, os.environ)
     if output in ("json", "yaml"):
         render.data({"labs": [lab_tables.document(each) for each in found]}, output)
         return
@@ -250,15 +226,11 @@ def push(ctx: click.Context, *, lab: str, image: str) -> None:
       taco-launch lab push mine:1
       taco-launch lab push --name big quay.example/team/train:2
     """
-    from taco_launch.lab import access, registry, status
-    from taco_launch.lab.docker import hosts
-    from taco_launch.lab.docker.labels import REGISTRY
-
     talk = _talk(settings_of(ctx))
     name = registry.name_of(image)
     tagged = image if image.endswith(f":{name.rpartition(':')[2]}") else f"{image}:latest"
-    found = status.one(lab, REGISTRY, os.environ)
-    hosts.require_on(found, "it accepts no image")
+    found = lab_status.one(lab, REGISTRY, os.environ)
+    lab_hosts.require_on(found, "it accepts no image")
     registry.push(found.host, found.container, tagged, name, talk.show)
     talk.show("")
     click.echo(f"{registry.ADDRESS}/{name}")
@@ -285,14 +257,11 @@ def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]
       taco-launch lab exec gpu1 -- systemctl status ssh
       taco-launch lab exec gpu1 -- bash
     """
-    from taco_launch.lab import status as flow
-    from taco_launch.lab.docker import engine, hosts
-
     command = command[1:] if command[0] == "--" else command
     if not command:
         raise UsageError("the command is missing", hint=f"taco-launch lab exec {host} -- bash")
-    found = flow.one(lab, host, os.environ)
-    hosts.require_on(found, "nothing can run in it")
+    found = lab_status.one(lab, host, os.environ)
+    lab_hosts.require_on(found, "nothing can run in it")
     sys.stdout.flush()
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
     code = engine.interactive((found.container, *command), terminal=terminal)
@@ -300,16 +269,12 @@ def execute(ctx: click.Context, *, lab: str, host: str, command: tuple[str, ...]
 
 
 def _fault_list() -> str:
-    try:
-        from taco_launch.lab.faults import FAULTS
-    except ImportError:
-        return "  (shown only if taco-launch-lab is installed)"
-    width = max(len(f"{fault.name} {fault.argument}") for fault in FAULTS)
-    lines = [f"  {f'{fault.name} {fault.argument}':<{width}}  {fault.about}" for fault in FAULTS]
+    width = max(len(f"{fault.name} {fault.argument}") for fault in faults.FAULTS)
+    lines = [f"  {f'{fault.name} {fault.argument}':<{width}}  {fault.about}" for fault in faults.FAULTS]
     return "\n".join(lines)
 
 
-class _FaultCommand(_LabCommand):
+class _FaultCommand(click.Command):
     """Its help has the table of faults, which only it reads, and -2h is an argument, not options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -326,11 +291,9 @@ class _FaultCommand(_LabCommand):
 
 
 def _faults(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    try:
-        from taco_launch.lab.faults import FAULTS
-    except ImportError:
-        return []
-    return [CompletionItem(fault.name, help=fault.about) for fault in FAULTS if fault.name.startswith(incomplete)]
+    return [
+        CompletionItem(fault.name, help=fault.about) for fault in faults.FAULTS if fault.name.startswith(incomplete)
+    ]
 
 
 @verb(cls=_FaultCommand, group=lab)
@@ -350,21 +313,16 @@ def fault(ctx: click.Context, *, lab: str, host: str, fault: str, argument: str 
       taco-launch lab fault gpu3 slow-cpu 20
       taco-launch lab fault registry stop-sshd
     """
-    from taco_launch.lab import faults
-    from taco_launch.lab import status as flow
-
     chosen = faults.BY_NAME.get(fault)
     if chosen is None:
         known = ", ".join(faults.BY_NAME)
         raise UsageError(f"unknown fault {fault!r}; faults: {known}", hint=did_you_mean(fault, faults.BY_NAME) or None)
     faults.arguments(chosen, argument)
-    settings_of(ctx).talk(faults.apply(flow.one(lab, host, os.environ), chosen, argument))
+    settings_of(ctx).talk(faults.apply(lab_status.one(lab, host, os.environ), chosen, argument))
 
 
-def _talk(settings: Settings) -> "Reporter":
+def _talk(settings: Settings) -> Reporter:
     """Print lines on stderr; show what is being done: on a terminal in a line that the next one replaces, else now and then."""
-    from taco_launch.lab.docker.reporter import Reporter
-
     if settings.quiet or not sys.stderr.isatty():
         shown = time.monotonic()
 

@@ -10,6 +10,8 @@ import click
 from taco_launch.cli.options.common import Settings, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import HostError, UsageError
+from taco_launch.jobs.metrics import collect as flow
+from taco_launch.jobs.metrics.listen import Server
 
 if TYPE_CHECKING:
     from taco_launch.jobs.metrics.collect import Collector
@@ -91,8 +93,6 @@ def metrics(
       taco-launch -i cluster.yaml metrics --listen 9464
       taco-launch -i cluster.yaml metrics --listen 0.0.0.0:9464 --allow-host head.example.org
     """
-    from taco_launch.jobs.metrics import collect as flow
-
     if rules and (textfile is not None or place is not None):
         raise UsageError("--rules prints the rules alone", hint="taco-launch metrics --rules > taco-launch.rules.yml")
     if rules:
@@ -134,8 +134,6 @@ def _safe(found: bytes) -> bytes:
 
 
 def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], collector: "Collector") -> None:
-    from taco_launch.jobs.metrics.listen import Server
-
     told: tuple[str, ...] = ()
 
     def collect() -> bytes:

@@ -13,6 +13,7 @@ from taco_launch.core.errors import FAILED, HOST_FAILED, UsageError
 from taco_launch.hosts import trust as flow
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
+from taco_launch.hosts.ssh.host_key_policy import trust_line
 from taco_launch.hosts.trust import ShownKey
 
 
@@ -32,8 +33,6 @@ def trust(ctx: click.Context, hosts: tuple[str, ...], *, yes: bool, replace: boo
       taco-launch -i cluster.yaml trust --yes gpu[1-4]
       taco-launch trust -i cluster.yaml --replace gpu3
     """
-    from taco_launch.hosts.ssh.host_key_policy import trust_line  # noqa: PLC0415 - paramiko: `--help` needs none
-
     settings = settings_of(ctx)
     inventory = settings.load()
     chosen = named(inventory, hosts)

@@ -17,6 +17,7 @@ from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.option_groups import SeparatedCommand
 from taco_launch.core.errors import SIGNAL_BASE, NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.model.jobs import JobState
+from taco_launch.core.protocol.calls.exec_command import Exec
 from taco_launch.hosts.remote.terminal import SafeStream
 from taco_launch.jobs.backend import Backend
 
@@ -100,16 +101,18 @@ def _run(
         backend, name, "run a command in", "entered", lambda state: state is JobState.RUNNING, yes=options["yes"]
     )
     rank = named_jobs.rank_of(backend, name, options)
+    request = Exec(name=name, rank=rank, command=[*command])
     if tty:
-        return _on_terminal(backend, name, rank, command, typed=stdin)
+        return _on_terminal(backend, request, typed=stdin)
     given = piped(0) if stdin else ()
-    return backend.execute(name, rank, command, _to(sys.stdout.buffer), _to(sys.stderr.buffer), given)
+    return backend.at_rank(request, given, _to(sys.stdout.buffer), _to(sys.stderr.buffer))
 
 
-def _on_terminal(backend: Backend, name: str, rank: int, command: tuple[str, ...], *, typed: bool) -> int:
+def _on_terminal(backend: Backend, request: Exec, *, typed: bool) -> int:
     out = _write_to(sys.stdout.buffer)
     with own_terminal.OwnTerminal(typed=typed) as mine:
-        return backend.execute(name, rank, command, out, _to(sys.stderr.buffer), mine.frames(), own_terminal.terminal())
+        request = request.replace(terminal=own_terminal.terminal())
+        return backend.at_rank(request, mine.frames(), out, _to(sys.stderr.buffer))
 
 
 def _is_inventory(name: str) -> bool:

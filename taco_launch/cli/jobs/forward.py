@@ -12,7 +12,7 @@ import click
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_output, render
 from taco_launch.core.errors import SIGNAL_BASE
 from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs import forward_ports as flow
@@ -75,7 +75,7 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
         lambda job: flow.rank_place(job, rank, port),
         lambda job: job.record.state.is_terminal,
     ).run((local,), lambda here, host: click.echo(render.printable(f"{flow.LOOPBACK}:{here} -> {host}:{port}")))
-    render.ending(settings, job)
+    job_output.ending(settings, job)
     return 0
 
 

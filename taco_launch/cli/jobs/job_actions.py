@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from taco_launch.cli.jobs import named_jobs
-from taco_launch.cli.jobs.exit_code import code_of, launcher_errors, print_job_data
+from taco_launch.cli.jobs.start_job import code_of, launcher_errors, print_job_data
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_output, render
 from taco_launch.cli.output.waiting import waiting
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
 from taco_launch.core.model.job_view import JobView
@@ -45,7 +45,7 @@ def wait(ctx: click.Context, /, names: tuple[str, ...], *, timeout: float | None
         backend = settings.backend(access_of(access))
         for name in names:
             ended.append(_awaited(settings, backend, name))
-            render.ending(settings, ended[-1])
+            job_output.ending(settings, ended[-1])
     print_job_data(settings, *ended)
     return next(filter(None, map(code_of, ended)), 0)
 

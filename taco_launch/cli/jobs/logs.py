@@ -10,8 +10,7 @@ import click
 from taco_launch.agent.logs.grep import compiled
 from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
-from taco_launch.cli.output import render
-from taco_launch.cli.output.banners import BannerFilter
+from taco_launch.cli.output import job_output, render
 from taco_launch.core.errors import FAILED, OK, UsageError
 from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.model.job_view import WaitReasons
@@ -129,20 +128,20 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
         nonlocal found
         found = True
 
-    out = render.LogOutput(sys.stdout.buffer, note, colour=options["rank"] is None and not options["agent"])
+    out = job_output.LogOutput(sys.stdout.buffer, note, colour=options["rank"] is None and not options["agent"])
     asked = {option: options[option] for option in (*_WHOSE, "attempt", "tail", "timestamps", "grep")}
     query = LogQuery(name, follow=follow, **asked, **when)
 
     def waits(words: WaitReasons) -> None:
         render.waits(settings, name, words)
 
-    banners = None if settings.verbose or options["grep"] is not None else BannerFilter()
+    banners = None if settings.verbose or options["grep"] is not None else job_output.BannerFilter()
     show = out.write if banners is None else lambda chunk: out.write(banners.feed(chunk))
     job = settings.backend(access_of(options)).follow(query, show, FollowListener(waits=waits, say=settings.talk))
     if banners is not None and (rest := banners.end()):
         out.write(rest)
     if follow:
-        render.ending(settings, job)
+        job_output.ending(settings, job)
     elif job.record.state.waits:
         waits(pending_reasons(job.record, name) or _UNTOLD)
     if options["grep"] is None or found:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.core import trace
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
@@ -248,8 +249,6 @@ def _keep_verbose(ctx: click.Context, param: click.Parameter, value: int) -> Non
     if not value:
         return
     _keep(ctx, param, settings_of(ctx).verbose + value)
-    from taco_launch.core import trace
-
     settings = settings_of(ctx)
     trace.start(min(settings.verbose, trace.MESSAGES), lambda at, text: settings.talk(f"{at} {text}"))
 

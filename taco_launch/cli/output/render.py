@@ -1,16 +1,13 @@
-"""Print results: tables, JSON, YAML, logs. Only this file imports rich."""
+"""Print results: tables, JSON, YAML. Only this file imports rich."""
 
-import functools
 import itertools
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -21,12 +18,9 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.status import Status
 
-    from taco_launch.core.model.job_view import JobView, WaitReasons
+    from taco_launch.core.model.job_view import WaitReasons
     from taco_launch.core.model.jobs import JobRecord
-    from taco_launch.hosts.remote.terminal import SafeStream
 
-# Colours of ranks in a merged log, one after the other (ECMA-48, 8.3.117: cyan, yellow, green, magenta, blue).
-_RANK_COLOURS = (36, 33, 32, 35, 34)
 # Of a job that waits for many hosts, the line on stderr tells why of the first.
 _MOST_HOSTS_TOLD = 4
 
@@ -219,53 +213,6 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def _took(record: "JobRecord") -> str:
-    """Return how long a job took from its first start, and how much of that it did not wait."""
-    training = record.training(record.ended or 0.0)
-    if not record.ended or record.first_start is None or training is None:
-        return ""
-    took = record.ended - record.first_start
-    return f" after {age(took)}" + (f" ({age(training)} without waiting)" if took - training >= 1 else "")
-
-
-def ending(settings: Settings, found: "JobView") -> None:
-    """Print on stderr how a job stands or ended."""
-    from taco_launch.core.lifecycle.state import numbered
-
-    record = found.record
-    colour = {"SUCCEEDED": "green", "FAILED": "red", "LOST": "red"}.get(record.state.value, "yellow")
-    took = _took(record)
-    failed = record.state.value in ("FAILED", "LOST")
-    say = replace(settings, quiet=settings.quiet and not failed).talk  # -q says errors all the same
-    state = click.style(record.state.value, fg=colour) + took
-    diverged = found.progress is not None and found.progress.diverged and "not a number" not in record.reason
-    lost = "; the loss is not a number" if diverged else ""
-    say(f"job {found.spec.name}: {state}: {printable(one_line(record.reason))}{lost}")
-    if record.hint:
-        say(f"hint: {printable(record.hint)}")
-    for name, text in job_fields(record):
-        say(f"{name.lower()}: {printable(text)}")
-    if hung := hang(record):
-        say(f"it hung: {printable(hung)}")
-    end, stalled = record.first_failure, record.stalled.ranks if record.stalled else ()
-    if failed and end is not None and any(_is_news(line, record.reason) for line in end.lines):
-        number = numbered(end.rank, found.spec.procs_per_gpu)
-        settings.talk(f"the last lines of rank {number} on {end.host} ({printable(end.log)}):")
-        for line in end.lines:
-            settings.talk(f"  {printable(line)}")
-    if failed and record.attempt:  # one that never had a place has no log
-        odd = end.rank if end else stalled[0].rank if stalled else None
-        alone = "" if odd is None else f" (that rank alone: --rank {odd})"
-        settings.talk(f"its log: {settings.typed} logs {found.spec.name}{alone}")
-        if stalled:
-            settings.talk(f"what each rank did: {settings.typed} get {found.spec.name}")
-
-
-def _is_news(line: str, reason: str) -> bool:
-    """Return whether the reason of a job's end does not say the same already."""
-    return line.removeprefix("taco-launch: ") not in reason
-
-
 def job_fields(record: "JobRecord") -> list[tuple[str, str]]:
     """Return cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
     if not record.findings:
@@ -273,17 +220,6 @@ def job_fields(record: "JobRecord") -> list[tuple[str, str]]:
     first = record.findings[0]
     cause = [] if first.cause in record.reason else [("Cause", first.cause)]
     return [*cause, ("Next", first.next)]
-
-
-def hang(record: "JobRecord") -> str:
-    """Return since when a job hung, and what the most telling of its ranks did; nothing where its reason says so."""
-    from taco_launch.core.model.stalls import HANGS, doing
-
-    if record.stalled is None or not (record.stalled.hung and record.stalled.ranks) or HANGS in record.reason:
-        return ""
-    first = record.stalled.ranks[0]
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.stalled.since))
-    return f"{HANGS} since {at}; rank {first.rank} on {first.host} {doing(first)}"
 
 
 @contextmanager
@@ -299,9 +235,9 @@ def progress(settings: Settings, doing: str, total: int) -> Iterator[Callable[[]
 
 def status_line(text: str) -> "Status":
     """Return a line on stderr for a terminal, which can change."""
-    from rich.console import Console
+    from rich import console
 
-    return Console(stderr=True).status(text)
+    return console.Console(stderr=True).status(text)
 
 
 @contextmanager
@@ -316,55 +252,9 @@ def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterat
 
 def _live(draw: Callable[[], str], *, stderr: bool = False, **settings: Any) -> "Live":
     """Return what shows on a terminal what `draw` gives; a line that wraps would be more than it is taken for."""
-    from rich.console import Console
-    from rich.live import Live
-    from rich.text import Text
+    from rich import console, live, text
 
-    def drawn() -> Text:
-        return Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis")
+    def drawn() -> text.Text:
+        return text.Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis")
 
-    return Live(console=Console(stderr=stderr), get_renderable=drawn, **settings)
-
-
-class LogOutput:
-    """Writes a merged log to stdout: as it is, or for a terminal made safe and with coloured labels."""
-
-    def __init__(self, out: BinaryIO, before: Callable[[], None] = lambda: None, *, colour: bool = True) -> None:
-        """Call `before` ahead of every write."""
-        self._out = out
-        self._before = before
-        self._safe = _safe() if sys.stdout.isatty() or out.isatty() else None
-        self._colour = colour and self._safe is not None and colour_wanted()
-
-    def write(self, chunk: bytes) -> None:
-        """Write whole lines.
-
-        Raises:
-            OSError: they cannot be written, or nobody reads them any more (BrokenPipeError).
-        """
-        self._before()
-        if self._safe is not None:
-            chunk = self._safe(chunk)
-        self._out.write(_label().sub(_coloured, chunk) if self._colour else chunk)
-        self._out.flush()
-
-
-def _safe() -> "SafeStream":
-    from taco_launch.hosts.remote.terminal import SafeStream
-
-    return SafeStream()
-
-
-@functools.cache
-def _label() -> re.Pattern[bytes]:
-    """Match the label of a line in a merged log, with its time where that was asked for: a rank's, or a launcher's."""
-    from taco_launch.core.model.launchers import LAUNCHERS
-
-    names = "|".join(LAUNCHERS)
-    return re.compile(rf"^((?:\d[0-9T:.-]+Z |- +)?\S+/(\d+|{names}) *) \| ".encode(), re.MULTILINE)
-
-
-def _coloured(match: re.Match[bytes]) -> bytes:
-    rank = match.group(2)
-    colour = _RANK_COLOURS[int(rank) % len(_RANK_COLOURS)] if rank.isdigit() else 2
-    return b"\x1b[%dm%s |\x1b[0m " % (colour, match.group(1))
+    return live.Live(console=console.Console(stderr=stderr), get_renderable=drawn, **settings)

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from paramiko.agent import AgentKey, AgentSSH
 from paramiko.auth_strategy import AuthSource, AuthStrategy, InMemoryPrivateKey
 
+from taco_launch.agent.store import untrusted
 from taco_launch.core.command import shell
 from taco_launch.core.frozen import dataclass
 from taco_launch.hosts.remote.credentials import Credentials
@@ -254,8 +255,6 @@ def _content(path: str) -> bytes:
     Raises:
         OSError: it is another, or cannot be read.
     """
-    from taco_launch.agent.store import untrusted  # noqa: PLC0415 - who has an agent of ssh reads no key
-
     return untrusted.read_named(Path(path), _MOST_BYTES)
 
 

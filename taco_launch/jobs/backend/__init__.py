@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.model.slots import Occupancy
     from taco_launch.core.protocol.calls.caller_input import CallerInput
-    from taco_launch.core.protocol.calls.exec_command import Terminal
+    from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
+    from taco_launch.core.protocol.calls.exec_command import Exec
     from taco_launch.jobs.code.snapshot import Snapshot
 
 # Takes a piece of a job's log.
@@ -241,34 +242,14 @@ class Backend(Protocol):
             UsageError: the job does not run.
         """
 
-    def execute(
-        self,
-        name: str,
-        rank: int,
-        command: tuple[str, ...],
-        out: Output,
-        err: Output,
-        given: "Iterable[CallerInput]" = (),
-        terminal: "Terminal | None" = None,
+    def at_rank(
+        self, request: "Exec | ReadFiles | WriteFiles", given: "Iterable[CallerInput]", out: Output, err: Output
     ) -> int:
-        """Run a command beside a rank; return its exit code. Whatever ends this call ends the command.
+        """Run a command beside a rank, or copy files from or to its host; return the exit code, 0 for files that are whole.
 
-        A thread reads its input from `given`. With a `terminal` it has one of its own, of that kind and size; all that it
-        writes goes to `out` then.
-        """
-
-    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
-        """Write a file or a folder of a rank's host to `out`, as an archive (agent/rank/tree_pack.py) of at most `most` bytes.
-
-        The path is absolute, or from the rank's folder on. Returns 0 where the archive is whole; `err` gets messages.
-        """
-
-    def write_files(
-        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
-    ) -> int:
-        """Write a file or a folder of a rank's host out of such an archive, which a thread reads from `given`.
-
-        Returns 0 where it is there, whole; otherwise nothing of it is.
+        A thread reads the input of a command, or the archive (agent/rank/tree_pack.py) that is written there, from `given`.
+        `out` gets what the command prints, or the archive that is read; `err` gets messages. On a terminal of its own a
+        command prints everything to `out`. The end of this call ends the command; files that are not whole are removed.
         """
 
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:

@@ -5,7 +5,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from taco_launch.core.command import without_git_secrets
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
-    from taco_launch.core.protocol.calls.exec_command import Terminal
+    from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
+    from taco_launch.core.protocol.calls.exec_command import Exec
+    from taco_launch.jobs.backend.log_follower import LogFollower
     from taco_launch.jobs.code.snapshot import Snapshot
 
 # How long `run` tries to find its head again before it leaves the job to itself.
@@ -114,10 +116,8 @@ class AgentBackend:
         Raises:
             HostError: the head cannot be reached.
         """
-        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
-
         request = self._request(self.prepare(spec), environ).replace(follow=True, seconds=self._head.location.turn)
-        follower = LogFollower(self._head, LogQuery(spec.name), output, watch, patience=_RUN_PATIENCE_SECONDS)
+        follower = self._follower(LogQuery(spec.name), output, watch, _RUN_PATIENCE_SECONDS)
         with self._submitting(request) as replies:
             try:
                 self._next(replies, Accepted)  # there is a job now
@@ -150,15 +150,16 @@ class AgentBackend:
 
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings."""
-        from taco_launch.core.protocol.calls.job_list import List  # noqa: PLC0415 - no other call needs it
-
-        return self._rows(List())
+        return self._rows()
 
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
-        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - see above
+        return self._follower(query, output, watch, math.inf).to_end()
 
-        return LogFollower(self._head, query, output, watch, patience=math.inf).to_end()
+    def _follower(self, query: LogQuery, output: Output, watch: FollowListener, patience: float) -> "LogFollower":
+        from taco_launch.jobs.backend.log_follower import LogFollower  # noqa: PLC0415 - no other call needs it
+
+        return LogFollower(self._head, query, output, watch, patience=patience)
 
     def stacks(self, name: str) -> "tuple[tuple[RankStack, ...], Mapping[str, str]]":
         """Return what each rank of a running job does, and why a host told nothing of its ranks."""
@@ -205,9 +206,7 @@ class AgentBackend:
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Remove the records of jobs that ended long ago; return them."""
-        from taco_launch.core.protocol.calls.job_list import Prune  # noqa: PLC0415 - see above
-
-        return self._rows(Prune(since=since, owner=owner, dry_run=dry_run))
+        return self._rows(since=since, owner=owner, dry_run=dry_run)
 
     def prune_code(
         self, since: float, inventory: Inventory, *, dry_run: bool
@@ -273,37 +272,10 @@ class AgentBackend:
         with understood(self.name, "metrics"):
             return Counters(found.jobs(), found.removed, _warnings(replies))
 
-    def execute(
-        self,
-        name: str,
-        rank: int,
-        command: tuple[str, ...],
-        out: Output,
-        err: Output,
-        given: "Iterable[CallerInput]" = (),
-        terminal: "Terminal | None" = None,
+    def at_rank(
+        self, request: "Exec | ReadFiles | WriteFiles", given: "Iterable[CallerInput]", out: Output, err: Output
     ) -> int:
-        """Run a command beside a rank; return its exit code."""
-        from taco_launch.core.protocol.calls.exec_command import Exec  # noqa: PLC0415
-
-        request = Exec(name=name, rank=rank, command=list(command), terminal=terminal)
-        return self._converse(request, given, out, err)
-
-    def read_files(self, name: str, rank: int, path: str, most: int, out: Output, err: Output) -> int:
-        """Write a file or a folder of a rank's host to `out` as an archive; return 0 where it is whole."""
-        from taco_launch.core.protocol.calls.copy_files import ReadFiles  # noqa: PLC0415
-
-        return self._converse(ReadFiles(name=name, rank=rank, path=path, most=most), (), out, err)
-
-    def write_files(
-        self, name: str, rank: int, path: str, most: int, given: "Iterable[CallerInput]", err: Output
-    ) -> int:
-        """Write a file or a folder of a rank's host out of the archive in `given`; return 0 where it is whole."""
-        from taco_launch.core.protocol.calls.copy_files import WriteFiles  # noqa: PLC0415
-
-        return self._converse(WriteFiles(name=name, rank=rank, path=path, most=most), given, err, err)
-
-    def _converse(self, request: Request, given: "Iterable[CallerInput]", out: Output, err: Output) -> int:
+        """Run a command beside a rank, or copy files from or to its host; return the exit code."""
         from taco_launch.jobs.backend.rank_access import converse  # noqa: PLC0415 - few calls go on like this
 
         return converse(self._head, request, given, out, err)
@@ -369,9 +341,11 @@ class AgentBackend:
             return self._head.error(reply.failure)
         return reply.job if isinstance(reply, JobReply) else None
 
-    def _rows(self, request: Request) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
-        from taco_launch.core.protocol.calls.job_list import Rows  # noqa: PLC0415 - see above
+    def _rows(self, **removal: Any) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
+        """Return a row of every job, or of each that a Prune with these fields removes; and warnings."""
+        from taco_launch.core.protocol.calls.job_list import List, Prune, Rows  # noqa: PLC0415 - few calls need them
 
+        request = Prune(**removal) if removal else List()
         replies = self._head.call(request)
         with understood(self.name, request.op):
             found = [row for reply in replies if isinstance(reply, Rows) for row in reply.jobs()]

@@ -75,9 +75,7 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
     """
     mark = next((at for at, line in enumerate(text.split("\n"), 1) if line.startswith("<<<<<<< ")), None)
     if mark is not None:
-        raise UnclearError(
-            mark, "has marks of an unresolved merge conflict: which of its lines are meant?", "resolve it"
-        )
+        raise UnclearError(mark, "has marks of an unresolved merge conflict", "resolve it")
     script = shell_script.read(text)
     if script.unreadable is not None:
         raise UnclearError(*script.unreadable)

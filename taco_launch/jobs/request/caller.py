@@ -1,6 +1,8 @@
 """Who asks for a job, and from where, as this machine and its environment tell."""
 
+import getpass
 import os
+import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -44,16 +46,12 @@ def here(environ: Mapping[str, str]) -> Caller:
 
 def person() -> str:
     """Return the user who typed the command; for root by sudo that is who called sudo (sudo(8): SUDO_USER)."""
-    import getpass  # noqa: PLC0415 - not every command needs it
-
     behind = os.environ.get("SUDO_USER") if os.geteuid() == 0 else None
     return behind or getpass.getuser()
 
 
 def local_names() -> frozenset[str]:
     """Return this machine's names; asking for the whole one may take seconds (DNS)."""
-    import socket  # noqa: PLC0415 - only where a hostfile or -H names hosts
-
     return frozenset((socket.gethostname(), socket.getfqdn()))
 
 

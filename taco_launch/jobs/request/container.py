@@ -5,8 +5,10 @@ from collections.abc import Sequence
 
 from taco_launch.core.errors import Fault, SpecError, UsageError
 from taco_launch.core.model.host.hosts import Container, DataSet, Inventory
+from taco_launch.core.model.host.job_containers import Variant
 from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
 from taco_launch.hosts.inventory.schema import mounts, names
+from taco_launch.setup.model import job_containers
 
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,254}")
 _FILE = re.compile(r"/[^\x00-\x1f\x7f:]{1,1023}")
@@ -42,9 +44,6 @@ def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
 
 
 def _variant(request: JobRequest, base: Container, inventory: Inventory, image: str) -> Container:
-    from taco_launch.core.model.host.job_containers import Variant  # noqa: PLC0415 - see below
-    from taco_launch.setup.model import job_containers  # noqa: PLC0415 - few jobs have one, and set-up's values take long to import
-
     faults: list[Fault] = []
     if image and not _IMAGE.fullmatch(image):
         problem = "is not an image: [REGISTRY/]NAME[:TAG] or NAME@DIGEST"

@@ -176,8 +176,6 @@ def _variables(request: JobRequest, environ: Mapping[str, str]) -> _Variables:
 
     lax, env = request.allow_unknown_knobs, request.env
     if request.env_files:
-        from taco_launch.jobs.request import variables  # noqa: PLC0415 - few jobs have any
-
         own = dict(env)
         of_files = variables.read(request.env_files, environ, allow_unknown=lax)
         env = (*(pair for pair in of_files if pair[0] not in own), *env)

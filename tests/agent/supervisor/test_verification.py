@@ -47,7 +47,8 @@ class Job:
         self.end = self.verification.step()
 
     def variables(self) -> tuple[tuple[str, str], ...]:
-        return self.verification._planned().env
+        assert self.verification._comparison is not None
+        return self.verification._comparison._planned().env
 
     def answer(self, host: str, rank: int, interface: str = "bond0", nccl: str = "", **changes: str) -> None:
         env = tuple({**dict(self.variables()), **changes}.items())

@@ -19,7 +19,7 @@ from taco_launch.core.model.job_counts import JobCounts
 from taco_launch.core.model.slots import Occupancy, SlotState
 from taco_launch.jobs.backend import Counters, HostOccupancy
 from taco_launch.jobs.metrics import collect as flow
-from taco_launch.jobs.metrics import families, listen
+from taco_launch.jobs.metrics import families
 from tests.conftest import eventually
 from tests.support.fake_backend import FakeBackend
 from tests.support.raisers import raiser
@@ -96,7 +96,7 @@ def test_where_it_listens(monkeypatch: pytest.MonkeyPatch, text: str, place: tup
         asked.append((address, port))
         raise OSError(98, "Address already in use")
 
-    monkeypatch.setattr(listen, "Server", server)
+    monkeypatch.setattr("taco_launch.cli.hosts.metrics.Server", server)
     result = call("--listen", text)
     assert asked == [place]
     assert str(result.exception) == f"--listen {place[0]} port {place[1]}: Address already in use"

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from taco_launch.cli.jobs.logs import logs
 from taco_launch.cli.options.common import Settings
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_output, render
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
@@ -152,7 +152,7 @@ def test_how_a_job_ended_is_one_line_and_its_log_named_where_it_has_one(
     attempt: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = replace(JOB.record, state=JobState.FAILED, reason="no place\n  n1: full", attempt=attempt)
-    render.ending(Settings(), replace(JOB, record=record))
+    job_output.ending(Settings(), replace(JOB, record=record))
     told = "job j: FAILED: no place; n1: full\n" + ("its log: taco-launch logs j\n" if attempt else "")
     assert click.unstyle(capsys.readouterr().err) == told
 
@@ -162,12 +162,12 @@ def test_that_it_hung_to_its_end_is_said_once(state: JobState, capsys: pytest.Ca
     """Also where something else ended it: its time, a stop."""
     stall = Stall(1e6, (RankLook(1, 31, "python3", "T", "", 700.0, "step 7", "gpu2"),))
     record = replace(JOB.record, state=state, reason="its end", stalled=stall)
-    render.ending(Settings(), replace(JOB, record=record))
+    job_output.ending(Settings(), replace(JOB, record=record))
     said = capsys.readouterr().err.splitlines()[1:]
     assert len(said) == 1
     assert said[0].startswith("it hung: no rank has made progress since 1970-01-1")
     assert said[0].endswith("; rank 1 on gpu2 is stopped (T)")
-    render.ending(
+    job_output.ending(
         Settings(), replace(JOB, record=replace(record, reason=f"{HANGS} for 700 s; {reason(1, stall.ranks)}"))
     )
     assert "it hung" not in capsys.readouterr().err
@@ -195,7 +195,7 @@ def test_labels_are_coloured_with_their_times(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     out = io.BytesIO()
-    render.LogOutput(out).write(
+    job_output.LogOutput(out).write(
         b"n1/0 | a\n2026-11-21T14:02:00.123Z n1/1  | b\n-                        n1/mpirun | c | d\nno label | e\n"
         b"n1/hydra | f\n"
     )

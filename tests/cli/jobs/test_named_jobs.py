@@ -15,6 +15,7 @@ from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, RankEnd
 from taco_launch.core.protocol.calls import Failure, Reply, Request
+from taco_launch.core.protocol.calls.exec_command import Exec
 from taco_launch.core.protocol.calls.jobs import Delete, Deleted, Get, JobReply, NotDone, Resume, Stop, Suspend
 from taco_launch.jobs.backend import LogQuery
 from taco_launch.jobs.backend.agent import AgentBackend
@@ -162,11 +163,11 @@ def test_resume_of_several(verb: Verb) -> None:
 def test_exec_asks_as_well(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
     beside: list[str] = []
 
-    def execute(_backend: AgentBackend, name: str, *_more: Any) -> int:
-        beside.append(name)
+    def at_rank(_backend: AgentBackend, request: Exec, *_more: Any) -> int:
+        beside.append(request.name)
         return 3
 
-    monkeypatch.setattr(AgentBackend, "execute", execute)
+    monkeypatch.setattr(AgentBackend, "at_rank", at_rank)
     refused, _done = verb("exec", "bobs", "--", "true")
     assert refused.exit_code == 2
     assert "job bobs is bob's, and stdin is not a terminal" in refused.stderr

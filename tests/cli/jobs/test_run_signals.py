@@ -13,7 +13,7 @@ from tests.support.patience import patience
 FOLLOWS = """
 import signal, sys
 from types import SimpleNamespace
-from taco_launch.cli.jobs.run import _Signals
+from taco_launch.cli.jobs.start_job import _Signals
 
 def stop(names, by, *_more):
     print("stop", *names, by, flush=True)

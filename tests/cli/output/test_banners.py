@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.cli.output.banners import BannerFilter
+from taco_launch.cli.output.job_output import BannerFilter
 
 RULE = b"localhost/mpirun | " + b"-" * 74 + b"\n"
 # Open MPI 4.1.4, as `run` shows it.

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from taco_launch.cli.options.common import Settings
-from taco_launch.cli.output import render
+from taco_launch.cli.output import job_output
 from taco_launch.cli.output.waiting import SilenceNotes
 from taco_launch.core.model.job_view import Progress
 from taco_launch.core.model.jobs import JobState
@@ -34,5 +34,5 @@ def test_a_silence_is_noted_once_and_the_next_one_after_twice_the_time() -> None
 
 def test_the_last_line_tells_of_a_loss_that_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
     found = job("a", 1, JobState.SUCCEEDED, 60, reason="every rank exited with 0")
-    render.ending(Settings(), replace(found, progress=Progress("", 0, 0.0, step=3, diverged=True)))
+    job_output.ending(Settings(), replace(found, progress=Progress("", 0, 0.0, step=3, diverged=True)))
     assert capsys.readouterr().err == "job a: SUCCEEDED: every rank exited with 0; the loss is not a number\n"

@@ -119,7 +119,7 @@ def said(frames: Any, *given: CallerInput, terminal: Terminal | None = None) -> 
         heard.append(("err", data))
 
     try:
-        code: Any = head.backend.execute("a", 1, ("x",), out, err, given, terminal)
+        code: Any = head.backend.at_rank(Exec(name="a", rank=1, command=["x"], terminal=terminal), given, out, err)
     except BaseException as error:  # noqa: BLE001 - Ctrl-C too
         code = error
     return head, heard, code
@@ -152,7 +152,8 @@ def test_what_is_given_goes_there_while_it_answers() -> None:
         begun.set()
 
     head = FakeHead(exec=replies)
-    assert head.backend.execute("a", 1, ("x",), lambda _data: None, lambda _data: None, typed()) == 0
+    request = Exec(name="a", rank=1, command=["x"])
+    assert head.backend.at_rank(request, typed(), lambda _data: None, lambda _data: None) == 0
     assert head.frames[:2] == list(given)
     assert head.frames[2:] in ([], [EndOfInput()])
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
+from taco_launch.core.model.codec import from_json
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.job_host_facts import JobHostFacts
 
@@ -36,7 +37,6 @@ class FactsReply(Reply):
         Raises:
             ValueError: they are no topology.
         """
-        from taco_launch.core.model.codec import from_json  # noqa: PLC0415 - the agent needs neither
         from taco_launch.core.model.host.hardware import Topology  # noqa: PLC0415
 
         return None if self.topology is None else from_json(Topology, self.topology)

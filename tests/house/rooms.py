@@ -15,7 +15,7 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 ROOMS = {
     "cli": 11_540,
     "api": 1_400,
-    "bench": 8_700,
+    "bench": 8_800,
     "jobs": 12_700,
     "setup": 8_700,
     "hosts": 8_070,

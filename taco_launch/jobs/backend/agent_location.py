@@ -41,14 +41,15 @@ own() { # a folder's path with a `.` behind it, so that a link is followed
   [ ! -d "$1" ] || must "$1" \\( -user 0 -o -user "$uid" \\) ! -perm /022
 }
 way() { # a path that is there, all above it, and all on the way to where links lead
+  # shellcheck disable=SC2086 # words
   if [ -L "$1" ]; then
-    must "$1" -user 0 -o -user "$uid"
+    must "$1" \\( $above \\)
     target=$(readlink "$1")
     case $target in
       /*) way "$target" ;;
       *) way "${1%/*}/$target" ;;
     esac
-  else # shellcheck disable=SC2086 # words
+  else
     must "$1" \\( $above \\) \\( -perm -1000 -o $closed \\)
   fi
   [ "$1" = / ] || { set -- "${1%/*}" && way "${1:-/}"; }

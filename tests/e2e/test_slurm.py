@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import Taco, eventually
 from tests.e2e.slurm import slurm, why_not
+from tests.support import sshd as ssh_server
 
 pytestmark = pytest.mark.e2e
 
@@ -185,3 +186,47 @@ def test_without_slurm(taco: Taco, tmp_path: Path) -> None:
     assert done.returncode == 5
     assert "is this a login node of a Slurm cluster?" in done.stderr
     assert "--partition requires Slurm" in taco("run", "--np", "1", "--partition", "p", "--", "true").stderr
+
+
+@pytest.mark.parametrize("launcher", ["mpirun", "torchrun", "env"])
+def test_an_exported_script_runs_without_taco_launch(on_slurm: Taco, tmp_path: Path, launcher: str) -> None:
+    program = "import os; print('rank', os.environ.get('RANK') or os.environ['OMPI_COMM_WORLD_RANK'], os.environ['A'])"
+    (tmp_path / "job.yaml").write_text(
+        json.dumps(
+            {"name": "alone", "hosts": 2, "slotsPerHost": 2, "launcher": launcher, "env": {"A": "x 'y' $z"}}
+            | {"command": ["python3", "-c", program], "workingDir": str(tmp_path)}
+        )
+    )
+    (tmp_path / "job.sbatch").write_text(on_slurm.ok("export", "sbatch", "-f", str(tmp_path / "job.yaml")).stdout)
+    environ = {**on_slurm.env, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    call(environ, "sbatch", "--wait", f"--chdir={tmp_path}", str(tmp_path / "job.sbatch"))
+    (log,) = tmp_path.glob("alone-*.log")
+    ranks = sorted(line for line in log.read_text().splitlines() if line.startswith("rank"))
+    assert ranks == [f"rank {rank} x 'y' $z" for rank in range(4)], log.read_text()
+
+
+def test_from_another_machine(taco: Taco, cluster: dict[str, str], tmp_path: Path) -> None:
+    """The controller has no Slurm; its login node has the state folder."""
+    at_login = tmp_path / "at-login"
+    at_login.mkdir(mode=0o700)
+    sent = {**cluster, "TACO_LAUNCH_STATE": str(at_login), "OMPI_ALLOW_RUN_AS_ROOT": "1"}
+    options = "SetEnv " + " ".join(f'{name}="{value}"' for name, value in sent.items())
+    with ssh_server.sshd(tmp_path / "sshd", options=options) as login:
+        (tmp_path / "known").write_text(f"[127.0.0.1]:{login.port} {login.host_key()}\n")
+        config = f"UserKnownHostsFile {tmp_path}/known\nIdentityFile {login.login}\nUser root\n"
+        (tmp_path / ".ssh").mkdir()
+        (tmp_path / ".ssh" / "config").write_text(config)
+        (tmp_path / "code").mkdir()
+        (tmp_path / "code" / "text").write_text("here\n")
+        source = f"slurm:root@127.0.0.1:{login.port}"
+        away = Taco(taco.state, {**taco.env, "TACO_LAUNCH_INVENTORY": source, "HOME": str(tmp_path)})
+        done = away.ok("run", "--name", "j", "--np", "4", "--sync", str(tmp_path / "code"), "--", "cat", "text")
+        assert done.stdout.count("here") == 4
+        away.ok("submit", "--name", "long", "--np", "2", "--", "sleep", "100")
+        eventually(lambda: "RUNNING" in away.ok("list").stdout, 30, "it to run")
+        assert away.ok("exec", "long", "--rank", "1", "--", "echo", "hi").stdout == "hi\n"
+        away.ok("stop", "long")
+        assert away("wait", "long").returncode == 143
+        assert "n2 (ranks 2-3)" in away.ok("get", "j").stdout
+    assert not (taco.state / "jobs").exists()
+    assert (at_login / "jobs" / "j").exists()

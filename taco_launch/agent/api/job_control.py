@@ -13,6 +13,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Ty
 from taco_launch.agent.api.view import current_view
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.agent.store.records import StopRequest
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
 from taco_launch.core.errors import DamagedRecordError, NoJobError, OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.lifecycle import state
@@ -30,7 +31,7 @@ def stop(jobs: Jobs, _agent: str, request: Stop) -> Iterator[Reply]:
     def ask(folder: JobFolder) -> None:
         if not records.record(folder).state.is_terminal:
             _require_owner(folder, request.owner)
-            records.write_json(folder.stop, {"by": request.by, "signal": request.signal, "grace": request.grace})
+            records.write_request(folder.stop, StopRequest(request.by, request.signal, request.grace))
 
     folders = _tell(jobs, request.names, ask)
     scheduler_wakeup.notify(jobs)
@@ -49,7 +50,7 @@ def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
             raise UsageError(f"job {folder.name}: it is {found.value}, and cannot be suspended")
         _require_owner(folder, request.owner)
         if found is not JobState.SUSPENDED:
-            records.write_json(folder.suspend, {"by": request.by})
+            records.write_request(folder.suspend, StopRequest(request.by))
 
     folders = _tell(jobs, request.names, ask)
     scheduler_wakeup.notify(jobs)
@@ -76,7 +77,7 @@ def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
         with contextlib.suppress(DamagedRecordError):  # its owner is unknown: the name is enough
             _require_owner(folder, request.owner)
             if request.by is not None and not records.record(folder).state.is_terminal:
-                records.write_json(folder.stop, {"by": request.by, "signal": int(signal.SIGTERM), "grace": None})
+                records.write_request(folder.stop, StopRequest(request.by, signal.SIGTERM))
 
     def remove(folder: JobFolder) -> Iterator[Reply]:
         if request.by is not None:

@@ -29,6 +29,7 @@ from taco_launch.agent.store.folders import (
     Jobs,
     make_private,
 )
+from taco_launch.agent.store.records import StopRequest
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.command import shell
 from taco_launch.core.errors import OK, HostError, JobEnd, TacoLaunchError, UnusableError
@@ -203,7 +204,7 @@ class _Allocation:
                 self._copy_requests()
             if self._terminated is not None and not is_stopping:
                 is_stopping = True
-                records.write_json(self._own.stop, {"by": "Slurm", "signal": int(signal.SIGTERM)})
+                records.write_request(self._own.stop, StopRequest("Slurm", signal.SIGTERM))
                 self._wake()
             record = records.record(self._own)
             if now >= alive_at:
@@ -222,9 +223,11 @@ class _Allocation:
     def _copy_requests(self) -> None:
         for ours, theirs in ((self._own.stop, self._shared.stop), (self._own.suspend, self._shared.suspend)):
             with contextlib.suppress(OSError):
-                request = records.read_json(theirs)
-                if request is not None and request != records.read_json(ours):  # a second stop has a shorter time
-                    records.write_json(ours, request)
+                request = records.read_request(self._shared, theirs)
+                if request is not None and request != records.read_request(
+                    self._own, ours
+                ):  # a second has a shorter time
+                    records.write_request(ours, request)
                     if theirs == self._shared.suspend:
                         theirs.unlink()
                     self._wake()

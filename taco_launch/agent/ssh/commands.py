@@ -108,7 +108,7 @@ def understood(line: bytes, kind: Type[_Answer]) -> Union[_Answer, str]:
     try:
         return kind.from_wire(found)
     except ValueError as error:
-        return f"its answer cannot be read: {error}"
+        return f"its answer cannot be read: {error} (is it from another version of taco-launch?)"
 
 
 def output(process: "subprocess.Popen[bytes]", seconds: float) -> Optional[bytes]:

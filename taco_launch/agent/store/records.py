@@ -103,16 +103,36 @@ class StopRequest(NamedTuple):
     grace: Optional[float] = None
 
 
+_ON_FULL_DISK = StopRequest("a command on a full disk", signal.SIGTERM)
+
+
+def write_request(file: Path, request: StopRequest) -> None:
+    """Ask a job's supervisor to stop or to suspend it: on a full disk by an empty file, which needs no block.
+
+    Raises:
+        OSError: there is no room for a file, or it cannot be written for another reason.
+    """
+    try:
+        write_json(file, request._asdict())
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        file.touch(0o600)
+
+
 def read_request(folder: JobFolder, file: Path) -> Optional[StopRequest]:
-    """Read a request to stop or to suspend, None where there is none.
+    """Read a request to stop or to suspend, None where there is none; an empty file is one of `write_request`.
 
     Raises:
         DamagedRecordError: it is none.
     """
     with intact(folder, file):
-        data = read_json(file)
-        found = None if data is None else from_json(StopRequest, data, file.name)
-        if found is not None and not 0 <= found.signal < signal.NSIG:
+        try:
+            content = _content(file, _MOST_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        found = from_json(StopRequest, codec.load(content), file.name) if content else _ON_FULL_DISK
+        if not 0 <= found.signal < signal.NSIG:
             raise ValueError(f"signal {found.signal}")
         return found
 

@@ -10,6 +10,7 @@ from taco_launch.agent.host import facts, processes
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.agent.store.records import StopRequest
 from taco_launch.agent.upkeep import job_counters, recovery
 from taco_launch.core.errors import DamagedRecordError, UsageError
 from taco_launch.core.model.jobs import CleanUp, JobRecord
@@ -56,7 +57,7 @@ def end_damaged(folder: JobFolder, held: contextlib.ExitStack) -> None:
     Raises:
         UsageError: one has it all the same.
     """
-    records.write_json(folder.stop, {"by": "taco-launch delete", "signal": int(signal.SIGTERM)})
+    records.write_request(folder.stop, StopRequest("taco-launch delete", signal.SIGTERM))
     until = time.monotonic() + _END_SECONDS
     while not _is_unsupervised(folder, held):
         if time.monotonic() > until:

@@ -8,16 +8,20 @@ import click
 
 from taco_launch.cli.options.common import access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.options.job_options import file_option, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup
+from taco_launch.core.errors import UsageError
+from taco_launch.jobs import sbatch_script
 
 
 @click.group(cls=SuggestingGroup)
 def export() -> None:
-    """Write what other programs need, such as an ssh configuration.
+    """Write what other programs need, such as an ssh configuration or a script for sbatch.
 
     \b
-    Example:
+    Examples:
       taco-launch -i hosts.yaml export ssh-config --to hcc.ssh
+      taco-launch export sbatch -f job.yaml > job.sbatch
     """
 
 
@@ -66,3 +70,30 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more
     export_ssh.write(found, Path(to))
     host = next((line.split()[1] for line in reversed(found.splitlines()) if line.startswith("Host ")), "")
     settings.talk(f"wrote {to}; try it: ssh -F {to} {host}")
+
+
+@verb("sbatch", group=export, access=True)
+@click.argument("name", required=False, shell_complete=complete_job)
+@file_option
+def sbatch(ctx: click.Context, /, *, name: str | None, file: str | None, **more: Any) -> None:
+    """Print a script that runs a job with Slurm alone: for sbatch, on clusters without taco-launch.
+
+    The job is one that was submitted (NAME) or that of a file. The script requests its nodes and starts its ranks with the
+    same launcher. It has no queue, retries, verification or log per rank; stderr shows what else is missing.
+
+    \b
+    Examples:
+      taco-launch export sbatch vgg16 > vgg16.sbatch
+      taco-launch -i slurm: export sbatch -f job.yaml > job.sbatch
+    """
+    settings = settings_of(ctx)
+    if (name is None) == (file is None):
+        raise UsageError("export sbatch requires a job", hint="give either the NAME of a job, or -f FILE")
+    if name is not None:
+        spec = settings.backend(access_of(more)).get(name).spec
+    else:
+        spec = spec_of(settings, request_of(settings, (), {"file": file}))
+    text, missing = sbatch_script.script(spec)
+    click.echo(text, nl=False)
+    for words in missing:
+        settings.talk(f"not in the script: {words}")

@@ -279,8 +279,8 @@ def inventory_option(*names: str) -> Callable[[F], F]:
         expose_value=False,
         callback=_keep,
         shell_complete=complete_inventory,
-        help="Inventory of hosts (YAML, or one of Ansible), or a hostfile; `lab` or `lab:NAME` for the lab's hosts. "
-        "Default: $TACO_LAUNCH_INVENTORY, else this machine.",
+        help="Inventory of hosts (YAML, or one of Ansible), or a hostfile; `lab` or `lab:NAME` for the lab's hosts; "
+        "`slurm:` on a login node, or `slurm:USER@LOGIN`, for a Slurm cluster. Default: $TACO_LAUNCH_INVENTORY, else this machine.",
     )
 
 

@@ -22,17 +22,24 @@ class Directive(NamedTuple):
 
 def directives(spec: JobSpec, output: str, mark: str = "") -> Tuple[Directive, ...]:
     """Return the options of sbatch for a job; `output` is the file for what the script itself prints, `mark` its comment."""
-    assert spec.slurm is not None
     return (
-        Directive(f"--job-name={spec.name}", "the job's name"),
-        *_size(spec),
-        *(Directive(f"--{option}={value}", why) for option, value, why in _passed_on(spec.slurm) if value),
+        *requested(spec),
         *_limits(spec),
         Directive("--no-requeue", "retries are the job's own: --backoff-limit"),
         Directive(f"--export={','.join(_EXPORTED)}", "ranks get the environment of the submission, kept with the job"),
         Directive(f"--output={_quoted(output.replace('%', '%%'))}", "what Slurm and the supervisor print"),
         Directive("--open-mode=append", "a restarted script keeps what the first one printed"),
         *([Directive(f"--comment={mark}", "by which the job is found again")] if mark else []),
+    )
+
+
+def requested(spec: JobSpec) -> Tuple[Directive, ...]:
+    """Return the options for what a job requests of Slurm: its name, size, partition and the like; not its time."""
+    assert spec.slurm is not None
+    return (
+        Directive(f"--job-name={spec.name}", "the job's name"),
+        *_size(spec),
+        *(Directive(f"--{option}={value}", why) for option, value, why in _passed_on(spec.slurm) if value),
     )
 
 

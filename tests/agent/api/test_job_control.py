@@ -58,7 +58,7 @@ def test_a_job_that_is_being_placed_is_stopped_by_its_supervisor(jobs: Jobs) -> 
 
 def test_a_running_job_is_asked_to_be_suspended(running: JobFolder) -> None:
     assert call("suspend", names=["running"], by="me").frames[-1]["job"]["record"]["state"] == "RUNNING"
-    assert records.read_json(running.suspend) == {"by": "me"}
+    assert records.read_request(running, running.suspend) == records.StopRequest("me")
     refused = call("resume", names=["running"], by="me")
     assert refused.error["exit_code"] == 2
     assert refused.error["message"] == "job running: it is RUNNING, not SUSPENDED (it is being suspended)"

@@ -1,5 +1,6 @@
 """A job's files: whole or not there, events that outlive a full disk and a crash, a lock that dies with its holder."""
 
+import errno
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.store.records import Events
+from taco_launch.agent.store.records import Events, StopRequest
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host
@@ -288,3 +290,18 @@ def test_a_caller_that_an_older_agent_kept_is_read(folder: JobFolder) -> None:
     records.write_caller(folder, found)
     assert records.read_caller(folder) == found
     assert folder.caller.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_a_job_is_stopped_on_a_full_disk(folder: JobFolder, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr(records, "write_json", Mock(side_effect=OSError(code, os.strerror(code))))
+    records.write_request(folder.stop, StopRequest("ada", signal.SIGINT, 5.0))
+    request = records.read_request(folder, folder.stop)
+    assert request == StopRequest("a command on a full disk", signal.SIGTERM, None)
+
+
+def test_a_request_that_cannot_be_written_is_told(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "write_json", Mock(side_effect=OSError(errno.EROFS, os.strerror(errno.EROFS))))
+    with pytest.raises(OSError, match="Read-only"):
+        records.write_request(folder.stop, StopRequest("ada"))
+    assert records.read_request(folder, folder.stop) is None

@@ -123,19 +123,36 @@ def test_compiled_code_lies_beside_every_source(agent: Path) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_sources_suffice(tmp_path: Path) -> None:
+def test_it_stays_small() -> None:
+    """Every host of a job gets it once per version, also over a slow link and onto a disk that is almost full."""
+    assert len(agent_bundle.build(agent_bundle.sources())) < 4_100_000
+
+
+def test_the_sources_suffice(slim: Path) -> None:
     """Another Python passes the compiled code over."""
-    slim = tmp_path / "slim.pyz"
-    with (
-        zipfile.ZipFile(io.BytesIO(agent_bundle.build(agent_bundle.sources()))) as whole,
-        zipfile.ZipFile(slim, "w") as target,
-    ):
-        for name in whole.namelist():
-            if not name.endswith(".pyc"):
-                target.writestr(name, whole.read(name))
     done = subprocess.run([*PYTHON, str(slim), "list"], input=b"", stdout=subprocess.PIPE, env={}, check=False)
     assert b'"op":"list"' in done.stdout
     assert done.returncode == 0, "it was started ahead, and not called"
+
+
+def test_a_python_without_zlib_is_named(slim: Path) -> None:
+    run = "import runpy, sys; sys.modules['zlib'] = None; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    done = subprocess.run([*PYTHON, "-c", run, str(slim), "list"], input=b"", capture_output=True, check=False)
+    assert done.stdout == b"unready module zlib\n", done.stderr
+
+
+@pytest.fixture
+def slim(tmp_path: Path) -> Path:
+    """Build the zipapp as another Python sees it: without compiled code."""
+    path = tmp_path / "slim.pyz"
+    with (
+        zipfile.ZipFile(io.BytesIO(agent_bundle.build(agent_bundle.sources()))) as whole,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target,
+    ):
+        for name in whole.namelist():
+            if not name.endswith(".pyc"):
+                target.writestr(zipfile.ZipInfo(name), whole.read(name), whole.getinfo(name).compress_type)
+    return path
 
 
 def test_the_probe_is_in_it(agent: Path) -> None:

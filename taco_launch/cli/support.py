@@ -31,7 +31,8 @@ def support(ctx: click.Context, /, name: str, *, to: Path | None, **access: Any)
 
     These are masked, also in logs: values of variables and options whose names tell that they are secrets (password, token, secret,
     credential, ..._KEY, ..._PASS, ..._PWD, ..._AUTH, ..._CREDS, sig); Authorization and Cookie headers; passwords and
-    secrets in addresses, and all but the host of the address of --notify; passwords of curl -u; tokens of known forms.
+    secrets in addresses, and all but the host of the address of --notify; passwords
+    on command lines of programs such as curl, mysql and docker login; addresses of chat webhooks; tokens of known forms; private keys.
     Look through the archive before you send it to others.
 
     \b

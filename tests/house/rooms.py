@@ -15,13 +15,13 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 ROOMS = {
     "cli": 11_600,
     "api": 1_400,
-    "bench": 8_700,
+    "bench": 8_800,
     "jobs": 12_800,
     "setup": 8_700,
     "hosts": 8_100,
     "lab": 3_650,
-    "agent": 18_800,
-    "core": 32_550,
+    "agent": 18_900,
+    "core": 32_600,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

@@ -34,7 +34,8 @@ def named(name: str, text: str, files: dict[str, str]) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            base = node.module or name
+            above = name.split(".")[: -node.level] if node.level else []
+            base = ".".join((*above, *([node.module] if node.module else [])))
             found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _NAME.fullmatch(node.value):
             ends = f".{node.value}"

@@ -4,6 +4,8 @@ import ast
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from tests.house.rooms import PACKAGE
 from tests.support.git_server import ENVIRONMENT, repository
 
 OTHER = 12345
+ROOT = Path(__file__).parents[2]
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="cannot: only root may give a folder away")
 # Variables of folders, and what stands for one of them below HOME; here alone they become paths.
 NAMES = {
@@ -190,43 +193,126 @@ def test_a_history_that_another_user_can_decide_on_is_not_opened(tmp_path: Path,
 
 @as_root
 @pytest.mark.parametrize(
-    ("path", "owner", "mode", "told"),
+    ("path", "owner", "group", "mode", "told"),
     [
-        ("state", OTHER, 0o755, f"belongs to user {OTHER}, mode drwxr-xr-x"),
-        ("state", 0, 0o777, "belongs to user 0, mode drwxrwxrwx"),
-        ("state", 0, 0o1777, "belongs to user 0, mode drwxrwxrwt"),
-        ("state", 0, 0o775, "belongs to user 0, mode drwxrwxr-x"),
-        ("state/..", 0, 0o777, "belongs to user 0, mode drwxrwxrwx"),
-        ("state/..", OTHER, 0o1777, f"belongs to user {OTHER}, mode drwxrwxrwt"),
-        ("state/..", 0, 0o1777, ""),
-        ("state/..", 0, 0o775, ""),
-        ("state", 0, 0o700, ""),
+        ("scratch/own/state", OTHER, 0, 0o755, f"belongs to user {OTHER}, mode drwxr-xr-x"),
+        ("scratch/own/state", 0, 0, 0o777, "belongs to user 0, mode drwxrwxrwx"),
+        ("scratch/own/state", 0, 0, 0o1777, "belongs to user 0, mode drwxrwxrwt"),
+        ("scratch/own/state", 0, 0, 0o775, "belongs to user 0, mode drwxrwxr-x"),
+        ("scratch/own/state/agent", 0, 0, 0o775, "belongs to user 0, mode drwxrwxr-x"),
+        ("scratch/own", 0, 0, 0o777, "belongs to user 0, mode drwxrwxrwx"),
+        ("scratch/own", OTHER, 0, 0o1777, f"belongs to user {OTHER}, mode drwxrwxrwt"),
+        ("scratch/own", 0, OTHER, 0o775, "belongs to user 0, mode drwxrwxr-x"),
+        ("scratch", 0, 0, 0o777, "belongs to user 0, mode drwxrwxrwx"),
+        ("scratch", OTHER, 0, 0o755, f"belongs to user {OTHER}, mode drwxr-xr-x"),
+        ("scratch", 0, OTHER, 0o2775, "belongs to user 0, mode drwxrwsr-x"),
+        ("scratch", 0, 0, 0o775, ""),  # of root's own group
+        ("scratch", 0, OTHER, 0o1777, ""),
+        ("scratch/own", 0, 0, 0o1777, ""),
+        ("scratch/own", 0, 0, 0o775, ""),
+        ("scratch/own/state", 0, 0, 0o700, ""),
     ],
 )
 def test_on_a_host_nothing_of_another_users_folder_is_executed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, owner: int, mode: int, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, owner: int, group: int, mode: int, told: str
 ) -> None:
     """The shell has the rule of `require_own`, before anything of the folder runs."""
-    state = tmp_path / "scratch" / "state"
-    agent = state / "agent" / "a.pyz"
-    agent.parent.mkdir(parents=True)
-    agent.write_bytes(b"PK" + bytes(20))
-    folder = state / path.removeprefix("state").removeprefix("/")
+    state = tmp_path / "scratch" / "own" / "state"
+    _agent_in(state)
+    folder = tmp_path / path
+    os.chown(folder, owner, group)
     folder.chmod(mode)
-    os.chown(folder, owner, 0)
-    monkeypatch.setenv("TACO_LAUNCH_STATE", str(state))
-    argv = agent_location.on_host().argv("a.pyz", "list")
-    said = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    said, message = _answers(state, monkeypatch)
     assert said.startswith("unready folder " if told else "ready\n"), said
     if told:
         with pytest.raises(HostError) as error:
             AgentClient(LocalTransport("gpu1"), agent_location.on_host()).call(List())
-        shown = str(state) if path == "state" else f"{state}/.."
-        assert error.value.message == f"gpu1: another user can decide what is in the state folder: {shown} {told}"
-        assert f"chmod go-w {shown}" in str(error.value.hint)
-    try:  # one rule in two languages
-        folders.state_folder({"TACO_LAUNCH_STATE": str(state)}, 0)
-    except UsageError:
-        assert told
-    else:
-        assert not told
+        assert error.value.message == f"gpu1: another user can decide what is in the state folder: {folder} {told}"
+        assert f"chmod go-w {folder}" in str(error.value.hint)
+    # one rule in two languages
+    assert (f"{folder} {'belongs to' if owner else 'can be written by others'}" in message) is bool(told)
+    assert bool(message) is bool(told)
+
+
+def _agent_in(state: Path) -> None:
+    (state / "agent").mkdir(parents=True)
+    (state / "agent" / "a.pyz").write_bytes(b"PK" + bytes(20))
+
+
+def _answers(state: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Return what a host's shell says of its state folder, and what this machine says of it."""
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(state))
+    argv = agent_location.on_host().argv("a.pyz", "list")
+    shell = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
+    try:
+        agent_location.here({"TACO_LAUNCH_STATE": str(state)}, os.geteuid())
+    except UsageError as error:
+        return shell, error.message
+    return shell, ""
+
+
+@as_root
+@pytest.mark.parametrize("bad", ["link", "folder of the link", "where it leads", "above where it leads", ""])
+def test_links_on_the_way_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    _agent_in(tmp_path / "disk" / "real" / "state")
+    (tmp_path / "home").mkdir()
+    link = tmp_path / "home" / "link"
+    link.symlink_to("../disk/real")
+    places = {
+        "link": link,
+        "folder of the link": link.parent,
+        "where it leads": tmp_path / "disk" / "real",
+        "above where it leads": tmp_path / "disk",
+    }
+    if bad:
+        os.chown(places[bad], OTHER, 0, follow_symlinks=False)
+    shell, message = _answers(link / "state", monkeypatch)
+    assert shell.startswith("unready folder " if bad else "ready\n"), shell
+    assert (f"belongs to user {OTHER}" in message) is bool(bad), message
+
+
+def test_a_circle_of_links_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    shell, message = _answers(tmp_path / "a" / "state", monkeypatch)
+    assert shell.startswith("unready agent ")
+    assert message == ""
+
+
+@as_root
+def test_what_another_user_could_rename_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel lets another user replace an own folder two levels below one that all may write."""
+    with tempfile.TemporaryDirectory() as name:  # pytest's own folders are closed to other users
+        scratch = Path(name)
+        state = scratch / "own" / "closed" / "state"
+        _agent_in(state)
+        scratch.chmod(0o777)
+        shell, message = _answers(state, monkeypatch)
+        theft = "mv own stolen && mkdir -p own/closed/state/agent && echo PK >own/closed/state/agent/a.pyz"
+        argv = ["/bin/sh", "-c", theft]
+        subprocess.run(argv, cwd=scratch, user=OTHER, group=OTHER, extra_groups=(), check=True)
+        assert (state / "agent" / "a.pyz").stat().st_uid == OTHER
+        assert shell.startswith("unready folder ")
+        assert f"{scratch} can be written by others" in message
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed (apt-get install util-linux)")
+def test_in_a_user_namespace_strangers_may_own_what_is_above(tmp_path: Path) -> None:
+    """As in Apptainer: root of the host and all others look alike there, and / is theirs."""
+    state = tmp_path / "state"
+    _agent_in(state)
+    tmp_path.chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(tmp_path, OTHER, OTHER)
+        tmp_path.parent.chmod(0o755)
+    code = f"from taco_launch.jobs.backend.agent_location import here; here({{'TACO_LAUNCH_STATE': {str(state)!r}}}, 0)"
+    inside = subprocess.run(
+        ["unshare", "-Ur", sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    if "unshare" in inside.stderr and "failed" in inside.stderr:
+        pytest.skip("cannot: user namespaces are forbidden here")
+    assert (inside.returncode, inside.stderr) == (0, "")
+    argv = agent_location.on_host().argv("a.pyz", "list")
+    environ = {**os.environ, "TACO_LAUNCH_STATE": str(state)}
+    shell = subprocess.run(["unshare", "-Ur", *argv], capture_output=True, text=True, check=False, env=environ)
+    assert shell.stdout.startswith("ready\n"), shell.stdout

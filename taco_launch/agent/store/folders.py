@@ -5,10 +5,10 @@ import errno
 import os
 import re
 import socket
-import stat
 from pathlib import Path
 from typing import Callable, Iterator, List, Mapping
 
+from taco_launch.agent.store.ownership import require_own
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
 
 STATE_VARIABLE = "TACO_LAUNCH_STATE"
@@ -66,49 +66,6 @@ def _of_user(environ: Mapping[str, str], variable: str, in_home: str) -> Path:
     given = Path(environ.get(variable, ""))
     # XDG Base Directory Specification: a relative path is to be ignored.
     return (given if given.is_absolute() else Path(environ.get("HOME", "/"), in_home)) / "taco-launch"
-
-
-def why_not_own(found: os.stat_result, uid: int, own_group: int = -1) -> str:
-    """Return why another user may decide what is in a file or folder; "" where only `uid` and root can.
-
-    `own_group` is a group that may write: ssh of Debian lets it be the user's own.
-    """
-    if found.st_uid not in (0, uid):
-        return f"belongs to user {found.st_uid}"
-    others = stat.S_IWOTH if found.st_gid == own_group else stat.S_IWGRP | stat.S_IWOTH
-    return "can be written by others" if found.st_mode & others else ""
-
-
-def require_own(folder: Path, uid: int, what: str, variable: str) -> Path:
-    """Return a folder that is read back, out of which programs may run, where only its user and root decide what is in it.
-
-    The next existing folder above it must belong to them too, or be sticky: a user who can rename the folder can replace it.
-
-    Raises:
-        UsageError: another user can; `variable` names another folder.
-    """
-    for start in dict.fromkeys((folder, Path(os.path.realpath(folder)))):
-        for path in (start, *start.parents):
-            try:
-                found = path.stat()
-            except OSError:  # who makes it or looks into it fails, and says why
-                continue
-            above = path != start
-            is_sticky = above and found.st_mode & stat.S_ISVTX and found.st_uid in (0, uid)
-            # The group of the user may write above: by the umask of some systems it does.
-            why = "" if is_sticky else why_not_own(found, uid, os.getegid() if above else -1)
-            if why:
-                where = f"{what} {folder}: {path}" if above else f"{what} {path}"
-                cure = (
-                    f"chmod go-w {path}, or " if found.st_uid in (0, uid) else f"remove {path} if it is not yours, or "
-                )
-                if found.st_mode & stat.S_ISVTX or not stat.S_ISDIR(found.st_mode):
-                    cure = ""  # /tmp and devices have to stay as they are
-                hint = f"{cure}set another folder: {variable}=FOLDER"
-                raise UsageError(f"{where} {why}: files there would run with your permissions", hint=hint)
-            if above:
-                break
-    return folder
 
 
 def lease_folder(environ: Mapping[str, str], state: Path, *, root: bool) -> Path:

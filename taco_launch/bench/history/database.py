@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from taco_launch.agent.store.folders import make_private, private, require_own
+from taco_launch.agent.store.folders import make_private, private
+from taco_launch.agent.store.ownership import require_own
 from taco_launch.bench.history.migrations import ForeignError, migrate
 from taco_launch.core.errors import TacoLaunchError
 

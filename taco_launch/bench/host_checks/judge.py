@@ -1,6 +1,5 @@
 """Judges measured hosts beside one another: what is far below the others in all of its repetitions is slow."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 
@@ -24,9 +23,6 @@ _KINDS = "are the hosts in several racks, or of several kinds? check them apart"
 _FIREWALL = (
     "does a firewall close ports between the hosts? open network.port_range of the inventory, or all ports without it"
 )
-# Rows of dcgmi's table.
-_FAILED = re.compile(r"[|:]\s*Fail\b")
-_RESULT = re.compile(r"[|:]\s*(?:Pass|Fail|Warn)\b")
 _HINTS = {
     "CPU rate": f"lscpu and turbostat show the clocks; {_NOTHING_ELSE}",
     "CPU rate, one core": f"lscpu and turbostat show the clocks; {_NOTHING_ELSE}",
@@ -35,6 +31,7 @@ _HINTS = {
     "disk read": "dmesg -T and smartctl -a show errors of the disk",
 }
 _GPU_HINT = "nvidia-smi -q shows clocks, links and errors; drain the host"
+_DIAG_HINT = "dcgmi diag -r 2 shows it"
 METRICS = tuple(_HINTS)
 
 Judged = Iterator[tuple[str, HealthVerdict]]
@@ -105,22 +102,32 @@ def _programs(measured: HostMeasurements) -> Judged:
     for host, programs in measured.programs.items():
         for program, done in programs.items():
             name, source = ("DCGM diag" if program == "dcgmi" else program), f"{program}, in the job's image"
+            tests = measured.diagnosed.get(host, ()) if program == "dcgmi" else ()
             if done is None:
                 yield host, HealthVerdict(name, NOT_POSSIBLE, f"{program} is not installed in the job's image", source)
-            elif done[0] or (program == "dcgmi" and _FAILED.search(done[1])):
-                level = FAULT if _has_results(program, host, done[1], measured.values) else NOT_POSSIBLE
-                failed = "; ".join(line for line in done[1].splitlines() if _FAILED.search(line))
-                text = f"exit code {done[0]}: {failed[:200] or ' '.join(done[1].split())[-200:]}"
+            elif tests:
+                yield from ((host, each) for each in _diagnosed(tests, done[0], source))
+            elif done[0] or program == "dcgmi":
+                # Without results a program could not start, or had no service.
+                tested = any(
+                    each.values and each.hosts == (host,) and each.name.startswith(program) for each in measured.values
+                )
+                level = FAULT if tested else NOT_POSSIBLE
+                text = f"exit code {done[0]}: {' '.join(done[1].split())[-200:] or 'no results'}"
                 yield host, HealthVerdict(name, level, text, source, _GPU_HINT if level == FAULT else "")
-            elif program == "dcgmi":
-                yield host, HealthVerdict(name, OK, "passed", source)
 
 
-def _has_results(program: str, host: str, text: str, values: Sequence[MeasuredValue]) -> bool:
-    """Return whether a program that failed tested the GPUs: without results it could not start, or had no service."""
-    if program == "dcgmi":
-        return _RESULT.search(text) is not None
-    return any(each.values and each.hosts == (host,) and each.name.startswith(program) for each in values)
+def _diagnosed(tests: Sequence[tuple[str, str, str]], code: int, source: str) -> Iterator[HealthVerdict]:
+    """Yield the verdicts of DCGM itself: one for each test that has not passed, and one for all that have."""
+    for test, level, words in tests:
+        if level != OK:
+            hint = {FAULT: _GPU_HINT, WARNING: _DIAG_HINT}.get(level, "")
+            yield HealthVerdict("DCGM diag", level, f"{test}: {words}", source, hint)
+    passed = ", ".join(test for test, level, _words in tests if level == OK)
+    if code and all(level == OK for _test, level, _words in tests):
+        yield HealthVerdict("DCGM diag", FAULT, f"exit code {code}, although {passed} passed", source, _DIAG_HINT)
+    elif passed:
+        yield HealthVerdict("DCGM diag", OK, f"{passed} passed", source)
 
 
 def _network(

@@ -34,12 +34,14 @@ class HostMeasurements:
     """What a job measured: values, round-trip times of pairs in seconds, and the GPU programs of each host.
 
     A program is (exit code, end of its output), or None where it is not installed. `cores` is how many each host has.
+    `diagnosed` has the tests of DCGM on each host: (name, level, words).
     """
 
     values: tuple[MeasuredValue, ...]
     round_trips: dict[tuple[str, str], float]
     programs: dict[str, dict[str, tuple[int, str] | None]]
     cores: dict[str, int] = field(default_factory=dict)
+    diagnosed: dict[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
 
 
 def documents(log: str) -> Iterator[dict[str, Any]]:
@@ -67,7 +69,7 @@ def read(log: str, hosts: Sequence[str]) -> HostMeasurements:
     keyed = [line for line in lines if "key" in line]
     if not lines or lines[-1].get("end") != len(keyed):
         raise HostError("the output of the measurement is not complete", hint="run the check again")
-    values, trips, programs = [], {}, {}
+    values, trips, programs, diagnosed = [], {}, {}, {}
     try:
         cores = {hosts[line["rank"]]: int(line["cores"]) for line in lines if "rank" in line}
         for line in keyed:
@@ -81,6 +83,8 @@ def read(log: str, hosts: Sequence[str]) -> HostMeasurements:
                     each: None if done is None else (int(done[0]), str(done[1]))
                     for each, done in line["programs"].items()
                 }
+                tests = (line["programs"].get("dcgmi") or (0, "", {}, ()))[3]
+                diagnosed[of[0]] = tuple((str(test), str(level), str(words)) for test, level, words in tests)
             else:
                 rates, resent, again, control = (
                     tuple(map(float, line.get(key, ()))) for key in ("values", "resent", "again", "control")
@@ -90,4 +94,4 @@ def read(log: str, hosts: Sequence[str]) -> HostMeasurements:
         raise HostError(
             f"the output of the measurement cannot be read: {error!r}", hint="run the check again"
         ) from None
-    return HostMeasurements(tuple(values), trips, programs, cores)
+    return HostMeasurements(tuple(values), trips, programs, cores, diagnosed)

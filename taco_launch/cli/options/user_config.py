@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from taco_launch.agent.store.folders import require_config, why_not_own
+from taco_launch.agent.store.folders import require_config
+from taco_launch.agent.store.ownership import why_not_own
 from taco_launch.cli.options.common import FORMATS
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.frozen import dataclass

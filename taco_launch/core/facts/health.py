@@ -192,12 +192,16 @@ def _dcgm(sections: Sections) -> Found[Provided]:
 
 
 def _nhc(sections: Sections) -> Found[Provided]:
-    """Read NHC: exit code 0 where all its checks passed, else the one that did not in `Health check failed:`."""
+    """Read NHC, which ends with 0 also where it has no configuration, or no check for this host: nothing is proven then."""
     failed = failure(sections, "health.nhc")
-    if failed is None:
-        return Provided("NHC", "ok", "all checks passed")
     section = sections.get("health.nhc")
-    words = re.search(r"Health check failed:\s*(.*)", f"{section.stdout}\n{section.stderr}") if section else None
-    if words:
+    text = f"{section.stdout}\n{section.stderr}" if section else ""
+    words = re.search(r"Health check failed:\s*(.*)", text)
+    if words and "Terminated by signal" not in words[1]:
         return Provided("NHC", "fault", words[1].strip())
-    return failed
+    if failed is not None:
+        return failed
+    checks = len(re.findall(r"^Running check", text, re.MULTILINE))
+    if not checks or "Node Health Check completed successfully" not in text:
+        return Unknown("NHC ran no check: is there a line for this host in /etc/nhc/nhc.conf?")
+    return Provided("NHC", "ok", f"{checks} check{'s' if checks > 1 else ''} passed")

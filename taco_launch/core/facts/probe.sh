@@ -23,7 +23,7 @@ set -u
 probe() { # probe NONCE [SUBJECT...]
   nonce=$1
   shift
-  unset GREP_OPTIONS GREP_COLOR CDPATH
+  unset GREP_OPTIONS GREP_COLOR CDPATH NHC_RM
   LC_ALL=C
   PATH=${PATH-}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin
   PATH=$PATH:/usr/local/cuda/bin:/opt/mellanox/bin:/usr/local/openmpi/bin:/opt/openmpi/bin:/usr/lib64/openmpi/bin
@@ -702,9 +702,11 @@ look_at_health() { # the first look at counters; the second one follows after al
   ask_smi health.nvlink_errors smi nvlink -e
   pages=index,retired_pages.double_bit.count,retired_pages.pending
   ask_smi health.gpus smi "--query-gpu=$pages,pcie.link.gen.current,pcie.link.gen.max,pstate" --format=csv
-  # the verdicts of the site's own programs, read alone: DCGM's watches are not turned on, and NHC marks no node
+  # the verdicts of the site's own programs, read alone: DCGM's watches are not turned on, and NHC marks no node. In its
+  # detached mode NHC would show an earlier verdict, and start itself again without these settings. Its watchdog ends
+  # it 4 seconds after its time.
   section health.dcgm limited 5 dcgmi health -c
-  section health.nhc limited 5 root nhc -l - MARK_OFFLINE=0
+  section health.nhc limited 26 root nhc -l - -v -t 20 MARK_OFFLINE=0 DETACHED_MODE=0
 }
 
 look_again() { # 3 seconds after the first look, or later

@@ -6,6 +6,7 @@ A secret that a program prints without any name is known only where a variable o
 import base64
 import json
 import re
+import shlex
 from typing import Any, Iterable, Mapping, Sequence
 
 from taco_launch.core.model.jobs import JobSpec
@@ -46,6 +47,9 @@ _OPTION = re.compile(
     r"(\"[^\"\n]*\"|'[^'\n]*'|\S+)",
     re.IGNORECASE,
 )
+# A word as shells write it, and one that is USER:PASSWORD.
+_WORD = r"\\{0,3}\"[^\"\n]+\"|'[^'\n]+'|[^\s\"']+"
+_LOGIN = r"\\{0,3}\"[^\":\n]{1,100}:[^\"\n]+\"|'[^':\n]{1,100}:[^'\n]+'|[^\s\"':]{1,100}:[^\s\"']+"
 # What stands in a place where nothing but a secret does.
 _PLACES = (
     # Authorization: SCHEME VALUE, Cookie: NAME=VALUE; NAME=VALUE
@@ -57,19 +61,39 @@ _PLACES = (
     # scheme://USER:PASSWORD@host
     r"(://[^\s/@:]{0,100}:)([^\s/\"'<>,]{1,300})(?=@)",
     rf"([?&](?:[\w.-]{{0,60}}{_WORDS}[\w.-]{{0,60}}|(?:[\w.-]{{0,60}}[_.-])?(?:{_ENDS}|key|pwd|pw|signature))=)([^\s&\"'#]+)",
-    # addresses of chat rooms
-    r"(\bhooks\.slack\.com/\w{1,20}/|/bot/v2/hook/|\bdiscord(?:app)?\.com/api/webhooks/)([\w/-]+)",
-    rf"(\bcurl\b[^\n|;&]{{0,300}}?\s(?:-u|-U|--user|--proxy-user)[\s=]{{0,3}}{_QUOTE}[^\s:\"']{{1,100}}:)([^\s\"']+)",
-    r"(\b(?:sshpass|docker login)\b[^\n|;&]{0,300}?\s-p\s{0,3}|\bredis-cli\b[^\n|;&]{0,300}?\s-a\s{1,3})(\S+)",
+    # https://TOKEN@host: the name of a user is shorter, or has no digit
+    r"(\bhttps?://)((?=[^\s/@]{0,100}\d)[\w.~+-]{16,300})(?=@)",
+    # addresses of chat rooms, whose path lets anyone write there
+    r"(\bhooks\.slack\.com/\w{1,20}/|\bdiscord(?:app)?\.com/api/(?:v\d{1,3}/)?webhooks/|\bapi\.telegram\.org/bot)([^\s\"'<>?#]+)",
+    r"(/bot/(?:v2/)?hook/|\boutlook\.office(?:365)?\.com/webhook/|\.webhook\.office\.com/)([^\s\"'<>?#]+)",
+    r"(\bmachine\s{1,9}\S{1,300}\s{1,9}login\s{1,9}\S{1,300}\s{1,9}password\s{1,9})(\S+)",
+    rf"(\becho\s{{1,3}}(?:-n\s{{1,3}})?)({_WORD})(?=\s{{0,3}}\|\s{{0,3}}sudo\s[^\n|;&]{{0,100}}?(?-i:-\w{{0,9}}S))",
+)
+# Options of curl without a value, behind which another may stand.
+_FLAGS = "-[#0-46aBfgGiIjJklLMnNOpqRsSvVZ]{0,12}"
+# Programs, and those of their options that are followed by a secret.
+_COMMANDS = (
+    ("curl", rf"{_FLAGS}u[\s=]{{0,3}}|--user[\s=]{{1,3}}", _LOGIN),
+    ("curl", rf"{_FLAGS}U[\s=]{{0,3}}|--proxy-user[\s=]{{1,3}}", _LOGIN),
+    (r"(?:mysql(?:dump|admin|import|check|show|slap)?|mariadb(?:-\w{1,20})?)", r"-p\s{0,3}(?![-<>])", _WORD),
+    (r"sshpass|(?:docker|podman|nerdctl|buildah|skopeo|helm\s{1,3}registry)\s{1,3}login", r"-p\s{0,3}", _WORD),
+    ("redis-cli", r"-a\s{1,3}", _WORD),
+    (r"ldap(?:search|add|modify|delete|whoami|passwd)", r"-w\s{0,3}", _WORD),
+    ("openssl", r"-pass(?:in|out)?\s{1,3}pass:", _WORD),
+    (r"wandb\s{1,3}login", "", r"(?!-)[\w-]{20,}"),
+)
+_IN_COMMAND = tuple(
+    re.compile(rf"((?<![\w-])(?:{program})(?![\w.-])[^\n|;&]{{0,300}}?\s(?:{option}))({value})")
+    for program, option, value in _COMMANDS
 )
 _IN_PLACE = tuple(re.compile(each, re.IGNORECASE) for each in _PLACES)
 _BASIC = re.compile(r"(\bbasic\s{1,3})([A-Za-z0-9+/]{4,}={0,2})", re.IGNORECASE)
 _KNOWN = re.compile(
-    r"\b(?:hf_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|sk-[\w-]{20,}"
-    r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}|nvapi-[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|npm_\w{30,}|pypi-[\w-]{40,}"
+    r"\b(?:hf_\w{16,}|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w.-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|sk-[\w-]{20,}"
+    r"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}|nvapi-[\w-]{20,}|AIza[\w-]{35}|ya29\.[\w-]{20,}|npm_\w{30,}|dckr_pat_[\w-]{20,}|tskey-[\w-]{16,}|pypi-[\w-]{40,}"
     r"|(?<![\w-])eyJ[\w-]{6,}\.[\w-]{6,}\.[\w-]*)"
 )
-_KEY_FILE = re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----).*?(-----END|\Z)", re.DOTALL)
+_KEY_FILE = re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----).*?(-----END|\Z)", re.DOTALL)
 # A shorter value may be a word that stands everywhere; by its name it is masked all the same.
 _LEAST_LENGTH = 6
 _LEAST_TAIL = 16
@@ -103,7 +127,7 @@ class Masker:
         text = text.replace(*self._notify)
         if self._values is not None:
             text = self._values.sub(MASK, text)
-        for pattern in _IN_PLACE:
+        for pattern in (*_IN_PLACE, *_IN_COMMAND):
             text = pattern.sub(rf"\1{MASK}", text)
         for pattern in (_ASSIGNED, _ALONE, _OPTION):
             text = pattern.sub(_masked, text)
@@ -149,13 +173,15 @@ def _basic(match: "re.Match[str]") -> str:
 
 def _of_command(command: Sequence[str]) -> Iterable[str]:
     """Yield the values of the options of a command that have telling names."""
-    has_curl = any(word.rpartition("/")[2] == "curl" for word in command)
     for word, following in zip(command, (*command[1:], "")):
         name, equals, value = word.partition("=")
         if is_secret(name) and (equals or name.startswith("-")):
             yield value if equals else following
-        if has_curl and name in ("-u", "-U", "--user", "--proxy-user"):
-            yield (value if equals else following).partition(":")[2]
+    line = shlex.join(command)
+    for pattern in _IN_COMMAND:
+        for match in pattern.finditer(line):
+            secret = match[2].strip("'\"")
+            yield from (secret, secret.partition(":")[2])
 
 
 def _forms(value: str) -> Iterable[str]:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from taco_launch.agent.store.folders import cache_folder, make_private, require_own, why_not_own, write_private
+from taco_launch.agent.store.folders import cache_folder, make_private, write_private
+from taco_launch.agent.store.ownership import require_own, why_not_own
 from taco_launch.core.digest import digest
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model import codec

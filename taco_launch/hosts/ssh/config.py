@@ -17,7 +17,7 @@ from pathlib import Path
 import paramiko
 
 from taco_launch.agent.store import untrusted
-from taco_launch.agent.store.folders import why_not_own
+from taco_launch.agent.store.ownership import why_not_own
 from taco_launch.core.errors import Fault, HostError, SpecError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import Host

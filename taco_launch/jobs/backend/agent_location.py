@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from taco_launch.agent.store.folders import STATE_VARIABLE, require_own, state_folder, why_not_own
+from taco_launch.agent.store.folders import STATE_VARIABLE, state_folder
+from taco_launch.agent.store.ownership import require_own, why_not_own
 from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host import paths
@@ -21,12 +22,37 @@ whole() { # a zip file ends with its directory's end, of 22 bytes: a disk that w
 }
 """
 _END_BYTES, _END = 22, b"PK"
-# $1 is the name of the agent's file, $2 the operation. The folder: see agent/store/folders.py, state_folder and require_own.
-_ON_HOST = """own() { # a folder's path with a `.` behind it, so that a link is followed, and what else find is to test
-  folder=$1
+# $1 is the name of the agent's file, $2 the operation. The folder: see agent/store/folders.py, state_folder, and ownership.py, require_own.
+_ON_HOST = """uid=$(id -u)
+above="-user 0 -o -user $uid"
+if [ "$(tr -s ' ' 2>/dev/null </proc/self/uid_map)" != ' 0 0 4294967295' ]; then
+  above="$above -o -user $(cat /proc/sys/kernel/overflowuid 2>/dev/null || echo 0)"
+fi
+closed='! -perm /022'
+if [ "$(id -un 2>/dev/null || echo -)" = "$(id -gn 2>/dev/null)" ]; then
+  closed="$closed -o ! -perm /002 -group $(id -g)"
+fi
+must() { # a path, and what find is to test
+  path=$1
   shift
-  [ ! -d "$folder" ] || [ -n "$(find "$folder" -maxdepth 0 \\( -user 0 -o -user "$(id -u)" \\) "$@")" ] ||
-    unready folder "$(ls -ldn "$folder")"
+  [ -n "$(find "$path" -maxdepth 0 "$@")" ] || unready folder "$(ls -ldn "$path")"
+}
+own() { # a folder's path with a `.` behind it, so that a link is followed
+  [ ! -d "$1" ] || must "$1" \\( -user 0 -o -user "$uid" \\) ! -perm /022
+}
+way() { # a path that is there, all above it, and all on the way to where links lead
+  # shellcheck disable=SC2086 # words
+  if [ -L "$1" ]; then
+    must "$1" \\( $above \\)
+    target=$(readlink "$1")
+    case $target in
+      /*) way "$target" ;;
+      *) way "${1%/*}/$target" ;;
+    esac
+  else
+    must "$1" \\( $above \\) \\( -perm -1000 -o $closed \\)
+  fi
+  [ "$1" = / ] || { set -- "${1%/*}" && way "${1:-/}"; }
 }
 state=${TACO_LAUNCH_STATE:-}
 if [ -z "$state" ]; then
@@ -37,9 +63,15 @@ if [ -z "$state" ]; then
   esac
 fi
 command -v python3 >/dev/null 2>&1 || unready python3
-own "$state/." ! -perm /022
-own "$state/agent/." ! -perm /022
-own "$state/.." \\( -perm -1000 -o ! -perm /022 -o ! -perm /002 -group "$(id -g)" \\)
+case $state in
+  /*) ;;
+  *) state=$PWD/$state ;;
+esac
+own "$state/."
+own "$state/agent/."
+for folder in "$state" "$state/agent"; do
+  [ ! -d "$folder" ] || way "$folder"
+done
 ours() { [ -n "$(find "$1" -maxdepth 0 -type f \\( -user 0 -o -user "$(id -u)" \\) ! -perm /022)" ]; }
 whole "$state/agent/$1" && ours "$state/agent/$1" || unready agent "$state/agent/$1"
 echo ready

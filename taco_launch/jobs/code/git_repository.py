@@ -12,7 +12,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from taco_launch.agent.store import untrusted
-from taco_launch.agent.store.folders import make_private, require_own, write_private
+from taco_launch.agent.store.folders import make_private, write_private
+from taco_launch.agent.store.ownership import require_own
 from taco_launch.core.digest import digest
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.jobs.code import git_program

@@ -10,7 +10,8 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from taco_launch.agent.store.folders import cache_folder, require_own
+from taco_launch.agent.store.folders import cache_folder
+from taco_launch.agent.store.ownership import require_own
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
 from taco_launch.lab.docker.engine import ask, docker, docker_build

@@ -8,7 +8,7 @@ import pytest
 
 from taco_launch.bench.host_checks.judge import faulty_hosts, verdicts
 from taco_launch.bench.host_checks.plan import REPEATS, rounds
-from taco_launch.bench.host_checks.program.host import readings
+from taco_launch.bench.host_checks.program.gpu_programs import readings
 from taco_launch.bench.host_checks.results import NETWORK, HostMeasurements, MeasuredValue
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, WARNING, HealthVerdict
 
@@ -168,8 +168,6 @@ def test_values_are_judged_beside_hosts_with_as_many_cores() -> None:
     [
         ("dcgmi", 255, "Error: unable to establish a connection to the specified host: localhost", NOT_POSSIBLE),
         ("dcgmi", 124, "it had not ended after 240 s", NOT_POSSIBLE),
-        ("dcgmi", 0, "| GPU Memory | Fail - GPU: 3 |\n| PCIe | Pass - All |", FAULT),
-        ("dcgmi", 226, "| GPU Memory | Pass - All |", FAULT),
         ("nvbandwidth", 127, "error while loading shared libraries: libcuda.so.1", NOT_POSSIBLE),
         ("nvbandwidth", 1, "SUM host_to_device_memcpy_ce 20.00\nERROR", FAULT),
     ],
@@ -209,10 +207,11 @@ def test_two_hosts_are_shown_and_judged_by_floors_alone() -> None:
 
 def test_gpu_programs_fail_pass_or_are_missing() -> None:
     programs: dict[str, dict[str, tuple[int, str] | None]] = {
-        "gpu1": {"dcgmi": (1, "Memory: Fail"), "nvbandwidth": None},
+        "gpu1": {"dcgmi": (1, ""), "nvbandwidth": None},
         "gpu2": {"dcgmi": (0, "")},
     }
-    found = dict(verdicts(HostMeasurements((), {}, programs), ("gpu1", "gpu2"), {}))
+    tests = {"gpu1": (("memory", FAULT, "GPU 1: bad"),), "gpu2": (("memory", OK, ""),)}
+    found = dict(verdicts(HostMeasurements((), {}, programs, {}, tests), ("gpu1", "gpu2"), {}))
     assert [(each.name, each.level) for each in found["gpu1"]] == [("DCGM diag", FAULT), ("nvbandwidth", NOT_POSSIBLE)]
-    assert "Memory: Fail" in found["gpu1"][0].text
+    assert found["gpu1"][0].text == "memory: GPU 1: bad"
     assert [each.level for each in found["gpu2"]] == [OK]

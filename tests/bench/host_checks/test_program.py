@@ -16,7 +16,7 @@ import pytest
 from taco_launch.bench.host_checks import plan
 from taco_launch.bench.host_checks.program import __main__ as program
 from taco_launch.bench.host_checks.program import host, network
-from taco_launch.bench.host_checks.program.host import readings
+from taco_launch.bench.host_checks.program.gpu_programs import readings
 from taco_launch.bench.host_checks.results import NETWORK, read
 from taco_launch.core.errors import HostError
 from tests.support.patience import patience

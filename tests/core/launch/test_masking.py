@@ -31,6 +31,15 @@ HARD = (
         "curl -u ",
         "curl -u a:",
         "docker login ",
+        "curl -sssss",
+        "mysql ",
+        "mysql -p",
+        "ldapsearch -w ",
+        "wandb login ",
+        "machine a login b ",
+        "echo ",
+        "echo a | sudo ",
+        "https://1",
     ),
     *("Authorization: ", "cookie:", "basic ", "://a:", "://a@", "--a-", "--auth ", "a.", "xPass", "/bot/v2/hook/"),
 )
@@ -54,6 +63,12 @@ MASKER = Masker(SPEC, {"WANDB_API_KEY": "of-the-caller", "HOME": "/home/alice"})
             "-----BEGIN RSA PRIVATE KEY-----\nMII\nabc\n-----END RSA PRIVATE KEY-----\nx",
             "-----BEGIN RSA PRIVATE KEY----- *** -----END RSA PRIVATE KEY-----\nx",
         ),
+        (
+            "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nMII\n=abc\n-----END PGP PRIVATE KEY BLOCK-----\nx",
+            "-----BEGIN PGP PRIVATE KEY BLOCK----- *** -----END PGP PRIVATE KEY BLOCK-----\nx",
+        ),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\nMII\nabc", "-----BEGIN OPENSSH PRIVATE KEY----- *** "),
+        ("machine h\n  login alice\n  password zzz\nx", "machine h\n  login alice\n  password ***\nx"),
         ("tokens: 55 tokens/s=3 token_count=1024 key: value", "tokens: 55 tokens/s=3 token_count=1024 key: value"),
         ("abc stands everywhere, SHORT_KEY=abc", "abc stands everywhere, SHORT_KEY=***"),
     ],
@@ -106,12 +121,21 @@ def test_what_follows_the_host_of_a_jobs_webhook(address: str) -> None:
     assert len(tail) < 16 or tail not in masker.text(f"POST /{tail}")
 
 
-def test_the_password_of_a_curl_that_is_the_job() -> None:
-    command = ("curl", "-u", "alice:of-curl", "--proxy-user=bob:of-proxy", "https://h/")
+@pytest.mark.parametrize(
+    ("command", "secrets"),
+    [
+        (("curl", "-u", "alice:of-curl", "--proxy-user=bob:of-proxy", "https://h/"), ("of-curl", "of-proxy")),
+        (("curl", "-su", "alice:of two words", "https://h/"), ("of two words",)),
+        (("/usr/bin/curl", "-sualice:of-curl", "https://h/"), ("of-curl",)),
+        (("mysqldump", "-uroot", "-pof-mysql", "train"), ("of-mysql",)),
+        (("sshpass", "-p", "of-sshpass", "ssh", "h"), ("of-sshpass",)),
+        (("sh", "-c", "docker login -u alice -p of-docker reg && ./train"), ("of-docker",)),
+    ],
+)
+def test_the_password_of_a_command_that_is_the_job(command: tuple[str, ...], secrets: tuple[str, ...]) -> None:
     masker = Masker(JobSpec("j", command, (Host("n1", "10.0.0.1"),)), {})
-    shown = str(masker.data(list(command)))
-    assert "of-curl" not in shown
-    assert "of-proxy" not in shown
+    shown = str(masker.data(list(command))) + masker.text(f"denied: {' '.join(secrets)}")
+    assert [each for each in secrets if each in shown] == []
 
 
 def test_data() -> None:

@@ -16,7 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-from .host import PROGRAM_SECONDS, local, programs
+from .gpu_programs import PROGRAM_SECONDS, programs
+from .host import local
 from .network import ANSWER_SECONDS, DataPort, listen, own_address, ping, rdma_device, send, write_bw
 
 PATIENCE = 60.0

@@ -1,10 +1,9 @@
-"""One host: rates of its CPUs, its memory and its disk in bytes/s, and the programs that test GPUs."""
+"""One host: rates of its CPUs, its memory and its disk in bytes/s."""
 
 import contextlib
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -12,16 +11,12 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict
 
-PROGRAM_SECONDS = 240.0
 _CHUNK = 1 << 20
 # A copy has two of these; fewer bytes would fit into caches.
 _COPY_BYTES, _LEAST_COPY_BYTES = 32 << 20, 8 << 20
 # Memory that a container may have, of version 2 and 1 of control groups.
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _DISK_BYTES = 256 << 20
-_OUTPUT = 1000
-# A row of dcgmi's table.
-_FAILED = re.compile(r"[|:]\s*Fail\b")
 
 
 def hash_rate(seconds: float, size: int) -> float:
@@ -127,40 +122,6 @@ def local(kind: str, seconds: float) -> Dict[str, Any]:
         return {"memory copy": on_cores("copy", cores, seconds, copy_bytes(cores))}
     count, name = {"CPU": (cores, "CPU rate"), "core": (1, "CPU rate, one core")}[kind]
     return {name: on_cores("hash", count, seconds, _CHUNK)}
-
-
-def readings(text: str) -> Dict[str, float]:
-    """Return the bytes/s that nvbandwidth or all_reduce_perf printed, by what they are of."""
-    rates = {
-        f"nvbandwidth {name}": float(rate) * 1e9
-        for name, rate in re.findall(r"^SUM (\w+) ([\d.]+)", text, re.MULTILINE)
-    }
-    bus = re.findall(r"Avg bus bandwidth\s*:\s*([\d.]+)", text)
-    return {**rates, **({"all_reduce_perf": float(bus[-1]) * 1e9} if bus else {})}
-
-
-def programs() -> Dict[str, Any]:
-    """Run the programs that test GPUs; return [exit code, last output, readings] of each, None of one that is not installed."""
-    gpus = [name for name in os.listdir("/dev") if re.fullmatch(r"nvidia\d+", name)]
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = len(gpus) if visible is None else len([word for word in visible.split(",") if word])
-    if not count:
-        return {}
-    size = ["-b", "256M", "-e", "256M", "-g", str(count)]
-    results: Dict[str, Any] = {}
-    for argv in (["dcgmi", "diag", "-r", "1"], ["nvbandwidth"], ["all_reduce_perf", *size]):
-        results[argv[0]] = None
-        if shutil.which(argv[0]) is not None:
-            try:
-                done = subprocess.run(argv, capture_output=True, timeout=PROGRAM_SECONDS, check=False)
-                text = (done.stdout + done.stderr).decode("utf-8", "replace")
-                rows = "\n".join(" ".join(row.split()) for row in text.splitlines() if _FAILED.search(row))
-                results[argv[0]] = [done.returncode, f"{rows[:_OUTPUT]}\n{text[-_OUTPUT:]}", readings(text)]
-            except subprocess.TimeoutExpired:
-                results[argv[0]] = [124, f"it had not ended after {PROGRAM_SECONDS:g} s", {}]
-            except OSError as error:
-                results[argv[0]] = [126, str(error), {}]
-    return results
 
 
 if __name__ == "__main__":  # a process of on_cores: it is ready, and starts when its input ends

@@ -29,7 +29,7 @@ _RETIRED = "NVIDIA dynamic page retirement: pending pages require a reset; 60 or
 _PCIE = "PCIe: a device that works uses its highest speed"
 _CONTAINER = "taco-launch setup: jobs run in the container, and start by its sshd"
 # Programs of the site that judge a host by themselves, and what shows more of it.
-_SHOWN_BY = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -d and /var/log/nhc.log show it"}
+_SHOWN_BY = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -l - -v MARK_OFFLINE=0 shows it"}
 _RIGHTS = "log in as root, or add --ask-sudo-password"
 _FIREWALL = "taco-launch setup: jobs start by the container's sshd, and their processes connect to one another"
 # What Linux gives programs that ask for no port of their own.

@@ -265,8 +265,7 @@ class _Script:
     def _script_of(self, command: ScriptCommand, words: Sequence[str]) -> str:
         names = [name for each in words[1:] if (name := posixpath.normpath(each)) in self._writes]
         self._read.update(names)
-        written = [self._writes[name] for name in names]
-        return redirections.submitted((command, *written), words, self._variables)
+        return redirections.submitted((command, *map(self._writes.__getitem__, names)), words, self._variables)
 
     def _submitted(self, command: ScriptCommand, words: Sequence[str], text: str) -> None:
         """Translate the script that a command is given, as << or --wrap has it."""

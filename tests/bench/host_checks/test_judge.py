@@ -210,7 +210,10 @@ def test_gpu_programs_fail_pass_or_are_missing() -> None:
         "gpu1": {"dcgmi": (1, ""), "nvbandwidth": None},
         "gpu2": {"dcgmi": (0, "")},
     }
-    tests = {"gpu1": (("memory", FAULT, "GPU 1: bad"),), "gpu2": (("memory", OK, ""),)}
+    tests: dict[str, tuple[tuple[str, str, str], ...]] = {
+        "gpu1": (("memory", FAULT, "GPU 1: bad"),),
+        "gpu2": (("memory", OK, ""),),
+    }
     found = dict(verdicts(HostMeasurements((), {}, programs, {}, tests), ("gpu1", "gpu2"), {}))
     assert [(each.name, each.level) for each in found["gpu1"]] == [("DCGM diag", FAULT), ("nvbandwidth", NOT_POSSIBLE)]
     assert found["gpu1"][0].text == "memory: GPU 1: bad"

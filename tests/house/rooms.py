@@ -13,9 +13,9 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_600,
+    "cli": 11_750,
     "api": 1_400,
-    "bench": 8_800,
+    "bench": 9_250,
     "jobs": 12_800,
     "setup": 8_700,
     "hosts": 8_100,

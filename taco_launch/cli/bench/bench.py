@@ -25,7 +25,7 @@ from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folde
 from taco_launch.bench.run.run_environment import EnvironmentProbe
 from taco_launch.bench.run.run_ladder import LadderPlan, LadderResult, Reader
 from taco_launch.bench.stats.estimates import require
-from taco_launch.cli.bench import export_import, history, ladder_output
+from taco_launch.cli.bench import export_import, history, ladder_output, report
 from taco_launch.cli.bench.ladder import ladder
 from taco_launch.cli.bench.workload_option import read_log, workload_of, workload_option
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
@@ -68,7 +68,7 @@ def bench() -> None:
     """Run benchmarks, compare variants, query the history."""
 
 
-for command in (ladder, *history.VERBS, *export_import.VERBS):
+for command in (ladder, *history.VERBS, *export_import.VERBS, *report.VERBS):
     bench.add_command(command)
 # What the documents call a sweep.
 bench.add_command(hidden_alias(ladder, "sweep"))

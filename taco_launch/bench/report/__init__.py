@@ -1,0 +1,1 @@
+"""Show a sweep to people: as one page, as Markdown, and as a figure."""

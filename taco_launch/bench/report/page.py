@@ -1,0 +1,139 @@
+"""A sweep's report as a page of HTML that loads nothing, or as Markdown."""
+
+import time
+from collections.abc import Sequence
+from importlib.resources import files
+from types import SimpleNamespace
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from taco_launch.bench.compare.tables import Grid
+from taco_launch.bench.report import figure
+from taco_launch.bench.report.sweep_report import SweepReport, cell_name
+from taco_launch.bench.stats.verdicts import VerdictKind
+
+LANGUAGES = ("en", "zh")
+_RED = (VerdictKind.REGRESSION, VerdictKind.DRIFT, VerdictKind.NO_SAMPLE)
+_WORDS = {
+    "verdict": ("Verdict", "结论"),
+    "nothing": ("There is only one variant: nothing is compared.", "只有一个变体, 没有可比较的内容"),
+    "missing": ("No sample", "没有样本"),
+    "of_runs": ("{} of {} runs gave no sample", "{} / {} 次运行没有样本"),
+    "figure": ("Rate and linear speedup", "速率与线性加速比"),
+    "figure_label": ("The tables below as a figure", "下面表格的图示"),
+    "slow": ("Slow hosts", "较慢的主机"),
+    "slow_host": ("{}: {:.1f} % of the median rate, in {} runs", "{}: 中位速率的 {:.1f} % ({} 次运行)"),
+    "trends": ("Over time", "历史变化"),
+    "changes": ("What changed between sweeps", "各次测量之间的变化"),
+    "when": ("Sweep", "时间"),
+    "what": ("What", "内容"),
+    "before": ("Before", "之前"),
+    "after": ("After", "之后"),
+    "about": ("About this sweep", "关于本次测量"),
+    "sweep": ("Sweep", "编号"),
+    "cluster": ("Cluster", "集群"),
+    "hosts": ("Hosts", "主机"),
+    "gpu": ("GPU", "GPU"),
+    "started": ("Started", "开始"),
+    "outcome": ("Outcome", "结果"),
+    "logs": ("Logs of the runs", "各次运行的日志"),
+}
+
+
+def html(report: SweepReport, language: str) -> str:
+    """Return the page in one of LANGUAGES."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(files(__package__).joinpath("page.html.j2").read_text("utf-8"))
+    words = _words(language)
+    return template.render(
+        language=language,
+        words=words,
+        ladder=report.ladder,
+        started=_when(report.ladder.started),
+        red=any(verdict.kind in _RED for verdict in report.verdicts) or bool(report.missing),
+        sentences=report.sentences,
+        missing=_missing(report),
+        # matplotlib escapes the names in its SVG
+        figure=Markup(figure.svg(report.measured, report.noun)) if report.measured else "",  # noqa: S704
+        grids=[_cells(grid) for grid in report.grids],
+        number=_number,
+        legend=report.legend,
+        slow=report.slow,
+        trends=Markup(figure.svg_of_trends(report.trends)) if report.trends else "",  # noqa: S704
+        changes=[{"when": _when(each.started), "differs": each.differs} for each in reversed(report.changes)],
+        about=_about(report, words),
+        logs=report.logs,
+    )
+
+
+def markdown(report: SweepReport, language: str) -> str:
+    """Return the report as Markdown, without the figures."""
+    words = _words(language)
+    lines = [f"# {report.ladder.matrix}", "", f"{report.ladder.id}, {_when(report.ladder.started)}", ""]
+    lines += [f"- {sentence}" for sentence in report.sentences or (words.nothing,)]
+    if report.missing:
+        lines += ["", f"## {words.missing}", ""]
+        lines += [
+            f"- {gap['name']}: {words.of_runs.format(gap['failed'], gap['runs'])}: {gap['why']}"
+            for gap in _missing(report)
+        ]
+    for grid in report.grids:
+        rule = ["---:" if name in grid.numbers else "---" for name in grid.header]
+        lines += ["", f"## {grid.title}", "", *(_row(cells) for cells in (grid.header, rule, *grid.rows))]
+    lines += ["", *(f"{line}\\" for line in report.legend.splitlines())]
+    if report.slow:
+        lines += ["", f"## {words.slow}", ""]
+        lines += [f"- {words.slow_host.format(host.host, host.share * 100, host.runs)}" for host in report.slow]
+    if report.changes:
+        lines += [
+            "",
+            f"## {words.changes}",
+            "",
+            _row((words.when, words.what, words.before, words.after)),
+            _row(["---"] * 4),
+        ]
+        lines += [_row((_when(each.started), *one)) for each in reversed(report.changes) for one in each.differs]
+    lines += ["", f"## {words.about}", "", *(f"- {name}: {text}" for name, text in _about(report, words)), ""]
+    return "\n".join(lines)
+
+
+def _words(language: str) -> SimpleNamespace:
+    return SimpleNamespace(**{name: texts[LANGUAGES.index(language)] for name, texts in _WORDS.items()})
+
+
+def _cells(grid: Grid) -> dict[str, Any]:
+    rows = [list(zip(grid.header, row, strict=True)) for row in grid.rows]
+    return {"title": grid.title, "header": grid.header, "rows": rows, "numbers": grid.numbers}
+
+
+def _number(grid: dict[str, Any], name: str) -> str:
+    return Markup(' class="number"') if name in grid["numbers"] else ""
+
+
+def _missing(report: SweepReport) -> list[dict[str, Any]]:
+    return [
+        {"name": cell_name(gap.cell), "failed": gap.failed, "runs": gap.runs, "why": gap.why} for gap in report.missing
+    ]
+
+
+def _about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]:
+    ladder = report.ladder
+    rows = [
+        (words.sweep, ladder.id),
+        (words.cluster, ladder.cluster),
+        (words.hosts, ", ".join(report.hosts)),
+        (words.gpu, report.gpu),
+        (words.started, _when(ladder.started)),
+        (words.outcome, ladder.outcome),
+    ]
+    return [(name, text) for name, text in rows if text]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

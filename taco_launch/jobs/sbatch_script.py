@@ -1,6 +1,7 @@
 """JobSpec -> a script for sbatch that does without taco-launch: pure."""
 
 import math
+import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -17,18 +18,21 @@ MASTER_ADDR=$(hostname)
 MASTER_PORT=$((20000 + SLURM_JOB_ID % 10000))
 export MASTER_ADDR MASTER_PORT"""
 _SRUN = "srun --kill-on-bad-exit"
+# What each launcher calls a rank's numbers: those of `env`, in its order.
+_NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 _OF_A_RANK = {
-    "RANK": "$SLURM_PROCID",
-    "LOCAL_RANK": "$SLURM_LOCALID",
-    "WORLD_SIZE": "$SLURM_NTASKS",
-    "GROUP_RANK": "$SLURM_NODEID",
+    "mpirun": [f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")],
+    "hydra": ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"],
+    "env": ["SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "", "SLURM_NODEID", "SLURM_NODEID"],
 }
-_OF_A_HOST = {"RANK": "$SLURM_NODEID", "WORLD_SIZE": "$SLURM_JOB_NUM_NODES"}
+_OF_A_HOST = ["SLURM_NODEID", "SLURM_JOB_NUM_NODES"]
 _ONE_ON_EACH_NODE = f"{_SRUN} --ntasks=$SLURM_JOB_NUM_NODES --ntasks-per-node=1"
 
 
-def script(spec: JobSpec) -> tuple[str, tuple[str, ...]]:
+def script(spec: JobSpec, code: str = "") -> tuple[str, tuple[str, ...]]:
     """Return a script for sbatch that runs the job's command on its own, and what the job has that the script has not.
+
+    `code` is the folder or repository that the job copies to each host, "" for none.
 
     Raises:
         UsageError: Slurm cannot start such a job by itself, or the number of its ranks is not set.
@@ -40,52 +44,71 @@ def script(spec: JobSpec) -> tuple[str, tuple[str, ...]]:
             f"job {spec.name} has no fixed number of ranks, which a batch script requires",
             hint="add np, or slotsPerHost, to the job file",
         )
-    spec = replace(spec, slurm=spec.slurm or SlurmOptions())
-    options = [f"#SBATCH {directive.option}" for directive in batch_script.requested(spec)]
-    if spec.policy.timeout is not None:
-        options.append(f"#SBATCH --time={math.ceil(spec.policy.timeout / 60)}")
-    lines = ["#!/bin/sh", *options, f"#SBATCH --output={spec.name}-%j.log", "set -e"]
-    lines += [f"cd {shell([spec.workdir or spec.cwd])}"]
+    spec, policy = replace(spec, slurm=spec.slurm or SlurmOptions()), spec.policy
+    options = [directive.option for directive in batch_script.requested(spec)]
+    if policy.timeout is not None:
+        options.append(f"--time={math.ceil(policy.timeout / 60)}")
+    if policy.signal is not None:  # sbatch(1): to the steps, within the time limit
+        options.append(f"--signal={policy.signal.name}@{math.ceil(policy.signal.seconds)}")
+    lines = [
+        "#!/bin/sh",
+        *(f"#SBATCH {option}" for option in options),
+        f"#SBATCH --output={spec.name}-%j.log",
+        "set -e",
+    ]
+    folder = posixpath.normpath(posixpath.join(code, spec.workdir)) if code.startswith("/") else spec.cwd
+    lines += [f"cd {shell([folder])}"]
     lines += [f"export {name}={shell([value])}" for name, value in spec.env if value is not None]
-    return "\n".join((*lines, *_start(spec), "")), tuple(_missing(spec))
+    return "\n".join((*lines, *_start(spec), "")), tuple(_missing(spec, code))
 
 
 def _start(spec: JobSpec) -> Iterator[str]:
     """Yield the lines that start the ranks. Raises as `script` does."""
     launcher, command = launcher_of(spec), shell(spec.command)
+    numbered = _OF_A_HOST if spec.per_host else _OF_A_RANK.get(spec.launcher, [])
+    values = {name: f"${variable}" for name, variable in zip(_NAMES, numbered, strict=False) if variable}
+    if spec.slots_per_host is not None and not spec.per_host:
+        values["LOCAL_WORLD_SIZE"] = str(spec.slots_per_host)
+    exported = " ".join(f"{name}={value}" for name, value in values.items())
+    rank = f"sh -c 'export {exported}; exec \"$@\"' sh {command}"
     ranks = () if spec.np is None else ("-n", str(spec.np))
+    yield _MEETING_PLACE
     if launcher.is_open_mpi:
         mca = (word for name, value in spec.mca for word in ("--mca", name, value))
-        passed = (word for name, _value in spec.env for word in ("-x", name))
-        yield f"exec {shell([launcher.program, *ranks, *mca, *passed])} {command}"
+        names = ("MASTER_ADDR", "MASTER_PORT", *(name for name, _value in spec.env))
+        passed = (word for name in names for word in ("-x", name))
+        yield f"exec {shell([launcher.program, *ranks, *mca, *passed])} {rank}"
     elif launcher.is_single:
-        yield f"exec {shell([launcher.program, *ranks])} {command}"
+        yield f"exec {shell([launcher.program, *ranks])} {rank}"
     elif launcher.sets_rendezvous:
         if spec.slots_per_host is None:
             raise UsageError(
                 "torchrun requires the same number of ranks on each host",
                 hint="set hosts and slotsPerHost in the job file instead of np",
             )
-        yield _MEETING_PLACE
         options = f"--nproc_per_node={spec.slots_per_host} --nnodes=$SLURM_JOB_NUM_NODES --node_rank=$SLURM_NODEID"
         where = "--master_addr=$MASTER_ADDR --master_port=$MASTER_PORT"
         yield f"exec {_ONE_ON_EACH_NODE} sh -c 'exec torchrun {options} {where} --no_python \"$@\"' sh {command}"
     else:
-        yield _MEETING_PLACE
-        values = _OF_A_HOST if spec.per_host else _OF_A_RANK
-        if spec.slots_per_host is not None and not spec.per_host:
-            values = {**values, "LOCAL_WORLD_SIZE": str(spec.slots_per_host)}
-        exported = " ".join(f"{name}={value}" for name, value in values.items())
-        yield f"exec {_ONE_ON_EACH_NODE if spec.per_host else _SRUN} sh -c 'export {exported}; exec \"$@\"' sh {command}"
+        yield f"exec {_ONE_ON_EACH_NODE if spec.per_host else _SRUN} {rank}"
 
 
-def _missing(spec: JobSpec) -> Iterator[str]:
-    yield "NCCL, UCX and MPI settings, which taco-launch takes from the hardware of the nodes"
+def _missing(spec: JobSpec, code: str) -> Iterator[str]:
+    policy = spec.policy
+    yield "settings of NCCL, UCX, MPI and OpenMP, which taco-launch takes from the hardware of the nodes"
     if spec.container is not None:
         yield f"the container {spec.container.image}: the script runs the command on the nodes themselves"
-    if spec.code is not None:
-        yield "the copy of the code: the script runs in the folder, which all nodes have to share"
-    if spec.policy.backoff_limit:
-        yield "the retries of --backoff-limit"
-    if spec.tensorboard is not None:
-        yield "TensorBoard"
+    if code:
+        where = f"all nodes must have {code}" if code.startswith("/") else f"put {code} where the script runs"
+        yield f"the copy of the code on each host: {where}"
+    options = {
+        "--backoff-limit": policy.backoff_limit,
+        "--stall-timeout": policy.stall_timeout,
+        "--silence-timeout": policy.silence_timeout,
+        "--fail-on": policy.fail_on,
+        "--strict": policy.strict,
+        "--notify": policy.notify,
+        "--config-file": spec.code is not None and not spec.code.source,
+        "--tensorboard": spec.tensorboard,
+    }
+    yield from (f"{option}, which only taco-launch can do" for option, value in options.items() if value)

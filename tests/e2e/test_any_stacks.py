@@ -167,3 +167,15 @@ def test_verdict(taco: Taco, tmp_path: Path, row: Row) -> None:
     with started(tmp_path / "job", row):
         (job,) = report(taco, "--match", str(tmp_path / "job"))
         check(row, job)
+
+
+def test_a_job_of_taco_launch_is_shown_as_it_was_typed(taco: Taco) -> None:
+    """What starts its ranks has their variables, and is a program of Python as well."""
+    taco.ok(
+        "submit", "--name", "j", "--np", "2", "--", "python3", "-c", "import time; time.sleep(90)", "--mode", "here"
+    )
+    eventually(lambda: taco.job("j")["state"] == "RUNNING", 30, "the job to run")
+    (job,) = report(taco, "--match", "--mode here", "--watch", "5s")
+    assert job["command"] == "python3 -c import time; time.sleep(90) --mode here"
+    assert len(job["ranks"]) == 2
+    assert all("<module>" in json.dumps(rank) and "_serve" not in json.dumps(rank) for rank in job["ranks"])

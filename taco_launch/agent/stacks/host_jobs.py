@@ -4,6 +4,7 @@ The controller starts this from memory (jobs/any_ranks.py): no agent is installe
 """
 
 import os
+import re
 import socket
 import sys
 import time
@@ -80,6 +81,10 @@ def host_jobs(seconds: float, match: str, spy: PySpy) -> HostJobs:
     return HostJobs(jobs=[job.result() for job in watched], hidden=why, left_out=left_out, ras=answers)
 
 
+# What starts a rank of taco-launch: it has the rank's variables, and is no part of the rank.
+_STARTER = re.compile(r"\S+ -I -S \S+\.pyz (?:rank|start|guard|run) ")
+
+
 class Seen(NamedTuple):
     """The processes of this host but for those that look, and Python programs whose environment cannot be read."""
 
@@ -102,7 +107,7 @@ def look() -> Seen:
         if entry.pid in own or entry.state == "Z" or all(word in command for word in _OWN):
             continue
         try:
-            variables = _variables(entry.pid)
+            variables = {} if _STARTER.match(command) else _variables(entry.pid)
             network = f"{host} {os.readlink(f'/proc/{entry.pid}/ns/net')}" if variables else ""
         except PermissionError:
             if process_trees.word(entry.pid, "comm").startswith("python"):

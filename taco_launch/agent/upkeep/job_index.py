@@ -6,6 +6,7 @@ of change. The file is made anew where it is missing, damaged or of another vers
 
 import contextlib
 import os
+import time
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.store import records
@@ -53,7 +54,9 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 _said(folder.of_attempt(record.attempt), spec.policy.progress) if record.started else ("", None)
             )
             with records.intact(folder, folder.spec):  # a job that cannot be shown must not hide the others
-                row = row_of(spec, record, command=shell(spec.command), last_line=last, progress=progress)
+                row = row_of(
+                    spec, record, command=shell(spec.command), last_line=last, progress=progress, now=time.time()
+                )
                 line = encoded(row)
                 decoded(line)
         except TacoLaunchError as error:

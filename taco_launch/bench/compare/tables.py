@@ -182,7 +182,7 @@ def differing_threads(runs: Iterable[Run]) -> tuple[str, ...]:
         (f"{workload}, {variant}: " if len(seen) > 1 else "")
         + "the sizes had different numbers of threads per rank: OMP_NUM_THREADS was "
         + ", ".join(f"{value} for {ranks} rank{'s' * (ranks > 1)}" for ranks, value in sorted(sizes.items()))
-        + " (the cores of a host divided by its ranks); for equal threads, set OMP_NUM_THREADS to 1: bench run -x OMP_NUM_THREADS=1, in a matrix env: {OMP_NUM_THREADS: 1}"
+        + " (the cores of a host divided by its ranks); for equal threads, set OMP_NUM_THREADS to 1: with bench run -x OMP_NUM_THREADS=1, in a matrix job: {env: {OMP_NUM_THREADS: 1}}"
         for (workload, variant), sizes in sorted(seen.items())
         if len(set(sizes.values())) > 1
     )

@@ -32,7 +32,7 @@ from taco_launch.cli.options.common import Settings, access_of, add_option, sett
 from taco_launch.cli.options.job_options import JobCommand, job_options, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup, hidden_alias
 from taco_launch.cli.output import render
-from taco_launch.core.errors import FAILED, UsageError
+from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.jobs.request import job_names
 
 # What a command line alone says has no name in a matrix.
@@ -221,10 +221,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     if ranks is not None and isinstance(sample, Sample) and sample.ranks != ranks:
         sample = NoSample(f"the log shows {sample.ranks} rank{'s' * (sample.ranks != 1)}, not the {ranks} of --np")
     if isinstance(sample, NoSample):
-        click.echo(render.printable(f"{log}: no sample: {sample.why}"), err=True)
-        if workload is None:
-            click.echo(f"hint: {_OWN_FORMAT}", err=True)
-        return FAILED
+        raise TacoLaunchError(f"{log}: no sample: {sample.why}", hint=_OWN_FORMAT if workload is None else None)
     cell = Cell("", "", sample.ranks)
     run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Measurement(RATE, sample.img_per_sec),), "", "")
     _print(settings_of(ctx).output, (cell,), (run,), {})
@@ -233,8 +230,7 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
 
 def _print_readings(settings: Settings, log: str, readings: tuple[Measurement, ...] | NoSample) -> int:
     if isinstance(readings, NoSample):
-        click.echo(render.printable(f"{log}: no sample: {readings.why}"), err=True)
-        return FAILED
+        raise TacoLaunchError(f"{log}: no sample: {readings.why}")
     if settings.output in ("json", "yaml"):
         rows = [{**asdict(reading.metric), "value": reading.value} for reading in readings]
         render.data({"readings": rows}, settings.output)

@@ -90,9 +90,12 @@ def sbatch(ctx: click.Context, /, *, name: str | None, file: str | None, **more:
         raise UsageError("export sbatch requires a job", hint="give either the NAME of a job, or -f FILE")
     if name is not None:
         spec = settings.backend(access_of(more)).get(name).spec
+        code = "" if spec.code is None else spec.code.source
     else:
-        spec = spec_of(settings, request_of(settings, (), {"file": file}))
-    text, missing = sbatch_script.script(spec)
+        request = request_of(settings, (), {"file": file})
+        spec, code = spec_of(settings, request), request.sync or ""
+        code = code if ":" in code or not code else str(Path(code).absolute())
+    text, missing = sbatch_script.script(spec, code)
     click.echo(text, nl=False)
     for words in missing:
         settings.talk(f"not in the script: {words}")

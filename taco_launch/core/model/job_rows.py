@@ -90,8 +90,9 @@ def row_of(
     command: str = "",
     last_line: str = "",
     progress: Optional[Progress] = None,
+    now: Optional[float] = None,
 ) -> JobRow:
-    """Return the line of a job; `command` is its command as it is typed."""
+    """Return the line of a job; `command` is its command as it is typed, `now` in seconds since the epoch, as in `Progress.text`."""
     told = Progress("", 0, 0.0) if progress is None else progress
     suspended, suspended_since = record.pause
     on_hosts = not (record.state.is_terminal or record.state.waits)
@@ -121,7 +122,7 @@ def row_of(
         suspended_since=suspended_since,
         command=command,
         last_line=last_line,
-        progress=told.text(None if record.state.is_terminal else told.time),
+        progress=told.text(now if record.state is JobState.RUNNING else None),
         verified="" if record.verified is None else record.verified.status,
         step=_known(told.step),
         steps=_known(told.total),

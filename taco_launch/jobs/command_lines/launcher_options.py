@@ -168,6 +168,7 @@ ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets i
 # Parameters of Open MPI that are something else here, too.
 PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
 _PARAMETERS = "parameters of the launcher itself go into a profile"
+_NOT_AGAIN = "the job is not started again by itself: --backoff-limit N does that"
 _RESTARTED = "an attempt starts all ranks again: --restart on-failure"
 
 _MPIRUN = {
@@ -423,7 +424,7 @@ _SLURM = {
     ),
     **_omitted("--notify URL posts the end of a job", two="mail-type mail-user"),
     **_omitted("a rank that fails ends the job", two="kill-on-bad-exit K wait W"),
-    **_omitted(_RESTARTED, "requeue"),
+    **_omitted(_NOT_AGAIN, "requeue"),
     **_omitted(
         _OURS,
         "container-writable container-readonly container-mount-home no-container-mount-home container-remap-root"
@@ -480,7 +481,7 @@ _SGE = {
         _QUEUE, "notify verify terse", "q P A p R pri hold-jid hold-jid-ad tc ac b dl js S shell sync w now ckpt"
     ),
     **_omitted(_LOGS, two="o e j i"),
-    **_omitted(_RESTARTED, two="r"),
+    **_omitted(_NOT_AGAIN, two="r"),
     **_omitted("--notify URL posts the end of a job", two="m M"),
     **_refused("submit one job for each element", two="t"),
     **_all("h-rt s-rt", Meaning(OPTION, target="--timeout", convert=clock_seconds)),

@@ -39,7 +39,7 @@ def test_a_workload_of_a_matrix(tmp_path: Path) -> None:
 def test_a_log_without_a_result_is_told() -> None:
     done = call("bench", "parse", LOG, "--workload", "nccl-tests", "--np", "16")
     assert (done.exit_code, done.stdout) == (1, "")
-    assert done.stderr == f"{LOG}: no sample: 16 ranks ran, but the log shows 8\n"
+    assert done.stderr == f"error: {LOG}: no sample: 16 ranks ran, but the log shows 8\n"
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import get_completion_class
 
 import taco_launch
 from taco_launch.cli import verbs
 from taco_launch.cli.options.common import (
     Settings,
+    TacoOption,
     config_path,
     inventory_option,
     output_options,
@@ -220,7 +222,7 @@ def _with_usage_errors(act: Callable[[], Any]) -> Any:
 
 def _usage_error(error: click.ClickException) -> UsageError:
     context = getattr(error, "ctx", None)
-    message, hint = _on_one_line(error), context and f"{context.command_path} --help"
+    message, hint = _on_one_line(error) + _variable(error), context and f"{context.command_path} --help"
     jobs = [param.nargs for param in context.command.params if param.name == "name"] if context else []
     if context and jobs == [1] and message.startswith("Got unexpected extra argument"):
         hint = f"{context.command_path} works on one job at a time: call it once for each NAME"
@@ -233,6 +235,15 @@ def _usage_error(error: click.ClickException) -> UsageError:
         near = nearest(error.option_name.lstrip("-"), names, _ALIKE)
         hint = f"did you mean: {names[near]}" if near else hint
     return UsageError(message, hint)
+
+
+def _variable(error: click.ClickException) -> str:
+    """Return the environment variable that a wrong value comes from, in parentheses; "" for what was typed."""
+    param, context = getattr(error, "param", None), getattr(error, "ctx", None)
+    if not isinstance(param, TacoOption) or context is None:
+        return ""
+    is_set = context.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT
+    return f" (the value of ${param.variable(context)})" if is_set else ""
 
 
 def _on_one_line(error: click.ClickException) -> str:

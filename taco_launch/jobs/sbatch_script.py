@@ -95,7 +95,7 @@ def _start(spec: JobSpec) -> Iterator[str]:
 
 def _missing(spec: JobSpec, code: str) -> Iterator[str]:
     policy = spec.policy
-    yield "settings of NCCL, UCX, MPI and OpenMP, which taco-launch takes from the hardware of the nodes"
+    yield "settings of NCCL, UCX, MPI and OpenMP that follow from the hardware of the nodes"
     if spec.container is not None:
         yield f"the container {spec.container.image}: the script runs the command on the nodes themselves"
     if code:
@@ -111,4 +111,4 @@ def _missing(spec: JobSpec, code: str) -> Iterator[str]:
         "--config-file": spec.code is not None and not spec.code.source,
         "--tensorboard": spec.tensorboard,
     }
-    yield from (f"{option}, which only taco-launch can do" for option, value in options.items() if value)
+    yield from (f"{option}, which sbatch has no counterpart for" for option, value in options.items() if value)

@@ -10,7 +10,7 @@ from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.jobs import EarlySignal, JobSpec, Policy
 from taco_launch.jobs import sbatch_script
 
-HARDWARE = "settings of NCCL, UCX, MPI and OpenMP, which taco-launch takes from the hardware of the nodes"
+HARDWARE = "settings of NCCL, UCX, MPI and OpenMP that follow from the hardware of the nodes"
 SPEC = JobSpec(name="j", command=("echo", "a b"), hosts=(Host("n1", "n1"),), np=4, cwd="/home/a b")
 
 

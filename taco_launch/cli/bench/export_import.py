@@ -69,6 +69,7 @@ def export(
       taco-launch bench export --matrix taco --last 30 --to taco.csv
       taco-launch bench export last -o csv | head
     """
+    target = None if target == Path("-") else target
     ending = target.suffix.removeprefix(".") if target is not None else ""
     if form is None and ending and ending not in _FORMATS:
         raise UsageError(

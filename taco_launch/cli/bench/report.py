@@ -53,9 +53,9 @@ def _sweep_options(function: "click.decorators.FC") -> "click.decorators.FC":
 def report(
     ctx: click.Context, /, *, sweep: str, db: Path | None, baseline: str, to: Path | None, format_: str, language: str
 ) -> None:
-    """Write the report of SWEEP: one page that opens in any browser, without a network.
+    """Write the report of SWEEP as one page.
 
-    It shows the verdict first, then rate and linear speedup over ranks as a figure and as tables, slow hosts, the same cells
+    The page opens in any browser, without a network. It shows the verdict first, then rate and linear speedup over ranks as a figure and as tables, slow hosts, the same cells
     in earlier sweeps, and what changed between them. SWEEP is as in `bench show`.
 
     \b
@@ -83,7 +83,9 @@ def report(
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), shell_complete=complete_file)
 @_sweep_options
 def plot(ctx: click.Context, /, *, file: Path, sweep: str, db: Path | None, baseline: str) -> None:
-    """Draw SWEEP as a figure: rate and linear speedup over ranks, with intervals. The end of FILE is its format: svg, png or pdf.
+    """Draw SWEEP as a figure.
+
+    It shows rate and linear speedup over ranks, with intervals. The end of FILE is its format: .svg, .png or .pdf.
 
     \b
     Examples:

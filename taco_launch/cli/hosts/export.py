@@ -17,7 +17,7 @@ from taco_launch.setup import export_ssh
 
 @click.group(cls=SuggestingGroup)
 def export() -> None:
-    """Write what other programs need, such as an ssh configuration or a script for sbatch.
+    """Write what other programs need, such as an ssh configuration.
 
     \b
     Examples:

@@ -95,7 +95,10 @@ def test_options_can_be_set_by_variables() -> None:
     assert "-x NCCL_DEBUG=INFO" in planned.stdout
     typed = call("run", "-H", "localhost:4", "--np", "2", "--", "true", env=env)
     assert "-np 2 " in typed.stdout
-    assert "--np" in failing("run", "--", "true", env={"TACO_LAUNCH_RUN_NP": "many"})
+    wrong = failing("run", "--", "true", env={"TACO_LAUNCH_RUN_NP": "many"})
+    assert "--np" in wrong
+    assert "(the value of $TACO_LAUNCH_RUN_NP)" in wrong
+    assert "(the value of" not in failing("run", "--np", "many", "--", "true")
 
 
 def test_variables_do_not_set_what_acts_at_once() -> None:

@@ -75,7 +75,7 @@ def ssh_config(ctx: click.Context, /, *, to: str | None, job: str | None, **more
 @click.argument("name", required=False, shell_complete=complete_job)
 @file_option
 def sbatch(ctx: click.Context, /, *, name: str | None, file: str | None, **more: Any) -> None:
-    """Print a script that runs a job with Slurm alone: for sbatch, on clusters without taco-launch.
+    """Print a script that sbatch runs without taco-launch.
 
     The job is one that was submitted (NAME) or that of a file. The script requests its nodes and starts its ranks with the
     same launcher. It has no queue, retries, verification or log per rank; stderr shows what else is missing.

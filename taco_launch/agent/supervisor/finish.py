@@ -105,8 +105,9 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
         named = finding.host if any(each.name == finding.host for each in spec.hosts) else host
         result = result._replace(host=named, signature=finding.signature, cause=finding.cause)
     decision = retries.decide(spec.policy, records.record(folder), result)
-    reason = "; ".join(filter(None, (reason, decision.rule)))
     again = decision.retry
+    cause = finding.cause.rstrip(".") if finding is not None and again is not None else ""  # at its end `get` has more
+    reason = "; ".join(filter(None, (reason, cause, decision.rule)))
     if again is not None:
         lost = end.lost_host if job_state is JobState.LOST else ""
         more: Dict[str, Any] = {"delay": again.delay, "left_out": again.left_out, "lost": lost, "exit_code": code}

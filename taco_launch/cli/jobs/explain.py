@@ -104,7 +104,7 @@ def _decoded(file: BinaryIO, log: str) -> Iterator[str]:
 def _print_findings(found: Sequence[SignatureMatch], output: str) -> None:
     """Print the known errors in a log: each with its line, its cause and what to do."""
     if output in ("json", "yaml"):
-        render.data([to_json(match.finding) for match in found], output)
+        render.data([{**to_json(match.finding), "text": match.text} for match in found], output)
         return
     for match in found:
         told = match.finding

@@ -36,8 +36,10 @@ def test_data_is_a_list_with_exactly_these_keys(options: tuple[str, ...]) -> Non
     answer = call("explain", *options, str(CASES / "order_consequences_last.txt"))
     assert (answer.exit_code, answer.stderr) == (0, "")
     found = yaml.safe_load(answer.stdout)
+    assert [list(entry) for entry in found] == [[*KEYS, "text"]] * 5
+    log = (CASES / "order_consequences_last.txt").read_text("utf-8").splitlines()
+    assert all(entry.pop("text") in log[entry["line"] - 1] for entry in found)
     assert found == json.loads((CASES / "order_consequences_last.json").read_text("utf-8"))
-    assert [list(entry) for entry in found] == [KEYS] * 5
 
 
 @pytest.mark.parametrize("output", ["table", "json"])

@@ -1,6 +1,5 @@
 """Drain hosts with lasting faults, and open them again, as the inventory's `health` says; post what was done."""
 
-import json
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -81,7 +80,7 @@ def apply(
     actions = tuple(each for each in actions if each.host not in errors)
     undelivered = ""
     if policy.notify is not None and actions:
-        undelivered = post(policy.notify, json.dumps(_message(inventory.cluster, actions)).encode())
+        undelivered = post(policy.notify, _message(inventory.cluster, actions))
     return PolicyRun(actions, errors, undelivered, overrides)
 
 

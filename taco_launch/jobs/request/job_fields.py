@@ -480,8 +480,10 @@ FIELDS = (
         "notify",
         "url",
         _P.RECORDS,
-        "POST name, state, event, reason and hosts as JSON to this http or https URL when the job ends, hangs or loses a "
-        "host; the head sends it. To run a command instead: `taco-launch wait NAME; COMMAND`.",
+        "Send a message to this http or https URL when the job ends, hangs or loses a host; the head sends it. Webhooks of Slack, "
+        "Teams, WeCom, DingTalk, Feishu and Discord get a text (`slack+URL` and the like for servers of your own; `URL#SECRET` "
+        "signs it for DingTalk and Feishu), any other gets name, state, event, reason and hosts as JSON. To run a command "
+        "instead: `taco-launch wait NAME; COMMAND`.",
         metavar="URL",
     ),
     JobField("replace", "flag", _P.JOB, "Delete a job of yours with this name first, if it has ended."),

@@ -14,6 +14,7 @@ from taco_launch.agent.supervisor import notify
 pytestmark = pytest.mark.enable_socket  # they connect to this machine alone
 Serve = Callable[[Callable[[socket.socket], None]], str]
 SECONDS = 1.0
+EVENT = {"name": "j", "state": "FAILED", "event": "ended", "reason": "r", "hosts": ["h"]}
 
 
 @pytest.fixture
@@ -45,12 +46,12 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
 
 def test_an_answer(serve: Serve) -> None:
-    assert notify.post(serve(lambda client: client.sendall(b"HTTP/1.1 204 fine\r\n\r\n")), b"{}") == ""
+    assert notify.post(serve(lambda client: client.sendall(b"HTTP/1.1 204 fine\r\n\r\n")), EVENT) == ""
 
 
 def test_a_few_words_that_an_answer_will_come_are_none(serve: Serve) -> None:
     told = b"HTTP/1.1 100 Continue\r\n\r\n" * 2 + b"HTTP/1.1 200 OK\r\n\r\n"
-    assert notify.post(serve(lambda client: client.sendall(told)), b"{}") == ""
+    assert notify.post(serve(lambda client: client.sendall(told)), EVENT) == ""
 
 
 def test_an_answer_that_always_continues(serve: Serve) -> None:
@@ -59,7 +60,7 @@ def test_an_answer_that_always_continues(serve: Serve) -> None:
             client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n" * 100)
 
     url, before = serve(go_on), os.times()
-    assert notify.post(url, b"{}") == "HTTPException: more than 5 answers to one request"
+    assert notify.post(url, EVENT) == "HTTPException: more than 5 answers to one request"
     assert os.times().children_user - before.children_user < SECONDS / 2
 
 
@@ -71,7 +72,7 @@ def test_a_header_that_drips(serve: Serve) -> None:
             time.sleep(SECONDS / 10)
 
     begun = time.monotonic()
-    assert notify.post(serve(drip), b"{}") == "TimeoutError: no whole answer within 1 s"
+    assert notify.post(serve(drip), EVENT) == "TimeoutError: no whole answer within 1 s"
     assert time.monotonic() - begun < 10 * SECONDS
 
 
@@ -86,7 +87,7 @@ def test_a_lookup_that_no_signal_ends(serve: Serve, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     begun = time.monotonic()
-    assert notify.post(serve(lambda _client: None), b"{}") == "TimeoutError: no whole answer within 1 s"
+    assert notify.post(serve(lambda _client: None), EVENT) == "TimeoutError: no whole answer within 1 s"
     assert time.monotonic() - begun < 5 * SECONDS
 
 
@@ -103,12 +104,20 @@ def test_a_redirect_is_not_followed(serve: Serve) -> None:
                 client.sendall(b"HTTP/1.1 302 Found\r\nLocation: " + other.encode() + b"\r\n\r\n")
 
         threading.Thread(target=once, daemon=True).start()
-        said = notify.post(f"http://127.0.0.1:{server.getsockname()[1]}/", b"{}")
+        said = notify.post(f"http://127.0.0.1:{server.getsockname()[1]}/", EVENT)
     assert said == "HTTPError: HTTP Error 302: Found"
     assert asked == []
 
 
 def test_of_a_long_reason_little_is_kept(serve: Serve) -> None:
-    said = notify.post(serve(lambda client: client.sendall(b"HTTP/1.1 500 " + b"no " * 6000 + b"\r\n\r\n")), b"{}")
+    said = notify.post(serve(lambda client: client.sendall(b"HTTP/1.1 500 " + b"no " * 6000 + b"\r\n\r\n")), EVENT)
     assert said.startswith("HTTPError: HTTP Error 500: no no ")
     assert len(said) == 200
+
+
+def test_a_chat_service_that_refuses_with_success(serve: Serve) -> None:
+    body = b'{"errcode": 1, "errmsg": "no robot"}'
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+    url = serve(lambda client: client.sendall(answer))
+    assert notify.post(f"dingtalk+{url}", EVENT) == "dingtalk refused it: 1: no robot"
+    assert notify.post(url, EVENT) == "", "of another server any success is one"

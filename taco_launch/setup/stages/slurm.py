@@ -36,6 +36,8 @@ _PACKAGES = {"munge": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd"}
 _OLDEST = {"debian": (12,), "ubuntu": (24, 4)}
 _INSTALL = 'finish_dpkg\nupdate\ninstall "$@"\n'
 _RUNS = "enabled active"
+# By it slurmctld refuses to start as the controller of a cluster with another name.
+_NAME_FILE = "/var/lib/slurm/slurmctld/clustername"
 _NEW_KEY = f"{paths.RUN}/munge.key"
 # How long a node may take to register with slurmctld after both have started.
 _REGISTER_SECONDS = 60
@@ -214,6 +216,20 @@ def prove(run: StageRun) -> tuple[ProofFailure, ...]:
     return ()
 
 
+def prove_same(run: StageRun) -> tuple[ProofFailure, ...]:
+    """Return the hosts of this Slurm that are not set up by this call and have other settings than those that are."""
+    settings = _settings(run.cluster)
+    if not run.is_applied or not run.hosts or isinstance(settings, str):
+        return ()
+    others = {name: facts for name, facts in run.cluster.facts.items() if name not in run.chosen}
+    there = {name for name, facts in others.items() if settings[0].path in (files_of(facts) or {})}
+    hosts = tuple(name for name in others if name in there and differing(others[name], settings))
+    if not hosts:
+        return ()
+    typed = shell(("taco-launch", "-i", run.cluster.inventory.source, "setup", "--only", _STAGE))
+    return (ProofFailure(hosts, "has an outdated slurm.conf", "all hosts need the same one", f"update it: {typed}"),)
+
+
 def take_back(removal: Removal) -> Iterator[Op | Problem]:
     """Plan to stop Slurm and remove its settings, where they are of this cluster."""
     state = removal.facts.made
@@ -221,7 +237,7 @@ def take_back(removal: Removal) -> Iterator[Op | Problem]:
     ours = tuple(path for path, owner in slurm if path.startswith(paths.SLURM) and owner == removal.cluster)
     if not ours:
         return
-    gone = (paths.SLURM_MARK, *ours)
+    gone = (paths.SLURM_MARK, _NAME_FILE, *ours)
     yield Op(
         _STAGE,
         "stop Slurm, now and at boot, and remove its settings",
@@ -237,7 +253,7 @@ STAGE = StageRules(
     plan,
     after=("agent",),
     changes=("system", MADE),
-    prove=(prove,),
+    prove=(prove, prove_same),
     take_back=take_back,
     optional=True,
     head_files=(paths.MUNGE_KEY,),

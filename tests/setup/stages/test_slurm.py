@@ -313,6 +313,27 @@ def test_hosts_that_are_not_set_up_are_not_asked() -> None:
     assert proved("", hosts=Hosts()) == ()
 
 
+def test_hosts_that_are_not_set_up_now_have_to_get_the_new_settings() -> None:
+    hosts = Hosts()
+    hosts.converge()
+    hosts.facts["gpu1"] = of_system(hosts.facts["gpu1"], cpu=Cpu("x", 1, 4, 4))
+    hosts.facts["gpu1"] = slurm_op(hosts, "gpu1").expect(hosts.facts["gpu1"])
+    nothing: Any = None
+    run_of = StageRun(hosts.cluster, ("gpu1",), ("gpu1",), False, True, nothing, nothing, nothing, nothing, nothing)
+    (failure,) = slurm.prove_same(run_of)
+    assert failure.hosts == ("gpu2",)
+    assert "setup --only slurm" in failure.hint
+    assert slurm.prove_same(replace(run_of, is_applied=False)) == ()
+    hosts.facts["gpu2"] = slurm_op(hosts, "gpu2").expect(hosts.facts["gpu2"])
+    assert slurm.prove_same(replace(run_of, cluster=hosts.cluster)) == ()
+
+
+def slurm_op(hosts: Hosts, name: str) -> Op:
+    first = hosts.plan(name)[0]
+    assert isinstance(first, Op)
+    return first
+
+
 # --- teardown ---------------------------------------------------------------------------------------------------------
 
 
@@ -320,7 +341,7 @@ def test_teardown_removes_what_is_of_this_cluster() -> None:
     found = facts(slurm=((CONF, NAME), (f"{paths.SLURM}/gres.conf", "-"), ("slurmd.service", "enabled active")))
     (op,) = plan_teardown(found, NAME, None, "", RULES)
     assert isinstance(op, Op)
-    assert op.args == (paths.SLURM_MARK, CONF)
+    assert op.args == (paths.SLURM_MARK, "/var/lib/slurm/slurmctld/clustername", CONF)
     assert list(plan_teardown(found, "other", None, "", RULES)) == []
     assert list(plan_teardown(facts(slurm=Absent()), NAME, None, "", RULES)) == []
 
@@ -355,12 +376,15 @@ def test_services_are_enabled_and_started_and_then_marked(fakes: Fakes, tmp_path
 
 def test_a_service_that_ends_is_told_in_its_own_words_and_leaves_no_mark(fakes: Fakes, tmp_path: Path) -> None:
     fakes.make("systemctl", '[ "$1" != is-active ] || [ "$3" = munge ]')
-    fakes.make("journalctl", "echo 'fatal: unable to read gres.conf'")
+    fakes.make("journalctl", "printf '%s\\n' 'fatal: unable to read gres.conf' 'slurmd.service: Failed'")
     mark = tmp_path / "mark"
     mark.write_text("old")
     done = fakes.run("slurm_start.sh", str(mark), "abc", "munge", "slurmd")
     assert done.returncode == 1
-    assert done.stderr == "error: slurmd has ended: fatal: unable to read gres.conf\n"
+    assert (
+        done.stderr
+        == "error: slurmd has ended: fatal: unable to read gres.conf\nhint: on the host: journalctl -u slurmd\n"
+    )
     assert not mark.exists()
 
 

@@ -31,7 +31,6 @@ from taco_launch.setup.model.ops import (
 from taco_launch.setup.stages.ssh_mesh import address
 
 _STAGE: Final = "slurm"
-_PACKAGES = {"munge": "munge", "slurmctld": "slurmctld", "slurmd": "slurmd"}
 # The first release of a distribution that has Slurm 22.05, which knows control groups of version 2.
 _OLDEST = {"debian": (12,), "ubuntu": (24, 4)}
 _INSTALL = 'finish_dpkg\nupdate\ninstall "$@"\n'
@@ -116,7 +115,7 @@ def _install(missing: list[str], system: object) -> Op | Problem:
             hint="install Slurm 22.05 or newer and munge by hand, then run setup again, which configures them; on RHEL and the like: "
             "dnf install epel-release && dnf install munge slurm slurm-slurmd (on the head slurm-slurmctld too)",
         )
-    packages = (*missing, "slurm-client")
+    packages = (*missing, "slurm-client", "dbus")  # by dbus slurmd gets its control group from systemd
     units = tuple((f"{unit}.service", "enabled inactive") for unit in missing)
     return Op(
         _STAGE,

@@ -58,6 +58,7 @@ NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=2 Gres=g
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 PartitionName=one Nodes=n1 MaxTime=INFINITE State=UP
 """
+_GRES = "NodeName=n[1-2] Name=gpu File=/dev/null,/dev/zero\n"
 
 
 def why_not() -> str:
@@ -69,17 +70,20 @@ def why_not() -> str:
 
 
 @contextmanager
-def slurm(folder: Path) -> Iterator[dict[str, str]]:
-    """Start Slurm; return the variables by which its programs find it, and the number of the process of slurmctld."""
+def slurm(folder: Path, settings: str = _CONF, gres: str = _GRES) -> Iterator[dict[str, str]]:
+    """Start Slurm; return the variables by which its programs find it, and the number of the process of slurmctld.
+
+    `settings` is slurm.conf, in which {host}, {folder} and {ports[N]} are filled in; `gres` is gres.conf.
+    """
     folder.chmod(0o755)
     environ = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _PATH}
     local = Path(f"/tmp/taco-launch-{os.geteuid()}")
     local.mkdir(mode=0o700, exist_ok=True)
     for name in ("state", *(f"spool.{node}" for node in NODES)):
         (folder / name).mkdir()
-    conf = _CONF.format(host=socket.gethostname(), folder=folder, ports=_free_ports(3))
+    conf = settings.format(host=socket.gethostname(), folder=folder, ports=_free_ports(3))
     (folder / "slurm.conf").write_text(conf, "utf-8")
-    (folder / "gres.conf").write_text("NodeName=n[1-2] Name=gpu File=/dev/null,/dev/zero\n", "utf-8")
+    (folder / "gres.conf").write_text(gres, "utf-8")
     key = folder / "munge.key"
     key.write_bytes(os.urandom(128))
     key.chmod(0o400)

@@ -140,7 +140,7 @@ def test_a_supervisor_that_hangs_is_given_up_by_the_guard(taco: Taco, tmp_path: 
     assert job["reason"].startswith("its guard heard nothing from the supervisor for ")
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["KILL", "HUP"])
 def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int) -> None:
     go = tmp_path / "go"
     script = f"echo before; while ! [ -e {go} ]; do sleep 0.05; done; echo after"

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.e2e
 # What differs from run to run: ids, the name of the machine, durations and numbers, but not which rank or GPU, and of how many.
 _VARIES = (
     (r"-[0-9a-f]{6}\b", "-ID"),
+    (r" \(\S+ without waiting\)", ""),  # of a busy machine
     (r"hello from \S+:", "hello from HOST:"),
     (r"\b(\d+[dhm])*\d+(\.\d+)?s\b", "TIME"),
     (r"(?<!rank )(?<!GPU )(?<! of )(?<![\d.])[-+±]{0,2}\d[\d.]*", "#"),

@@ -168,7 +168,7 @@ def test_a_busy_cluster_is_not_measured(taco: Taco, matrix: Path) -> None:
 def test_a_head_that_cannot_be_reached(taco: Taco, matrix: Path, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts.yaml"
     hosts.write_text("cluster: away\nhosts: {n1: {address: 127.0.0.1, port: 1, slots: 1}}\n")
-    away = taco("-i", str(hosts), "nightly", "run", str(matrix))
+    away = taco("-i", str(hosts), "nightly", "run", str(matrix), "--deadline", "0")
     assert away.returncode == 5, away.stderr
     assert away.stdout.startswith("nightly tiny: CLUSTER NOT FIT: ")
     assert "n1" in summary(taco)["unfit"]

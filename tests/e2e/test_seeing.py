@@ -125,7 +125,7 @@ def test_prune(taco: Taco) -> None:
         taco.ended(name)
     start(taco, "c", "sleep", "600")
     assert lines(taco, "prune", "--since", "1h") == []
-    dry = taco("prune", "--since", "0", "--dry-run")
+    dry = taco("prune", "--since", "0s", "--dry-run")
     assert [line.split()[0] for line in dry.stdout.splitlines()[1:]] == ["b", "a"]
     assert dry.stderr == "2 jobs would be removed\n"
     assert taco("prune", "--since", "0").stderr == "2 jobs removed\n"

@@ -17,7 +17,7 @@ ROOMS = {
     "api": 1_400,
     "bench": 9_250,
     "jobs": 12_850,
-    "setup": 8_700,
+    "setup": 9_100,
     "hosts": 8_100,
     "lab": 3_650,
     "agent": 18_900,

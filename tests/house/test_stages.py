@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import taco_launch
-from taco_launch.setup.plan.stage_rules import RULES, STAGES
+from taco_launch.setup.plan.stage_rules import RULES
 
 _ROOT = Path(taco_launch.__file__).parent
 # Where stages are at home: their files, and parts of those that grew too long.
@@ -31,7 +31,7 @@ def _asks(node: ast.expr) -> bool:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and each.value in STAGES}
+    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and each.value in RULES}
 
 
 def _is_of_stage(node: ast.AST) -> bool:
@@ -69,9 +69,9 @@ def test_operations_and_problems_name_stages_that_exist() -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _OF_STAGE:
                 first = node.args[0] if node.args else None
                 if isinstance(first, ast.Constant):
-                    assert first.value in (*STAGES, "hardware"), f"{name}:{node.lineno}"
+                    assert first.value in (*RULES, "hardware"), f"{name}:{node.lineno}"
 
 
 def test_the_order_is_that_of_what_builds_on_what() -> None:
     for place, stage in enumerate(RULES.values()):
-        assert set(stage.after) <= set(STAGES[:place])
+        assert set(stage.after) <= set(tuple(RULES)[:place])

@@ -25,7 +25,7 @@ from taco_launch.hosts.remote.local import LocalTransport
 from taco_launch.setup.apply import setup_run as flow
 from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, ProofFailure, Stage, StagePlanner
 from taco_launch.setup.plan import batch
-from taco_launch.setup.plan.stage_rules import RULES, STAGES
+from taco_launch.setup.plan.stage_rules import RULES
 from tests.support.host_facts import host as facts_of
 
 PASSWORD = "s3cret-w0rd"
@@ -117,7 +117,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     for name in ("gpu1", "gpu2", "gpu3"):
         made.of(name).mkdir(parents=True)
     monkeypatch.setattr(flow, "gather", made.gather)
-    rules = {stage: replace(RULES[stage], plan=made.plan(stage)) for stage in STAGES}
+    rules = {stage: replace(RULES[stage], plan=made.plan(stage)) for stage in RULES}
     monkeypatch.setattr(flow, "RULES", rules)
     monkeypatch.setattr(flow, "verify", lambda *_args: made.flaws)
     monkeypatch.setattr(flow, "same_gpus", lambda *_args: ())

@@ -80,8 +80,8 @@ def migrate(connection: sqlite3.Connection, steps: Sequence[Sequence[str]] = STE
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, begin: str = "BEGIN IMMEDIATE") -> Iterator[None]:
     """Have all that the block does happen, or nothing of it."""
-    connection.execute(begin)
-    try:
+    try:  # Ctrl-C may come right after BEGIN
+        connection.execute(begin)
         yield
         connection.execute("COMMIT")
     except BaseException:

@@ -20,7 +20,7 @@ from taco_launch.jobs.request.caller import person
 from taco_launch.setup.cluster_setup import ClusterSetup, SetupPlan
 from taco_launch.setup.job_containers.prepare import SetupListener
 from taco_launch.setup.model.ops import Stage
-from taco_launch.setup.plan.stage_rules import STAGES
+from taco_launch.setup.plan.stage_rules import RULES, STAGES
 
 # Options that exclude each other, with what to do.
 _CONFLICTS = (
@@ -32,9 +32,9 @@ _CONFLICTS = (
 
 def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) -> tuple[Stage, ...]:
     words = {word.strip() for text in value for word in text.split(",")}
-    if unknown := sorted(words - set(STAGES)):
-        raise click.BadParameter(f"unknown stage {unknown[0]!r}; stages: {', '.join(STAGES)}")
-    return tuple(stage for stage in STAGES if stage in words) or STAGES
+    if unknown := sorted(words - set(RULES)):
+        raise click.BadParameter(f"unknown stage {unknown[0]!r}; stages: {', '.join(RULES)}")
+    return tuple(stage for stage in RULES if stage in words) or STAGES
 
 
 @verb(access=True, output=True)
@@ -44,8 +44,8 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     multiple=True,
     callback=_stages,
     metavar="STAGE",
-    shell_complete=complete_list(STAGES),
-    help=f"Run only these stages: {', '.join(STAGES)}. Repeatable, or separate them with commas.",
+    shell_complete=complete_list(tuple(RULES)),
+    help=f"Run only these stages: {', '.join(RULES)}. Repeatable, or separate them with commas. Without it, all run but {', '.join(name for name in RULES if name not in STAGES)}.",
 )
 @setup_output.hosts_option
 @add_option(

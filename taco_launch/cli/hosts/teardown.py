@@ -15,9 +15,9 @@ from taco_launch.hosts.inventory.select import named
 from taco_launch.setup.apply.teardown_run import Teardown
 from taco_launch.setup.apply.wait_for_jobs import wait_for_jobs
 from taco_launch.setup.model.ops import keep_all
-from taco_launch.setup.plan.stage_rules import RULES, STAGES
+from taco_launch.setup.plan.stage_rules import RULES
 
-_ORDER = tuple(name for name in reversed(STAGES) if RULES[name].take_back is not keep_all)
+_ORDER = tuple(name for name in reversed(tuple(RULES)) if RULES[name].take_back is not keep_all)
 
 
 @verb(access=True, output=True)

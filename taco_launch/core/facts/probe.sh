@@ -774,10 +774,26 @@ look_at_made() {
   section_of made.daemon_json cat /etc/docker/daemon.json
   section_of made.hosts cat /etc/hosts
   section made.machine made_machine
+  section made.slurm made_slurm
 }
 
 made_machine() { # what no two machines share, and containers of one machine neither
   cat /proc/sys/kernel/random/boot_id && readlink /proc/self/ns/pid && uname -n
+}
+
+made_slurm() { # `UNIT ENABLED ACTIVE` of installed services, `PATH CLUSTER` of settings, `cgroup 2`
+  [ ! -e /sys/fs/cgroup/cgroup.controllers ] || echo 'cgroup 2'
+  for each in munge slurmctld slurmd; do
+    if there "$each"; then
+      echo "$each.service $(limited 5 systemctl is-enabled "$each" 2>/dev/null) $(limited 5 systemctl is-active "$each" 2>/dev/null)"
+    fi
+  done
+  for each in slurm gres cgroup; do
+    if [ -e "/etc/slurm/$each.conf" ]; then
+      owner=$(root sed -n '1s/^# by taco-launch setup, cluster //p' "/etc/slurm/$each.conf")
+      echo "/etc/slurm/$each.conf ${owner:--}"
+    fi
+  done
 }
 
 made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of files; of other clusters their folder
@@ -789,7 +805,8 @@ made_files() { # MODE|KIND|PATH of each, the target of links, the SHA256 of file
     "/etc/systemd/system/$firewall.service" \
     "/etc/systemd/system/taco-launch."*".$name.service" \
     /etc/systemd/system/docker.service.d /etc/modules-load.d/taco-launch-peermem.conf \
-    /etc/modprobe.d/taco-launch-peermem.conf; do
+    /etc/modprobe.d/taco-launch-peermem.conf /etc/munge/munge.key \
+    /etc/slurm/slurm.conf /etc/slurm/gres.conf /etc/slurm/cgroup.conf; do
     [ ! -e "$place" ] || set -- "$@" "$place"
   done
   [ $# -gt 0 ] || return 0

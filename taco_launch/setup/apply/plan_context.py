@@ -1,6 +1,6 @@
 """What the plans of one host depend on of the others and of the controller: keys, the image, the agent, packages."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -21,14 +21,14 @@ from taco_launch.setup.stages.toolkit import whole
 class SharedReadings:
     """What one call of set-up has read of it, which is looked at again after every stage."""
 
-    def __init__(self, inventory: Inventory, chosen: Mapping[str, Host]) -> None:
-        """Start with nothing read; `chosen` are the hosts that are set up, by name."""
+    def __init__(self, inventory: Inventory, chosen: Mapping[str, Host], head_files: Sequence[str] = ()) -> None:
+        """Start with nothing read; `chosen` are the hosts that are set up, by name; of the head `head_files` are read too."""
         self._inventory = inventory
         self._chosen = chosen
         self._agent = sources.Agent()
         self._py_spy = py_spy.program()
         self._packages = cache(sources.packages)
-        self._of_head = sources.HeadFiles(inventory.cluster)
+        self._of_head = sources.HeadFiles(inventory.cluster, head_files)
 
     def known(
         self, cluster: PlanContext, fanout: Fanout, facts: Mapping[str, HostFacts], failed: dict[str, TacoLaunchError]
@@ -59,6 +59,7 @@ class SharedReadings:
             cluster_key=self._of_head.cluster_key,
             host_keys=tuple((name, each.host_key) for name, each in made.items() if isinstance(each.host_key, str)),
             known_hosts=self._of_head.known_hosts,
+            head_files=self._of_head.more,
             agent=self._agent.file(made[name] for name in alive if name in made),
             py_spy=self._py_spy,
             packages=self._packages(engine.packages, "docker.packages") if bare else (),

@@ -96,7 +96,7 @@ class Setup:
         """
         if unknown := [name for name in ask.stages if name not in RULES]:
             raise UsageError(f"unknown stage {unknown[0]!r}; stages: {', '.join(RULES)}")
-        if inventory.container is None:
+        if inventory.container is None and not all(RULES[name].optional for name in ask.stages):
             raise UsageError(
                 f"{inventory.source}: the inventory names no container, so jobs run directly on the hosts: nothing to set up",
                 hint="name an image: container: {image: ...}; a hostfile cannot hold one, so make an inventory of its hosts: "
@@ -123,7 +123,8 @@ class Setup:
         self._cluster = PlanContext(
             inventory, {}, ask.disrupt, password=secret, docker_key=docker_key, toolkit_key=toolkit_key
         )
-        self._shared = SharedReadings(inventory, self._chosen)
+        head_files = [path for name in ask.stages for path in RULES[name].head_files]
+        self._shared = SharedReadings(inventory, self._chosen, head_files)
         self._plans: tuple[HostPlan, ...] = ()
         self.failed: dict[str, TacoLaunchError] = {}
 
@@ -275,6 +276,7 @@ class Setup:
             lambda seconds: registry.latest(inventory, facts, self._fanout, cluster.password, seconds),
             lambda given: send_image.copy(fanout, inventory, given, self._changes.take, self._proof),
             lambda: same_gpus(inventory, fanout, facts, self._proof),
+            lambda host, command: fanout.only((host,)).transports[0].run(command),
         )
 
     def _gather(

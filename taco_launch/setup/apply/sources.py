@@ -199,9 +199,9 @@ class HeadFiles:
     Where the head does not answer, another member tells the host keys that all know, which stay known then.
     """
 
-    def __init__(self, cluster: str) -> None:
-        """Nothing is read yet."""
-        self._key, self._known = paths.key(cluster), paths.known_hosts(cluster)
+    def __init__(self, cluster: str, more: Sequence[str] = ()) -> None:
+        """Nothing is read yet; `more` are other files that the head keeps."""
+        self._key, self._known, self._more = paths.key(cluster), paths.known_hosts(cluster), tuple(more)
         self._texts: dict[str, bytes] = {}
         self._public = ""
 
@@ -211,7 +211,7 @@ class HeadFiles:
         Raises:
             HostError: it cannot be read.
         """
-        told = (self._key, self._known) if is_head else (self._known,)
+        told = (self._key, self._known, *self._more) if is_head else (self._known,)
         files = made.files if isinstance(made.files, tuple) else ()
         there = {file.path: file.sha256 for file in files if file.path in told}
         new = [path for path, sha in there.items() if sha256(self._texts.get(path, b"")).hexdigest() != sha]
@@ -226,6 +226,11 @@ class HeadFiles:
         """The cluster's key: (private, public), None while there is none."""
         private = self._texts.get(self._key)
         return (private, self._public) if private and self._public else None
+
+    @property
+    def more(self) -> Mapping[str, bytes]:
+        """The other files that exist, by path."""
+        return {path: self._texts[path] for path in self._more if path in self._texts}
 
     @property
     def known_hosts(self) -> str:

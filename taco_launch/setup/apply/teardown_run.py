@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from taco_launch.agent.store.folders import state_folder
 from taco_launch.core.command import shell
-from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.facts import MADE
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Inventory
@@ -35,16 +35,10 @@ class Teardown:
         images: bool,
         report: Callable[[SetupEvent], None] = lambda _step: None,
     ) -> None:
-        """Take back the cluster on the hosts of `fanout`, with `images` its image too.
-
-        Raises:
-            UsageError: the inventory has no container, so set-up made nothing.
-        """
-        if inventory.container is None:
-            raise UsageError(f"{inventory.source}: the inventory names no container, so set-up created nothing")
+        """Take back the cluster on the hosts of `fanout`, with `images` its image too."""
         self._inventory, self._cluster = inventory, inventory.cluster
         self._typed = shell(("taco-launch", "-i", inventory.source))
-        self._image = inventory.container.image if images else None
+        self._image = inventory.container.image if images and inventory.container else None
         self._fanout = fanout
         self._plans: dict[str, HostPlan] = {}
         self._changes = Changes(report)

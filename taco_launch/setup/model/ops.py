@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Literal, TypeVar
 
+from taco_launch.core.command import Command, Result
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.facts import HostFacts, SetupFile
@@ -143,6 +144,8 @@ class PlanContext:
     toolkit_key: bytes | None = None
     # The packages on the controller that bring nv_peer_mem.
     peermem_packages: tuple[tuple[str, bytes], ...] = ()
+    # What the head has of `StageRules.head_files`, by path.
+    head_files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -233,6 +236,8 @@ class StageRun:
     send_image: Callable[[SourceImage], Mapping[str, TacoLaunchError]]
     # Proves that containers have the GPUs of their hosts.
     compare_gpus: Callable[[], tuple[ProofFailure, ...]]
+    # Runs a command on a host. It raises HostError.
+    run: Callable[[str, Command], Result]
 
 
 def prove_gpus(run: StageRun) -> tuple[ProofFailure, ...]:
@@ -271,3 +276,7 @@ class StageRules:
     makes_container: bool = False
     # Whether `--pull` is for it.
     pulls: bool = False
+    # Whether it runs only where `--only` names it; such a stage requires no container.
+    optional: bool = False
+    # Files of the head that its plan for other hosts needs; they are secret.
+    head_files: tuple[str, ...] = ()

@@ -20,4 +20,5 @@ def _find_stages() -> Mapping[Stage, StageRules]:
 
 
 RULES = _find_stages()
-STAGES: tuple[Stage, ...] = tuple(RULES)
+# Those that run unless others are named.
+STAGES: tuple[Stage, ...] = tuple(name for name, rules in RULES.items() if not rules.optional)

@@ -226,6 +226,12 @@ def test_an_inventory_without_a_container(world: World) -> None:
     assert "the inventory names no container" in str(done.exception)
 
 
+def test_an_optional_stage_requires_no_container_and_runs_only_where_it_is_named(world: World) -> None:
+    (world.folder.parent / "cluster.yaml").write_text("cluster: c\nhosts: {gpu1: {}}\n")
+    done = setup(world, "--only", "slurm", "--dry-run")
+    assert code(done) == 0, done.exception
+
+
 def test_a_login_without_a_password(world: World) -> None:
     assert str(setup(world, password=None).exception) == "container.registry: no password was given for user me"
 

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -161,6 +161,28 @@ def test_another_member_tells_the_host_keys_and_nothing_else(monkeypatch: pytest
         Simulated("gpu2"), SetupState(files, (), (), None, Absent(), "ssh-ed25519 AAAA", *[Absent()] * 7), is_head=False
     )
     assert (head.cluster_key, head.known_hosts) == (None, "one\n")
+
+
+def test_secret_files_of_a_stage_are_read_from_the_head_alone_and_again_when_they_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = {paths.MUNGE_KEY: b"SECRET"}
+    monkeypatch.setattr(sources, "fetch", lambda _transport, files: {path: there[path] for path in files})
+
+    def read(head: sources.HeadFiles, *, is_head: bool = True) -> Mapping[str, bytes]:
+        files = tuple(SetupFile(path, hashlib.sha256(data).hexdigest(), 0o400) for path, data in there.items())
+        state = SetupState(files, (), (), None, Absent(), Absent(), *[Absent()] * 7)
+        head.read(Simulated("gpu1"), state, is_head=is_head)
+        return head.more
+
+    assert read(sources.HeadFiles("c")) == {}
+    head = sources.HeadFiles("c", (paths.MUNGE_KEY,))
+    assert read(head, is_head=False) == {}
+    assert read(head) == {paths.MUNGE_KEY: b"SECRET"}
+    there[paths.MUNGE_KEY] = b"NEW"
+    assert read(head) == {paths.MUNGE_KEY: b"NEW"}
+    there.clear()
+    assert read(head) == {}
 
 
 def test_the_agent_is_packed_only_where_it_is_missing() -> None:

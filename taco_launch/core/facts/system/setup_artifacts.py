@@ -30,6 +30,9 @@ _CAPABILITIES = (  # noqa: SIM905 - a list of literals would take a line each
     "MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE"
 ).split()
 
+# A service and its states, a file and its cluster, the version of control groups.
+_OF_SLURM = re.compile(r"([a-z]+\.service|/etc/slurm/[a-z]+\.conf|cgroup) ([\w. -]+)", re.ASCII)
+
 _Unit = Mapping[str, str]
 
 
@@ -62,6 +65,7 @@ def parse_made(sections: Sections) -> Found[SetupState]:
         if isinstance(packages, (Absent, Unknown))
         else tuple(each for each in packages if each.startswith("nvidia-")),
         machine=answer(sections, "made.machine"),
+        slurm=_slurm(answer(sections, "made.slurm")),
     )
 
 
@@ -211,6 +215,18 @@ def _packages(text: Found[str]) -> Found[Tuple[str, ...]]:
         elif line.strip() and not _NOT_INSTALLED.fullmatch(line):
             return Unknown(f"the installed packages: {shown(line)} is not understood")
     return tuple(found)
+
+
+def _slurm(text: Found[str]) -> Found[Tuple[Tuple[str, str], ...]]:
+    if not isinstance(text, str):
+        return text
+    rows: List[Tuple[str, str]] = []
+    for line in filter(None, lines(text)):
+        match = _OF_SLURM.fullmatch(line)
+        if match is None:
+            return Unknown(f"Slurm: {shown(line)} is not understood")
+        rows.append((match[1], match[2].strip()))
+    return tuple(rows)
 
 
 def _package(found: Found[Tuple[str, ...]]) -> Found[str]:

@@ -320,6 +320,9 @@ class SetupState:
     toolkit_packages: Found[Tuple[str, ...]] = NOT_ASKED
     # boot ID, namespace of process numbers and name, by which a machine with two addresses is known
     machine: Found[str] = NOT_ASKED
+    # of Slurm: (unit, `enabled active`) of installed services, (path, cluster) of settings, where `-` stands for settings
+    # that set-up did not write, and (`cgroup`, `2`) where control groups are of version 2
+    slurm: Found[Tuple[Tuple[str, str], ...]] = NOT_ASKED
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,10 @@ PEERMEM = "/etc/modules-load.d/taco-launch-peermem.conf"
 PEERMEM_OPTIONS = "/etc/modprobe.d/taco-launch-peermem.conf"
 # That set-up installed nv_peer_mem, whose package brings a service which loads it at boot.
 NV_PEER_MEM = f"{STATE}/docker/nv_peer_mem"
+# The settings of Slurm, the key by which its hosts trust one another, and what its services were last started with.
+SLURM = "/etc/slurm"
+MUNGE_KEY = "/etc/munge/munge.key"
+SLURM_MARK = f"{STATE}/docker/slurm"
 
 # The labels of a container of ours.
 CLUSTER_LABEL = "taco-launch.cluster"

@@ -128,6 +128,6 @@ def test_prune(taco: Taco) -> None:
     dry = taco("prune", "--since", "0s", "--dry-run")
     assert [line.split()[0] for line in dry.stdout.splitlines()[1:]] == ["b", "a"]
     assert dry.stderr == "2 jobs would be removed\n"
-    assert taco("prune", "--since", "0").stderr == "2 jobs removed\n"
+    assert taco("prune", "--since", "0s").stderr == "2 jobs removed\n"
     assert [row[0] for row in lines(taco, "list")[1:]] == ["c"]
     assert taco("prune").returncode == 2

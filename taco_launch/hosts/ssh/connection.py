@@ -42,11 +42,6 @@ _OF_JUMP = "ProxyJump in ~/.ssh/config names this jump host; see whether ssh rea
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
-def _hint_of_jump(error: HostError) -> str:
-    """Return what to type about a jump host: an error of its key says that itself, others take it for one of the inventory."""
-    return error.hint if error.hint and "host key" in error.message else _OF_JUMP
-
-
 class _AgainError(Exception):
     """The host's sshd is too busy to talk."""
 
@@ -293,7 +288,8 @@ class SshTransport:
             try:
                 self._gateway.open()
             except HostError as error:
-                raise HostError(f"{self.name}: through the jump host {error.message}", _hint_of_jump(error)) from None
+                hint = error.hint if "host key" in error.message else _OF_JUMP  # a key's is about this very host
+                raise HostError(f"{self.name}: through the jump host {error.message}", hint) from None
         try:
             by_way_of = (self._gateway.route, self._gateway.connection.transport) if self._gateway else ()
             self._socket = SshSocket(self.route, *by_way_of)

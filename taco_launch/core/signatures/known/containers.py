@@ -557,7 +557,8 @@ CONTAINERS = (
         keys=("Killed",),
         cause="A process on {host} was killed (signal 9), most often by the kernel because memory ran out.",
         next="Run dmesg -T | grep -i kill on {host}, and check the memory limit of the container or job. Use fewer data loader workers or smaller batches.",
-        pattern=r"^(?:\S+: line \d+: +\d+ )?Killed(?:$| {2,}\S[^\r\n]*$)",
+        # What is pasted has lost the gap that bash prints.
+        pattern=r"^(?:\S+: line \d+: +\d+ Killed(?: +\S|$)|Killed(?:$| {2,}\S[^\r\n]*$))",
         kind=FailureText.OUTCOME,
         unless=("rank-killed", "out-of-memory", "out-of-memory-asked", "torchrun-rank-killed", "slurm-out-of-memory"),
     ),

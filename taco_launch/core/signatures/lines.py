@@ -39,6 +39,15 @@ SAID = re.compile(
 )
 
 
+_RANK = re.compile(r"^[^\s/|]{1,255}/(\d+) *\||\[\d+,(\d+)\]<std|\[rank(\d+)\]:|^(\d+): ")
+
+
+def rank_of(line: str) -> str:
+    """Return the number of the rank that says a line, or nothing where no prefix has one."""
+    rank = _RANK.search(line)
+    return rank[rank.lastindex or 0] if rank else ""
+
+
 def clean(line: str) -> Tuple[str, str]:
     """Take control codes, tags and times off a line; give the host that its prefix names, and what is left."""
     host = ""

@@ -28,6 +28,7 @@ from taco_launch.core.signatures.match import (
 from taco_launch.core.signatures.phrases import Phrases, vocabulary
 from taco_launch.core.signatures.table import TABLE
 from taco_launch.core.signatures.unusual import Unusual
+from taco_launch.core.signatures.watchdogs import Watchdogs
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
 _BLOCK = 1 << 18
@@ -84,6 +85,7 @@ class LogScan:
         self._after: Dict[Tuple[int, str], Tuple[int, int]] = {}  # a rank's error: its line, the rank's lines since
         self._in_vain: Dict[str, int] = {}
         self._first_error = FirstError()
+        self._watchdogs = Watchdogs()
         self.unusual = Unusual()
         self._end = ""  # the last characters of what was looked through
 
@@ -118,14 +120,15 @@ class LogScan:
 
     def _told(self, first: Tuple[Tuple[int, SignatureMatch], ...] = ()) -> List[Tuple[int, SignatureMatch]]:
         """Return (its log, a match) of what is told, in order; `first` is an error of no known cause that ended a rank."""
-        logs = {id(match): log for log, match in self._found}
-        names = {match.finding.signature for _log, match in self._found}
-        with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
-        explained = {(log, match.finding.line) for log, match in self._found if match.kind is FailureText.CAUSE}
+        every = [*self._found, *self._watchdogs.compared()]
+        logs = {id(match): log for log, match in every}
+        names = {match.finding.signature for _log, match in every}
+        with_host = {match.finding.signature for _log, match in every if match.finding.host}
+        explained = {(log, match.finding.line) for log, match in every if match.kind is FailureText.CAUSE}
         ends = self._ended()
         told = [
             match
-            for log, match in self._found
+            for log, match in every
             if (not is_handled(match) or id(match) in ends)
             and goes_with(ENTRIES[match.finding.signature], names)
             and (match.finding.host or match.finding.signature not in with_host)
@@ -291,6 +294,10 @@ class LogScan:
         if entry.unknown:
             line = block[start : min(end, start + LINE)]
             self._first_error.look(self._log, number, host, line, around(block, start, position, end))
+            return
+        if entry.compared:
+            line = block[start : min(end, start + LINE)]
+            self._watchdogs.look(entry, self._log, number, host, line, around(block, start, position, end))
             return
         told = self._hosts.setdefault(entry.name, set())
         rank = label(block[start : min(end, start + LINE)]) if entry.handled else ""

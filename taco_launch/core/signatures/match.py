@@ -12,7 +12,7 @@ from taco_launch.core.signatures.known.nccl import NCCL, NCCL_DEVICES
 from taco_launch.core.signatures.known.slurm import SLURM
 from taco_launch.core.signatures.known.ssh import SSH
 from taco_launch.core.signatures.known.system import SYSTEM
-from taco_launch.core.signatures.lines import ended, label
+from taco_launch.core.signatures.lines import ended, label, rank_of
 from taco_launch.core.signatures.table import TABLE
 
 # What ends a program, whatever it says.
@@ -48,7 +48,6 @@ _MOST_RANKS = 4096
 
 _TRACEBACK = re.compile(r'Traceback \(most recent call last\)|  File "')
 _TIME = re.compile(r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)")
-_RANK = re.compile(r"^[^\s/|]{1,255}/(\d+) *\||\[\d+,(\d+)\]<std|\[rank(\d+)\]:|^(\d+): ")
 (_ENTRY,) = (entry for entry in TABLE if entry.unknown)
 _PATTERN = re.compile(_ENTRY.pattern)
 
@@ -140,9 +139,9 @@ class FirstError:
         elif known and (known.since <= _NEAR_OF_RANK if of[1] else number - known.last <= _NEAR):
             self._errors[of] = known._replace(last=number, since=0)
         elif known or len(self._errors) < _MOST_RANKS:
-            rank, time = _RANK.search(line), _TIME.search(line)
+            rank, time = rank_of(line), _TIME.search(line)
             values = {"what": shortened(match["raised"] or match["what"])}
-            values.update({"rank": rank[rank.lastindex or 0]} if rank else {})
+            values.update({"rank": rank} if rank else {})
             values.update({"host": host} if host else {})
             cause, advice = filled(_ENTRY.cause, values, ""), filled(_ENTRY.next, values, "")
             finding = Finding(_ENTRY.name, cause, advice, host, number)

@@ -8,6 +8,10 @@ LINE = 400
 # The characters around a key that a pattern is given of the key's own line, before and after it.
 _BEFORE, _AFTER = 256, 1024
 
+# How far a known text may continue below its first line.
+_AHEAD_LINES = 60
+_AHEAD = 1 << 14
+
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
 _PREFIX = re.compile(
@@ -25,7 +29,7 @@ _PREFIX = re.compile(
     r"|ERROR \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}\.py:\d+\] ?(?=Traceback \(|  |(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b|$)"
     # pdsh, clush, srun --label and DeepSpeed's launcher, where NCCL, torch or Python speaks behind the host's name
     r"|(?:\d+|(?P<host>(?!(?i:[\w.]*(?:error|exception)|warning|info|debug|fatal|note|critical):)[A-Za-z][\w.-]*)): (?=[\w.-]+:\d+:\d+ \[|\[rank\d+\]:|\[\d{4}-\d\d-"
-    r"|Traceback \(|  File \"|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception): |nccl\w+Error: |Last error:)"
+    r"|Traceback \(|  File \"|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception): |nccl\w+Error: |Last error:|Test (?:NCCL|CUDA) failure )"
 )
 # What torch's excepthook puts before each line of an error that ends a rank, behind the label of the merged log.
 _OF_TORCH = re.compile(r"(?:[^\s/|]+/\d+ *\| ?|[^\n\[]{0,40}\[\d+(?:,\d+)?\]<std\w{3,4}>: ?)?(?P<rank>\[rank\d+\]:)")
@@ -39,6 +43,9 @@ SAID = re.compile(
 )
 
 
+_HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
+# A process of NCCL, with which each of its lines starts.
+SPEAKER = re.compile(r"[\w.-]{1,255}:\d+:(?=\d+ \[)")
 _RANK = re.compile(r"^[^\s/|]{1,255}/(\d+) *\||\[\d+,(\d+)\]<std|\[rank(\d+)\]:|^(\d+): ")
 
 
@@ -105,3 +112,20 @@ def with_following(line: str, block: str, end: int, count: int, rank: str) -> st
         following = block[begin : min(end, begin + LINE)]
         text.append(clean(following)[1] if not rank or label(following) in ("", rank) else "")
     return "\n".join(text)
+
+
+def end_of(block: str, overlap: int) -> int:
+    """Return where the end of a block starts that is looked through with the next one: of one long line the last `overlap` characters."""
+    at = len(block)
+    for _line in range(_AHEAD_LINES + 1):
+        newline = block.rfind("\n", max(len(block) - _AHEAD, 0), at)
+        if newline < 0:
+            break
+        at = newline
+    return at + 1 if at < len(block) else len(block) - overlap
+
+
+def host_in(text: str) -> str:
+    """Take user, port and brackets off a host."""
+    match = _HOST.match(text)
+    return (match.group("quoted") or match.group("plain")) if match else ""

@@ -21,6 +21,7 @@ RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading
 GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b|\bgoing to \S+ instead\b")
 ENTRIES = {entry.name: entry for entry in TABLE}
 OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
+OF_NCCL = {entry.name for entry in (*NCCL, *NCCL_DEVICES)}
 OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
 SPEAK_LATE = {
     entry.name for entry in (*NCCL, *NCCL_DEVICES, *DOCKER, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern
@@ -61,9 +62,14 @@ class SignatureMatch(NamedTuple):
     label: str = ""
 
 
-def goes_with(entry: Signature, names: Set[str]) -> bool:
-    """Return whether a text is to be told beside what else is found."""
-    return not names.intersection(entry.unless) and (not entry.only_with or bool(names.intersection(entry.only_with)))
+def goes_with(match: SignatureMatch, hosts: Mapping[str, Set[str]]) -> bool:
+    """Return whether a text is to be told beside what else is found; `hosts` has the hosts of each name, or an empty one."""
+    entry, host = ENTRIES[match.finding.signature], match.finding.host
+    # A reason that NCCL gives on one host does not make up for a failure on another without one.
+    own = host and entry.kind is FailureText.FALLBACK and entry.name in OF_NCCL
+    if any(not own or hosts[name] & {host, ""} for name in entry.unless if name in hosts):
+        return False
+    return not entry.only_with or any(name in hosts for name in entry.only_with)
 
 
 def is_warning(match: SignatureMatch) -> bool:
@@ -98,6 +104,33 @@ def is_failure(match: SignatureMatch) -> bool:
 def is_survived(match: SignatureMatch) -> bool:
     """Return whether programs survive this error, unless it is what they raised."""
     return ENTRIES[match.finding.signature].survived and not RAISED.match(match.text)
+
+
+def _came_first(match: SignatureMatch, log: int, others: Sequence[Tuple[int, SignatureMatch]]) -> bool:
+    """Return whether a host failed before all others, which only say that they lost another rank."""
+    return bool(match.finding.host) and all(
+        one.kind is FailureText.ECHO
+        and place == log
+        and one.finding.line > match.finding.line
+        and one.finding.host not in ("", match.finding.host)
+        for place, one in others
+    )
+
+
+def without_fallbacks(matches: Sequence[Tuple[int, SignatureMatch]]) -> List[Tuple[int, SignatureMatch]]:
+    """Return the matches with their logs, without those that are told only where nothing better is; any that stay count as much as the best."""
+    better = [(log, match) for log, match in matches if match.kind < FailureText.FALLBACK]
+    kind = min((match.kind for _log, match in better), default=FailureText.FALLBACK)
+    given = any(
+        is_reason(match) for _log, match in better
+    )  # beside outcomes that give no reason a text of lower rank may
+    return [
+        (log, match._replace(kind=min(match.kind, kind)) if match.kind is FailureText.FALLBACK else match)
+        for log, match in matches
+        if match.kind is not FailureText.FALLBACK
+        or not better
+        or (is_reason(match) and (not given or _came_first(match, log, better)))
+    ]
 
 
 class _Errors(NamedTuple):

@@ -341,7 +341,7 @@ NCCL = (
                 "Failed, NCCL error",
             ),
         ),
-        cause="NCCL failed, and this log shows no known reason.",
+        cause="NCCL failed[[host? on {host}]], and this log shows no known reason.",
         next="Read the NCCL WARN lines before the error, which give the reason; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
         unless=("nccl-warned", "nccl-start-failed", "nccl-accept", "nccl-invalid-argument", "nccl-not-ready"),

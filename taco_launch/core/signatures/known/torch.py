@@ -469,6 +469,7 @@ TORCH_RANKS = (
             "wait timeout after ",
             "Timeout waiting for key",
             "failed to pass monitoredBarrier",
+            "RuntimeError: Wait timeout",
         ),
         cause="[[came?Only {came} of {all} ranks reached||Not all ranks reached]] the torch.distributed rendezvous in time"
         "[[who?: rank {who} is missing]].",
@@ -476,7 +477,7 @@ TORCH_RANKS = (
         "the rank that ended first. nc -vz MASTER_ADDR MASTER_PORT from each host shows whether it is reached.",
         pattern=r"world_size=(?P<all>\d+), worker_count=(?P<came>\d+)"
         r"|Rank (?P<who>\d+) failed to pass monitoredBarrier"
-        r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms(?:, keys: /{0,2}default_pg/\d+/+(?:cpu|cuda|xpu|gloo)//(?:\d+/)(?:rank_?)?(?P<who2>\d+)\b)?|Timeout waiting for key",
+        r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms(?:, keys: /{0,2}default_pg/\d+/+(?:cpu|cuda|xpu|gloo)//(?:\d+/)(?:rank_?)?(?P<who2>\d+)\b)?|Timeout waiting for key|^RuntimeError: Wait timeout\s*$",
         unless=(
             "torch-master-unreachable",
             "port-in-use",
@@ -587,11 +588,12 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-rank-number",
-        keys=("rank < size. ",),
-        cause="Rank {rank} tries to join a process group of only {size} ranks: WORLD_SIZE, or what the program uses instead, is too small.",
+        keys=("rank < size. ", "init_process_group("),
+        cause="Rank {rank} tries to join a process group of size {size} (ranks count from 0): WORLD_SIZE, or what the program uses instead, is too small, or the rank too high.",
         next="See what the program passes as world_size: WORLD_SIZE counts the ranks of all hosts. In Lightning, set num_nodes= to the number of hosts and devices= "
         "to the ranks of each.",
-        pattern=r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
+        # The call as a traceback shows it: ranks count from 0.
+        pattern=r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)|init_process_group\([^\r\n]{0,300}?\b(?:world_size=(?P<size2>\d+), ?rank=(?P<rank2>(?P=size2))\b|rank=(?P<rank3>\d+), ?world_size=(?P<size3>(?P=rank3))\b)",
     ),
     Signature(
         "torch-store-shut-down",
@@ -610,11 +612,14 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-connect-timeout",
-        keys=("connect() timed out. Original timeout was ",),
-        cause="A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, the name "
+        keys=("connect() timed out.", 'torch/distributed/rendezvous.py", line'),
+        cause="A rank of {host} could not reach the store of rank 0[[seconds? within {seconds} ms]][[why? ({why})]]: rank 0 has not started, the name "
         "of its host resolves to another address there, or a firewall is in between. Under torchrun, perhaps no host recognizes --rdzv_endpoint as its own address.",
         next="Check getent hosts $MASTER_ADDR and nc -vz MASTER_ADDR MASTER_PORT on each host. For torchrun, use --rdzv_conf is_host=1 on the first host.",
-        pattern=r"Original timeout was (?P<seconds>\d+) ms",
+        # What the constructor of TCPStore raised, in the words of any version
+        pattern=r"connect\(\) timed out\. Original timeout was (?P<seconds>\d+) ms"
+        r"|rendezvous\.py\", line \d+, in _(?:tcp|env|create)\w*(?:\r?\n +[^\r\n]*){0,6}\r?\n(?P<error>[\w.]{1,80}Error: (?P<why>connect\(\) timed out|(?:Connection|Operation) timed out|Connection (?:refused|reset by peer)|Socket Timeout|No route to host|Network is unreachable))",
+        lines=9,
         unless=("torch-master-unreachable",),
     ),
     Signature(
@@ -634,7 +639,7 @@ TORCH_RANKS = (
         cause="The ranks find each other through the file {file}. If an earlier run left this file, it contains that run's addresses.",
         next="Delete {file} before each start, or use init_method='env://'.",
         pattern=r"init\w{0,20}[\"']?[:= ]{1,4}[\"']?file://(?P<file>/[^\s\"',]+)",
-        only_with=("nccl-connect", "nccl-retries"),
+        only_with=("nccl-connect", "nccl-retries", "torch-rank-missing"),
     ),
     Signature(
         "gloo-families-differ",

@@ -25,6 +25,13 @@ _IN = rf'(?:^  File "(?={_NOT_OWN})(?:{_LIBRARY})?(?P<inner>[^"<\r\n][^"\r\n]*)"
 _LAST = r'(?:[^"\r\n]*/)?(?P<file2>[^"/<\r\n][^"/\r\n]*)", line (?P<at2>\d+)[^\r\n]*\r?\n'
 _CODE = r"(?:^    (?:(?P<code{}>assert [^\r\n]{{0,200}}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){{0,2}}"
 
+# xla/tsl/distributed_runtime/coordination/coordination_service_agent.cc, and what Python raises at its exit
+_JAX_END = "JAX waited at its end (jax.distributed.shutdown) for processes that did not get there in time: one works on, or has ended without it."
+_JAX_END_NEXT = (
+    "See which process is still at work or failed, in the logs of all of them, process 0 first. If some have longer work at the end, let all wait for each other "
+    "(multihost_utils.sync_global_devices) before they leave."
+)
+
 TRAINING = (
     Signature(
         "horovod-stall-shutdown",
@@ -445,19 +452,24 @@ TRAINING = (
     ),
     Signature(
         "jax-end-alone",
-        keys=(
-            "Failed to disconnect from coordination service",
-            "jax/_src/distributed.py",
-            "RPC: /tensorflow.CoordinationService/ShutdownTask",
-        ),
-        cause="JAX waited at its end (jax.distributed.shutdown) for processes that did not get there in time: one works on, or has ended without it.",
-        next="See which process is still at work or failed, in the logs of all of them, process 0 first. If some have longer work at the end, let all wait for each other (multihost_utils.sync_global_devices) before they leave.",
+        keys=("Failed to disconnect from coordination service", "RPC: /tensorflow.CoordinationService/ShutdownTask"),
+        cause=_JAX_END,
+        next=_JAX_END_NEXT,
         # xla/tsl/distributed_runtime/coordination/coordination_service_agent.cc; an error that Python runs into at its exit
-        pattern=r"Failed to disconnect from coordination service[\s\S]{0,80}?DEADLINE_EXCEEDED|CoordinationService/ShutdownTask[\s\S]{0,200}?(?:DEADLINE_EXCEEDED|Deadline)"
-        r"|jax/_src/distributed\.py\", line \d+, in shutdown[\s\S]{0,300}?DEADLINE_EXCEEDED",
-        lines=4,
+        pattern=r"Failed to disconnect from coordination service[\s\S]{0,80}?DEADLINE_EXCEEDED|CoordinationService/ShutdownTask[\s\S]{0,200}?(?:DEADLINE_EXCEEDED|Deadline)",
+        lines=3,
         kind=FailureText.ECHO,
         unless=("jax-task-died",),
+    ),
+    Signature(
+        "jax-shutdown-raised",
+        keys=('jax/_src/distributed.py", line',),
+        cause=_JAX_END,
+        next=_JAX_END_NEXT,
+        pattern=r"jax/_src/distributed\.py\", line \d+, in shutdown(?:\r?\n +[^\r\n]*){0,6}\r?\n(?P<error>[\w.]{1,80}Error: DEADLINE_EXCEEDED)",
+        lines=9,
+        kind=FailureText.ECHO,
+        unless=("jax-task-died", "jax-end-alone"),
     ),
     Signature(
         "jax-task-died",

@@ -21,6 +21,7 @@ _PREFIX = re.compile(
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\+?\d+\.\d+\] +"  # dmesg, dmesg -d
     r"|\[rank\d+\]: ?"  # torch
+    r"|(?:> ){1,3}(?=\S)"  # a quote of a mail or an issue
     r"|UTC [\w.-]{1,80} -- "  # Polyaxon, behind the time
     r"|<\w{0,9}> +\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.Z]*\] \w{1,40} \|\| ?"  # Determined
     r"|stderr: (?=\[rank\d+\]:|Traceback \(|  |\w+:torch\.|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b)"  # accelerate test

@@ -63,7 +63,7 @@ class Watchdogs:
             self._of[group, rank] = new
 
     def compared(self) -> Iterator[Tuple[int, SignatureMatch]]:
-        """Give the log and the match of what the reports of one group say together, if they do."""
+        """Yield the log and the match of what the reports of one group say together, if they do."""
         for group in sorted({group for group, _rank in self._of}, reverse=True):
             reports = sorted(report for (one, _rank), report in self._of.items() if one == group)
             match = _differ(reports) or _apart(reports, group) or _behind(reports, group) or _missing(reports, group)
@@ -82,7 +82,7 @@ def _match(
 
 
 def _pairs(reports: Sequence[_Report]) -> Iterator[Tuple[_Report, _Report]]:
-    """Give the first of the reports that wait in something with each of the others that are of the same failure."""
+    """Yield the first of the reports that wait in something with each of the others that are of the same failure."""
     waiting = [report for report in reports if report.number]
     for other in waiting[1:]:
         if other.log != waiting[0].log or abs(other.line - waiting[0].line) <= _NEAR:

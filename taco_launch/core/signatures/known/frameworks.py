@@ -167,6 +167,15 @@ FRAMEWORKS = (
         pattern=r"nvcc fatal +: Unsupported gpu architecture '(?P<what>[\w-]{1,40})'",
     ),
     Signature(
+        "nvshmem-failed",
+        keys=(": non-zero status: ",),
+        cause="NVSHMEM failed on {host}[[what?: {what}]] (status {code}, in {where}).",
+        next="Set -x NVSHMEM_DEBUG=INFO for the reason. Between hosts, check ibv_devinfo, ulimit -l and lsmod | grep peermem where the ranks run, and name the HCAs (NVSHMEM_HCA_LIST); "
+        "on one host, nvidia-smi topo -p2p r must show OK between the GPUs.",
+        pattern=r"(?P<where>[\w-]+\.(?:cpp|cu|h)):(?:\d+|NULL value|\w+): non-zero status: (?P<code>-?\d+):? ?(?P<what>[^\r\n]{0,160}[^\s.])?",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "custom-all-reduce",
         keys=("peer access is not supported between these two devices",),
         cause="Two GPUs of {host} cannot access each other's memory, which a custom all-reduce requires.",
@@ -206,6 +215,24 @@ FRAMEWORKS = (
         next="Change one of the two. Of a batch with sequence parallelism: pad its sequences to a multiple, or leave out --sequence-parallel.",
         pattern=r"Error: (?P<what>[A-Za-z][^\r\n:]{2,80}?)(?: \(\d+\))? (?:should|must|needs to|has to|is not|not) (?:be )?(?:evenly )?divisible by (?:the )?(?P<size>[^\r\n]{2,60}[^\s.])",
         unless=("ranks-not-divisible", "vllm-parallel-size"),
+        survived=True,
+    ),
+    Signature(
+        "sizes-disagree",
+        keys=(
+            ") exceeds ",
+            ") is not equal to ",
+            ") does not match ",
+            ") must equal ",
+            ") must be equal to ",
+            ") is larger than ",
+            ") is greater than ",
+            ") is less than ",
+        ),
+        cause="{what} is {one}, and {other} is {two}: these sizes do not fit together.",
+        next="Change one of the two: tensor x pipeline x data (and context, expert) parallel size must be the number of ranks (hosts x ranks of a host). If {two} or {one} is less than the number you started, the ranks do not see each other: check WORLD_SIZE in each.",
+        # The checks of Megatron, vLLM and their like
+        pattern=r"Error: (?:The )?(?P<what>(?=[^\r\n(]{0,80}(?:[Ss]ize|GPUs|ranks|processes|devices|gpus))[A-Za-z_`][^\r\n(:]{2,80}?)`? ?\((?P<one>\d+)\) (?:exceeds|is not equal to|does not match|must (?:be )?equal(?: to)?|is (?:larger|greater|less) than) (?:the )?(?P<other>[^\r\n(:]{2,80}?)`? ?\((?P<two>\d+)\)",
         survived=True,
     ),
     Signature(
@@ -252,7 +279,7 @@ FRAMEWORKS = (
         # gcs_rpc_client.h, gcs_client.cc, retryable_grpc_client.cc, global_state_accessor.cc, _private/utils.py and gcs_utils.py
         pattern=r"(?:Unable|Failed) to connect to GCS(?: \(ray head\))?(?: at (?:address )?(?:(?P<peer>[\w.\[-][^\s]*?)(?=\. |\.?$| within)|(?P<empty>:\d+)))?(?! at)"
         r"|Couldn't reconnect to GCS|Failed to (?:send request to gcs|get cluster ID from GCS|get system config within)|GCS has been unavailable",
-        at_end=r"(?i)gcs|failed to connect to all addresses",
+        at_end=r"(?i)gcs|system config within|failed to connect to all addresses",
     ),
     Signature(
         "ray-out-of-memory",
@@ -545,11 +572,11 @@ FRAMEWORKS = (
     ),
     Signature(
         "deepspeed-no-address",
-        keys=("Using IP address of ",),
-        cause="DeepSpeed's launcher found no address of the first host ({name}): hostname -I, which it runs there, printed nothing, or a banner came first.",
-        next="Give the address: deepspeed --master_addr ADDRESS. ssh {name} hostname -I must print addresses only, so let no login script there write anything.",
+        keys=("Using IP address of ", "--master_addr= "),
+        cause="DeepSpeed's launcher found no address of the first host[[name? ({name})]]: hostname -I, which it runs there, printed nothing, or a banner came first.",
+        next="Give the address: deepspeed --master_addr ADDRESS. ssh [[name?{name}||HOST]] hostname -I must print addresses only, so let no login script there write anything.",
         # deepspeed/launcher/runner.py
-        pattern=r"Using IP address of\s+for node (?P<name>\S+)",
+        pattern=r"Using IP address of\s+for node (?P<name>\S+)|--master_addr= --master_port=",
     ),
     Signature(
         "deepspeed-no-sync",

@@ -63,7 +63,7 @@ NCCL = (
     Signature(
         "nccl-gid-index",
         keys=("ibv_modify_qp",),
-        cause="{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
+        cause="{host} could not set up an RDMA connection[[why? ({why})]]: the GID index does not fit, or the hosts' networks are not "
         "connected.",
         next="Run show_gids on every host, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address, often 3. From NCCL 2.21 on, leave it unset, "
         "or where the index differs between hosts: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24 (on rail networks: -x NCCL_CROSS_NIC=0).",

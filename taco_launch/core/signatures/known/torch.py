@@ -462,6 +462,14 @@ TORCH_RANKS = (
         pattern=r"wait timeout after (?P<time>\d+) ?ms, keys: /{0,2}default_pg/\d+/+(?P<group>\w{1,60})//(?P<what>cpu|cuda|xpu|gloo)//(?:pg_wrapper:\w+/)?(?:\d+/)(?:rank_?)?(?P<who>\d+)\b",
     ),
     Signature(
+        "torch-store-silent",
+        keys=("waitForInput: ",),
+        cause="A rank of {host} waited {time} ms for an answer of the store at {peer}, which did not come: another rank never wrote what this one waits for, or the connection is cut.",
+        next="Look for the rank that ended first, hangs (taco-launch stacks JOB) or takes another path; that store is rank 0's, so read its log first. Check nc -vz {peer} {port} from here.",
+        pattern=r"waitForInput: [^\r\n]{0,200}?remote=\[(?P<peer>[^\]\r\n]{1,100})\]:(?P<port>\d+)\) timed out after (?P<time>\d+) ?ms",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "torch-rank-missing",
         keys=(
             "in store based barrier on rank",

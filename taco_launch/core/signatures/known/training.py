@@ -443,10 +443,10 @@ TRAINING = (
     ),
     Signature(
         "jax-not-registered",
-        keys=("RegisterTask", "Coordination service agent in error status"),
-        cause="A process of JAX could not register with its coordinator in time ({why}): process 0 did not start, is not reached at that address, or has too many processes to serve at once.",
+        keys=("CoordinationService/RegisterTask", "Coordination service agent in error status"),
+        cause="A process of JAX could not register with its coordinator in time[[why? ({why})]]: process 0 did not start, is not reached at that address, or has too many processes to serve at once.",
         next="Check that process 0 runs, and nc -vz ADDRESS PORT with its coordinator_address from this host; all processes need the same address and num_processes. If they start late: jax.distributed.initialize(initialization_timeout=600).",
-        pattern=r"(?:RegisterTask|agent in error status)[\s\S]{0,400}?(?P<why>DEADLINE_EXCEEDED|Deadline Exceeded|UNAVAILABLE|[Ff]ailed to connect to all addresses|Connection refused)",
+        pattern=r"(?:while calling /tensorflow\.CoordinationService/RegisterTask|agent in error status)(?:[\s\S]{0,400}?(?P<why>DEADLINE_EXCEEDED|Deadline Exceeded|UNAVAILABLE|[Ff]ailed to connect to all addresses|Connection refused))?",
         lines=3,
         unless=("jax-rank-missing",),
     ),

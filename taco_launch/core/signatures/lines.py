@@ -1,7 +1,7 @@
 """The lines of a log: what a line says, what stands before that (codes, times, who says it), what follows it; pure."""
 
 import re
-from typing import Tuple
+from typing import Dict, Iterable, Tuple
 
 # Of each line below a key no more than so many characters are looked at.
 LINE = 400
@@ -130,3 +130,10 @@ def host_in(text: str) -> str:
     """Take user, port and brackets off a host."""
     match = _HOST.match(text)
     return (match.group("quoted") or match.group("plain")) if match else ""
+
+
+def last_said(seen: str, texts: Iterable[str]) -> Dict[str, str]:
+    """Return the last line in a text of each process of NCCL that is the speaker of one of `texts`."""
+    speakers = {speaker[0] for speaker in map(SPEAKER.match, texts) if speaker}
+    starts = {speaker: seen.rfind(speaker) for speaker in speakers}
+    return {speaker: seen[at : at + LINE].partition("\n")[0] for speaker, at in starts.items() if at >= 0}

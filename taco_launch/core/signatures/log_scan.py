@@ -17,6 +17,7 @@ from taco_launch.core.signatures.lines import (
     ended,
     host_in,
     label,
+    last_said,
     says,
     with_following,
 )
@@ -36,6 +37,7 @@ from taco_launch.core.signatures.match import (
     is_reason,
     is_survived,
     is_warning,
+    reasons_at,
     without_fallbacks,
 )
 from taco_launch.core.signatures.phrases import Phrases, vocabulary
@@ -125,6 +127,8 @@ class LogScan:
             # A text that programs survive may be why this one did not, where it stands shortly above the error.
             survived = self._told(first)
             first, found = ((), survived) if any(is_reason(match) for _log, match in survived) else (first, found)
+            reasons = reasons_at(self._found)
+            first = tuple((log, reasons.get((log, match.finding.line), match)) for log, match in first)
         return tuple(match for _log, match in (*first, *found))
 
     def _told(self, first: Tuple[Tuple[int, SignatureMatch], ...] = ()) -> List[Tuple[int, SignatureMatch]]:
@@ -134,9 +138,10 @@ class LogScan:
         hosts: Dict[str, Set[str]] = {}
         for _log, match in every:
             hosts.setdefault(match.finding.signature, set()).add(match.finding.host)
-        explained = {(log, match.finding.line) for log, match in every if match.kind is FailureText.CAUSE}
-        # What a program raised is told by any text that knows it.
-        known_lines = {(log, one.finding.line) for log, one in every if is_reason(one) and not is_handled(one)}
+        explained = {
+            at for at, one in reasons_at(every).items() if one.kind is FailureText.CAUSE and not is_warning(one)
+        }
+        known_lines = set(reasons_at([(log, one) for log, one in every if is_failure(one)]))
         ends = self._ended()
         told = [
             match
@@ -257,10 +262,7 @@ class LogScan:
             self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
             self._open_line = not seen.endswith("\n")
             self._end = seen[-LINE:]
-            for speaker in {one[0] for _log, match in self._found for one in [SPEAKER.match(match.text)] if one}:
-                at = seen.rfind(speaker)
-                if at >= 0:
-                    self._last_of[speaker] = seen[at : at + LINE].partition("\n")[0]
+            self._last_of.update(last_said(seen, [match.text for _log, match in self._found]))
             words = seen[-_BLOCK // 64 :].strip() or seen.strip()
             if words:
                 self._lengths[self._log] = self.lines - seen.count("\n", len(seen.rstrip())) + seen.endswith("\n")

@@ -1,7 +1,7 @@
 """What a found text is: a failure, a warning, or an error that its program handled or survived; and which error of no known cause came first; pure."""
 
 import re
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from taco_launch.core.model.jobs import Finding
 from taco_launch.core.signatures.filling import MOST_SHOWN, filled, shortened
@@ -94,6 +94,12 @@ def is_cause(entry: Signature, text: str) -> bool:
 def is_reason(match: SignatureMatch) -> bool:
     """Return whether a text says why something failed."""
     return match.kind < FailureText.NOTE and match.finding.signature not in _SAY_NO_REASON
+
+
+def reasons_at(matches: Iterable[Tuple[int, SignatureMatch]]) -> Dict[Tuple[int, int], SignatureMatch]:
+    """Return the texts that say why something failed, by log and line; of several in a line the one that is told first."""
+    by_rank = sorted(matches, key=lambda entry: entry[1].kind, reverse=True)
+    return {(log, match.finding.line): match for log, match in by_rank if is_reason(match) and not is_handled(match)}
 
 
 def is_failure(match: SignatureMatch) -> bool:

@@ -674,8 +674,8 @@ NCCL_DEVICES = (
     Signature(
         "nccl-proxy-failed",
         keys=("NCCL WARN Proxy Call to rank ", "Failed to execute operation "),
-        cause="[[asked?A request ({asked}) from NCCL on {host} to rank {rank} on the same host failed||NCCL on {host} could not {did} for rank {rank}]]"
-        "[[code? (code {code}: 1 CUDA, 2 system or network, 3 internal, 6 another rank)]][[ib?, in its RDMA part ({ib})]][[socket?, in its TCP part ({socket})]][[local?, in its part for GPUs of one host ({local})]].",
+        cause="[[asked?A request ({asked}) from NCCL on {host} to rank {rank} on the same host failed||NCCL on {host} failed in {did} for rank {rank}]]"
+        "[[code? (code {code}; 1: CUDA, 2: system or network, 3: internal, 6: another rank)]][[ib?, in its RDMA part ({ib})]][[socket?, in its TCP part ({socket})]][[local?, in its part for GPUs of one host ({local})]].",
         next="[[ib?Run ibv_devinfo and show_gids on {host} and its peer, and test the pair: ib_write_bw. -x NCCL_DEBUG=INFO shows the call that fails above this line; -x NCCL_IB_DISABLE=1 shows whether the rest works"
         "||Read the NCCL WARN lines of rank {rank}, which show the reason; without any, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, give "
         "each host another one]].",

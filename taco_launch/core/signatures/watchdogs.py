@@ -4,8 +4,8 @@ import re
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from taco_launch.core.model.jobs import Finding
-from taco_launch.core.signatures.filling import MOST_SHOWN, filled
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.filling import MOST_SHOWN, filled, shortened
+from taco_launch.core.signatures.known import Signature
 from taco_launch.core.signatures.lines import rank_of
 from taco_launch.core.signatures.match import ENTRIES, SignatureMatch
 
@@ -66,19 +66,17 @@ class Watchdogs:
         """Yield the log and the match of what the reports of one group say together, if they do."""
         for group in sorted({group for group, _rank in self._of}, reverse=True):
             reports = sorted(report for (one, _rank), report in self._of.items() if one == group)
-            match = _differ(reports) or _apart(reports, group) or _behind(reports, group) or _missing(reports, group)
+            match = _differ(reports) or _apart(reports, group) or _behind(reports, group) or _waiting(reports, group)
             if match:
                 yield match
                 return
 
 
-def _match(
-    name: str, report: _Report, values: Dict[str, str], kind: Optional[FailureText] = None
-) -> Tuple[int, SignatureMatch]:
+def _match(name: str, report: _Report, values: Dict[str, str]) -> Tuple[int, SignatureMatch]:
     entry = ENTRIES[name]
     cause, advice = filled(entry.cause, values, "that host"), filled(entry.next, values, "HOST")
     finding = Finding(name, cause, advice, report.host, report.line)
-    return report.log, SignatureMatch(finding, entry.kind if kind is None else kind, report.text)
+    return report.log, SignatureMatch(finding, entry.kind, report.text)
 
 
 def _pairs(reports: Sequence[_Report]) -> Iterator[Tuple[_Report, _Report]]:
@@ -132,16 +130,18 @@ def _behind(reports: Sequence[_Report], group: str) -> Optional[Tuple[int, Signa
     return None
 
 
-def _missing(reports: Sequence[_Report], group: str) -> Optional[Tuple[int, SignatureMatch]]:
-    """Tell which ranks of the job's own group do not report the collective that all others do."""
+def _waiting(reports: Sequence[_Report], group: str) -> Optional[Tuple[int, SignatureMatch]]:
+    """Tell which ranks of the job's own group wait in one collective, and which ones below them report none."""
     waiting: List[_Report] = [report for report in reports if report.number]
-    ranks = {report.rank for report in waiting}
-    missing = sorted(set(range(max(ranks, default=0))) - ranks)
-    if len({report.number for report in waiting}) != 1 or not 0 < len(missing) <= min(_MOST_MISSING, len(ranks) - 1):
-        return None
-    if group and "default" not in group:
+    ranks = sorted({report.rank for report in waiting})
+    if len({report.number for report in waiting}) != 1 or len(ranks) < 2 or (group and "default" not in group):
         return None
     first = min(waiting, key=lambda report: (report.log, report.line))
-    values = {"missing": ", ".join(map(str, missing)), "number": str(first.number), "rank": str(first.rank)}
+    if first.number == 1:  # what keeps the first collective has other reasons
+        return None
+    missing = sorted(set(range(ranks[-1])).difference(ranks))
+    values = {"ranks": shortened(", ".join(map(str, ranks))), "number": str(first.number)}
+    if 0 < len(missing) <= min(_MOST_MISSING, len(ranks) - 1):
+        values["missing"] = ", ".join(map(str, missing))
     values.update({"one": first.operation} if first.operation else {})
-    return _match("torch-rank-behind", first, values, FailureText.ECHO)
+    return _match("torch-ranks-wait", first, values)

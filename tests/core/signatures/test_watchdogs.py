@@ -50,9 +50,10 @@ def cause(*logs: str) -> tuple[str, str]:
         ([report(0, 11), dumped(9, 10)], "torch-rank-behind", "Rank 9 did not get to ALLREDUCE number 11"),
         (
             [report(0, 11), report(1, 11), report(3, 11)],
-            "torch-rank-behind",
-            "as the others do, that they wait in ALLREDUCE number 11: 2.",
+            "torch-ranks-wait",
+            "The ranks 0, 1, 3 report that they wait in ALLREDUCE number 11; these do not: 2.",
         ),
+        ([report(0, 11), report(1, 11)], "torch-ranks-wait", "ALLREDUCE number 11, and no other does."),
     ],
 )
 def test_ranks_of_one_group_are_compared(reports: list[str], name: str, says: str) -> None:
@@ -68,7 +69,7 @@ def test_ranks_of_one_group_are_compared(reports: list[str], name: str, says: st
         [report(0, 122), report(1, 126, group="3")],  # numbers of two groups
         [report(0, 122), report(1, 123)],  # one may have left a collective in which the network keeps the other
         [report(0, 122, "BROADCAST"), report(1, 126)],  # the root of a broadcast does not wait for the others
-        [report(0, 122), report(1, 122)],
+        [report(0, 122, group="3"), report(1, 122, group="3")],
         [report(0, 11), dumped(9, 11)],
         [report(0, 11), dumped(9, -1)],
         [report(0, 122), "frame\n" * 3000 + report(1, 126)],  # another attempt

@@ -111,7 +111,13 @@ TORCH = (
         pattern=r"(?:Rank (?P<rank>\d+)\] Watchdog caught )?collective operation timeout: (?=(?:[^\r\n]{0,200}(?P<one>NumelIn=1,))?)(?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)"
         r"|(?:PG GUID (?P<group>[^\s\]]{1,80}) )?Rank (?P<rank2>\d+)\] Timeout at (?P<what2>NCCL work: \d+, last enqueued NCCL work: -?\d+, last completed NCCL work: -?\d+)",
         kind=FailureText.ECHO,
-        unless=("torch-collectives-differ", "torch-ranks-apart", "torch-rank-behind", "torch-first-collective"),
+        unless=(
+            "torch-collectives-differ",
+            "torch-ranks-apart",
+            "torch-rank-behind",
+            "torch-ranks-wait",
+            "torch-first-collective",
+        ),
     ),
     Signature(
         "torch-watchdog-stuck",
@@ -146,9 +152,18 @@ TORCH = (
     Signature(
         "torch-rank-behind",
         keys=(),
-        cause="[[last?Rank {missing} did not get to||Some ranks do not report, as the others do, that they wait in]] [[one?{one}||collective]] number {number}[[last?, in which rank {rank} waits: its last one was number {last}||: {missing}]].",
+        cause="Rank {missing} did not get to [[one?{one}||collective]] number {number}, in which rank {rank} waits: its last one was number {last}.",
         next="Look at rank {missing} first: its last lines and its host, and, while it hangs, taco-launch stacks JOB. If it has longer work of its own (data, a checkpoint, a compilation), let all ranks wait for it, or raise "
         "the timeout: init_process_group(timeout=timedelta(hours=1)).",
+        compared=True,
+    ),
+    Signature(
+        "torch-ranks-wait",
+        keys=(),
+        cause="The ranks {ranks} report that they wait in [[one?{one}||collective]] number {number}[[missing?; these do not: {missing}||, and no other does]].",
+        next="[[missing?Look at rank {missing} first||If the job has more ranks, look at the others first]]: their last lines, their hosts, and, while they hang, taco-launch stacks JOB. If all ranks wait, "
+        "the network or a GPU is stuck: -x NCCL_DEBUG=INFO, dmesg -T on the hosts.",
+        kind=FailureText.ECHO,
         compared=True,
     ),
     Signature(
@@ -561,7 +576,13 @@ TORCH_RANKS = (
         next="Look for the rank that came last, or not at all: the others waited for it.",
         pattern=r"Some NCCL operations have failed or timed out|collective timeout from (?:rank )?(?P<rank>\d+)?",
         kind=FailureText.ECHO,
-        unless=("torch-collective-timeout", "torch-ranks-apart", "torch-collectives-differ", "torch-rank-behind"),
+        unless=(
+            "torch-collective-timeout",
+            "torch-ranks-apart",
+            "torch-collectives-differ",
+            "torch-rank-behind",
+            "torch-ranks-wait",
+        ),
     ),
     Signature(
         "torch-group-missing",

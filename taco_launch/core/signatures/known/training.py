@@ -474,7 +474,7 @@ TRAINING = (
     Signature(
         "jax-task-died",
         keys=(
-            "heartbeat timeout. ",
+            "heartbeat timeout",
             "stopped sending heartbeats",
             "JAX distributed service detected fatal errors",
             "detected missing heartbeats",

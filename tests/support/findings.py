@@ -16,6 +16,6 @@ TRACEBACK = ("Traceback (most recent call last):", "  File 'x'", "ValueError: mi
 
 
 def samples(path: Path) -> list[tuple[str, str]]:
-    """Return (the row's name, the text) of a file in which `=== NAME` stands above each text."""
-    parts = re.split(r"(?m)^=== (.*)\n", path.read_text("utf-8"))
+    """Return (the row's name, the text) of a file in which `=== NAME` stands above each text, perhaps with the address of its source."""
+    parts = re.split(r"(?m)^=== (\S+)(?: https://\S+)?\n", path.read_text("utf-8"))
     return [(name, text.rstrip("\n")) for name, text in zip(parts[1::2], parts[2::2], strict=True)]

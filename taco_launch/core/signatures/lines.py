@@ -1,12 +1,16 @@
 """The lines of a log: what a line says, what stands before that (codes, times, who says it), what follows it; pure."""
 
 import re
-from typing import Tuple
+from typing import Dict, Iterable, Tuple
 
 # Of each line below a key no more than so many characters are looked at.
 LINE = 400
 # The characters around a key that a pattern is given of the key's own line, before and after it.
 _BEFORE, _AFTER = 256, 1024
+
+# How far a known text may continue below its first line.
+_AHEAD_LINES = 60
+_AHEAD = 1 << 14
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\^_])")
 _TAGS = re.compile(r"\[\d+(?:,\d+)?\]<std(?:out|err|diag)>: ?")
@@ -17,6 +21,7 @@ _PREFIX = re.compile(
     r"|\[?(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]? *"  # mpirun, dmesg -T
     r"|\[ *\+?\d+\.\d+\] +"  # dmesg, dmesg -d
     r"|\[rank\d+\]: ?"  # torch
+    r"|(?:> ){1,3}(?=\S)"  # a quote of a mail or an issue
     r"|UTC [\w.-]{1,80} -- "  # Polyaxon, behind the time
     r"|<\w{0,9}> +\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.Z]*\] \w{1,40} \|\| ?"  # Determined
     r"|stderr: (?=\[rank\d+\]:|Traceback \(|  |\w+:torch\.|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b)"  # accelerate test
@@ -25,7 +30,7 @@ _PREFIX = re.compile(
     r"|ERROR \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}\.py:\d+\] ?(?=Traceback \(|  |(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b|$)"
     # pdsh, clush, srun --label and DeepSpeed's launcher, where NCCL, torch or Python speaks behind the host's name
     r"|(?:\d+|(?P<host>(?!(?i:[\w.]*(?:error|exception)|warning|info|debug|fatal|note|critical):)[A-Za-z][\w.-]*)): (?=[\w.-]+:\d+:\d+ \[|\[rank\d+\]:|\[\d{4}-\d\d-"
-    r"|Traceback \(|  File \"|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception): |nccl\w+Error: |Last error:)"
+    r"|Traceback \(|  File \"|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception): |nccl\w+Error: |Last error:|Test (?:NCCL|CUDA) failure )"
 )
 # What torch's excepthook puts before each line of an error that ends a rank, behind the label of the merged log.
 _OF_TORCH = re.compile(r"(?:[^\s/|]+/\d+ *\| ?|[^\n\[]{0,40}\[\d+(?:,\d+)?\]<std\w{3,4}>: ?)?(?P<rank>\[rank\d+\]:)")
@@ -37,6 +42,18 @@ _SPEAKER = re.compile(
 SAID = re.compile(
     r"(?m)^(?:(?P<label>[^\s/|]{1,255}/\d{1,9}) *\||[^\n\[]{0,40}(?P<tag>\[\d+(?:,\d+)?\]<std)\w{3,4}>:) ?(?=\S)"
 )
+
+
+_HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
+# A process of NCCL, with which each of its lines starts.
+SPEAKER = re.compile(r"[\w.-]{1,255}:\d+:(?=\d+ \[)")
+_RANK = re.compile(r"^[^\s/|]{1,255}/(\d+) *\||\[\d+,(\d+)\]<std|\[rank(\d+)\]:|^(\d+): ")
+
+
+def rank_of(line: str) -> str:
+    """Return the number of the rank that says a line, or nothing where no prefix has one."""
+    rank = _RANK.search(line)
+    return rank[rank.lastindex or 0] if rank else ""
 
 
 def clean(line: str) -> Tuple[str, str]:
@@ -96,3 +113,27 @@ def with_following(line: str, block: str, end: int, count: int, rank: str) -> st
         following = block[begin : min(end, begin + LINE)]
         text.append(clean(following)[1] if not rank or label(following) in ("", rank) else "")
     return "\n".join(text)
+
+
+def end_of(block: str, overlap: int) -> int:
+    """Return where the end of a block starts that is looked through with the next one: of one long line the last `overlap` characters."""
+    at = len(block)
+    for _line in range(_AHEAD_LINES + 1):
+        newline = block.rfind("\n", max(len(block) - _AHEAD, 0), at)
+        if newline < 0:
+            break
+        at = newline
+    return at + 1 if at < len(block) else len(block) - overlap
+
+
+def host_in(text: str) -> str:
+    """Take user, port and brackets off a host."""
+    match = _HOST.match(text)
+    return (match.group("quoted") or match.group("plain")) if match else ""
+
+
+def last_said(seen: str, texts: Iterable[str]) -> Dict[str, str]:
+    """Return the last line in a text of each process of NCCL that is the speaker of one of `texts`."""
+    speakers = {speaker[0] for speaker in map(SPEAKER.match, texts) if speaker}
+    starts = {speaker: seen.rfind(speaker) for speaker in speakers}
+    return {speaker: seen[at : at + LINE].partition("\n")[0] for speaker, at in starts.items() if at >= 0}

@@ -7,7 +7,20 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 from taco_launch.core.model.jobs import Finding
 from taco_launch.core.signatures.filling import MOST_SHOWN, filled, values_of
 from taco_launch.core.signatures.known import FailureText, Signature
-from taco_launch.core.signatures.lines import LINE, SAID, around, clean, ended, label, says, with_following
+from taco_launch.core.signatures.lines import (
+    LINE,
+    SAID,
+    SPEAKER,
+    around,
+    clean,
+    end_of,
+    ended,
+    host_in,
+    label,
+    last_said,
+    says,
+    with_following,
+)
 from taco_launch.core.signatures.match import (
     ENTRIES,
     GOES_ON,
@@ -24,16 +37,16 @@ from taco_launch.core.signatures.match import (
     is_reason,
     is_survived,
     is_warning,
+    reasons_at,
+    without_fallbacks,
 )
 from taco_launch.core.signatures.phrases import Phrases, vocabulary
 from taco_launch.core.signatures.table import TABLE
 from taco_launch.core.signatures.unusual import Unusual
+from taco_launch.core.signatures.watchdogs import Watchdogs
 
 # Text is looked through in blocks of about this many characters: large enough that a search costs no more than reading.
 _BLOCK = 1 << 18
-# How far a known text may continue below its first line.
-_AHEAD_LINES = 60
-_AHEAD = 1 << 14
 # A line longer than a block is looked through in pieces that overlap by so many characters: more than any key has.
 _OVERLAP = 4096
 # A thousand hosts that fail alike need not be listed one by one.
@@ -50,8 +63,6 @@ _LAST_OF_RANK = 5
 _MOST_RANKS = 4096
 # A cause that stands so many lines above the error that ends a rank's log was survived: tracebacks are shorter.
 _FAR = 200
-
-_HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
 
 
 @functools.lru_cache(maxsize=1)
@@ -83,7 +94,9 @@ class LogScan:
         self._places: Dict[Tuple[int, str, str], int] = {}  # in _found, of texts of which the last counts
         self._after: Dict[Tuple[int, str], Tuple[int, int]] = {}  # a rank's error: its line, the rank's lines since
         self._in_vain: Dict[str, int] = {}
+        self._last_of: Dict[str, str] = {}  # what a process of NCCL that is in _found said last
         self._first_error = FirstError()
+        self._watchdogs = Watchdogs()
         self.unusual = Unusual()
         self._end = ""  # the last characters of what was looked through
 
@@ -114,24 +127,32 @@ class LogScan:
             # A text that programs survive may be why this one did not, where it stands shortly above the error.
             survived = self._told(first)
             first, found = ((), survived) if any(is_reason(match) for _log, match in survived) else (first, found)
+            reasons = reasons_at(self._found)
+            first = tuple((log, reasons.get((log, match.finding.line), match)) for log, match in first)
         return tuple(match for _log, match in (*first, *found))
 
     def _told(self, first: Tuple[Tuple[int, SignatureMatch], ...] = ()) -> List[Tuple[int, SignatureMatch]]:
         """Return (its log, a match) of what is told, in order; `first` is an error of no known cause that ended a rank."""
-        logs = {id(match): log for log, match in self._found}
-        names = {match.finding.signature for _log, match in self._found}
-        with_host = {match.finding.signature for _log, match in self._found if match.finding.host}
-        explained = {(log, match.finding.line) for log, match in self._found if match.kind is FailureText.CAUSE}
+        every = [*self._found, *self._watchdogs.compared()]
+        logs = {id(match): log for log, match in every}
+        hosts: Dict[str, Set[str]] = {}
+        for _log, match in every:
+            hosts.setdefault(match.finding.signature, set()).add(match.finding.host)
+        explained = {
+            at for at, one in reasons_at(every).items() if one.kind is FailureText.CAUSE and not is_warning(one)
+        }
+        known_lines = set(reasons_at([(log, one) for log, one in every if is_failure(one)]))
         ends = self._ended()
         told = [
             match
-            for log, match in self._found
+            for log, match in every
             if (not is_handled(match) or id(match) in ends)
-            and goes_with(ENTRIES[match.finding.signature], names)
-            and (match.finding.host or match.finding.signature not in with_host)
+            and goes_with(match, hosts)
+            and (match.finding.host or not any(hosts[match.finding.signature]))
             # An error whose text is a known one need not be told twice.
             and not (match.kind is FailureText.OUTCOME and (log, match.finding.line) in explained)
-            and not (is_handled(match) and any(is_cause(ENTRIES[name], match.text) for name in names))
+            and not (is_handled(match) and (log, match.finding.line) in known_lines)
+            and not (is_handled(match) and any(is_cause(ENTRIES[name], match.text) for name in hosts))
         ]
         failures = [(logs[id(match)], match) for match in told if is_failure(match)]
         known = self._failed or bool(failures)
@@ -142,11 +163,7 @@ class LogScan:
         ]
         if not self._failed and not any(match.kind < FailureText.NOTE and not is_warning(match) for match in told):
             told = [match for match in told if not is_warning(match) or self._ends_with(match)]
-        better = [match for match in told if match.kind < FailureText.FALLBACK]
-        given = any(map(is_reason, better))  # beside outcomes that give no reason a text of lower rank may
-        told = [m for m in told if m.kind is not FailureText.FALLBACK or not better or (is_reason(m) and not given)]
-        lower = {FailureText.FALLBACK: min((match.kind for match in better), default=FailureText.FALLBACK)}
-        found = [(logs[id(m)], m._replace(kind=lower.get(m.kind, m.kind))) for m in told]
+        found = without_fallbacks([(logs[id(match)], match) for match in told])
         order = [(*self._ranked(log, match, found), log) for log, match in found]
         order.sort(key=lambda entry: (entry[0].kind, entry[1], entry[2], entry[0].finding.line))
         return [(log, match) for match, _later, log in order[:_MOST_FINDINGS]]
@@ -218,13 +235,15 @@ class LogScan:
         return (match._replace(kind=FailureText.OUTCOME), True) if later else (match, False)
 
     def _ends_with(self, match: SignatureMatch) -> bool:
-        """Return whether the log ends where a warning stands: nothing came after it."""
-        return re.search(ENTRIES[match.finding.signature].at_end, self.last_words) is not None
+        """Return whether the log ends where a warning stands: nothing came after it, or only what other processes of NCCL say."""
+        speaker = SPEAKER.match(match.text) if SPEAKER.match(self.last_words) else None
+        words = self._last_of.get(speaker[0], "") if speaker else ""
+        return re.search(ENTRIES[match.finding.signature].at_end, words or self.last_words) is not None
 
     def _examine(self, *, last: bool) -> None:
         """Look through what has come, but for the end, which what comes next may continue."""
         block = "".join(self._pending)
-        cut = len(block) if last else _cut(block)
+        cut = len(block) if last else end_of(block, _OVERLAP)
         line_at, number = 0, self.lines + (not self._open_line)
         words = vocabulary(block)
         for start, entry, position in self._hits(block, cut, words):
@@ -243,6 +262,7 @@ class LogScan:
             self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
             self._open_line = not seen.endswith("\n")
             self._end = seen[-LINE:]
+            self._last_of.update(last_said(seen, [match.text for _log, match in self._found]))
             words = seen[-_BLOCK // 64 :].strip() or seen.strip()
             if words:
                 self._lengths[self._log] = self.lines - seen.count("\n", len(seen.rstrip())) + seen.endswith("\n")
@@ -292,6 +312,10 @@ class LogScan:
             line = block[start : min(end, start + LINE)]
             self._first_error.look(self._log, number, host, line, around(block, start, position, end))
             return
+        if entry.compared:
+            line = block[start : min(end, start + LINE)]
+            self._watchdogs.look(entry, self._log, number, host, line, around(block, start, position, end))
+            return
         told = self._hosts.setdefault(entry.name, set())
         rank = label(block[start : min(end, start + LINE)]) if entry.handled else ""
         last_counts = entry.survived or entry.handled or (self._failed and entry.kind is FailureText.OUTCOME)
@@ -320,7 +344,7 @@ class LogScan:
         values, text, told = values_of(match), match.string, self._hosts[entry.name]
         if entry.packages and "package" in values:
             values["package"] = dict(entry.packages).get(values["package"], values["package"])
-        host = self._named(_host(values.pop("host", ""))) or host
+        host = self._named(host_in(values.pop("host", ""))) or host
         of = (self._log, entry.name, rank or host)
         place = self._places.get(of) if last_counts else None
         many = len(self._after) >= _MOST_RANKS if rank else _known(host, told) or len(told) >= _MOST_HOSTS
@@ -332,7 +356,7 @@ class LogScan:
             values["host"] = host
         cause = filled(entry.cause, values, "That host" if entry.cause.startswith("{host}") else "that host")
         # What was raised stands below the place in the source, with which the text of a traceback begins.
-        start = match.start("error" if "error" in match.re.groupindex else 0)
+        start = match.start("error" if match.groupdict().get("error") else 0)
         down = text.count("\n", 0, start)
         finding = Finding(entry.name, cause, filled(entry.next, values, "HOST"), host, number + down)
         shown = text.split("\n")[down].strip()[: 2 * MOST_SHOWN]
@@ -370,23 +394,6 @@ def is_consequence(last_words: str) -> bool:
     scan.feed(last_words)
     found = scan.matches()
     return bool(found) and found[0].kind is FailureText.ECHO
-
-
-def _cut(block: str) -> int:
-    """Return where the end of a block starts that is looked through with the next one."""
-    at = len(block)
-    for _line in range(_AHEAD_LINES + 1):
-        newline = block.rfind("\n", max(len(block) - _AHEAD, 0), at)
-        if newline < 0:
-            break
-        at = newline
-    return at + 1 if at < len(block) else len(block) - _OVERLAP
-
-
-def _host(text: str) -> str:
-    """Take user, port and brackets off a host."""
-    match = _HOST.match(text)
-    return (match.group("quoted") or match.group("plain")) if match else ""
 
 
 def _known(host: str, told: Set[str]) -> bool:

@@ -1,7 +1,7 @@
 """What a found text is: a failure, a warning, or an error that its program handled or survived; and which error of no known cause came first; pure."""
 
 import re
-from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from taco_launch.core.model.jobs import Finding
 from taco_launch.core.signatures.filling import MOST_SHOWN, filled, shortened
@@ -12,7 +12,7 @@ from taco_launch.core.signatures.known.nccl import NCCL, NCCL_DEVICES
 from taco_launch.core.signatures.known.slurm import SLURM
 from taco_launch.core.signatures.known.ssh import SSH
 from taco_launch.core.signatures.known.system import SYSTEM
-from taco_launch.core.signatures.lines import ended, label
+from taco_launch.core.signatures.lines import ended, label, rank_of
 from taco_launch.core.signatures.table import TABLE
 
 # What ends a program, whatever it says.
@@ -21,6 +21,7 @@ RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading
 GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b|\bgoing to \S+ instead\b")
 ENTRIES = {entry.name: entry for entry in TABLE}
 OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
+OF_NCCL = {entry.name for entry in (*NCCL, *NCCL_DEVICES)}
 OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
 SPEAK_LATE = {
     entry.name for entry in (*NCCL, *NCCL_DEVICES, *DOCKER, *SYSTEM, *SLURM) if "CANCELLED" not in entry.pattern
@@ -48,7 +49,6 @@ _MOST_RANKS = 4096
 
 _TRACEBACK = re.compile(r'Traceback \(most recent call last\)|  File "')
 _TIME = re.compile(r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)")
-_RANK = re.compile(r"^[^\s/|]{1,255}/(\d+) *\||\[\d+,(\d+)\]<std|\[rank(\d+)\]:|^(\d+): ")
 (_ENTRY,) = (entry for entry in TABLE if entry.unknown)
 _PATTERN = re.compile(_ENTRY.pattern)
 
@@ -62,9 +62,14 @@ class SignatureMatch(NamedTuple):
     label: str = ""
 
 
-def goes_with(entry: Signature, names: Set[str]) -> bool:
-    """Return whether a text is to be told beside what else is found."""
-    return not names.intersection(entry.unless) and (not entry.only_with or bool(names.intersection(entry.only_with)))
+def goes_with(match: SignatureMatch, hosts: Mapping[str, Set[str]]) -> bool:
+    """Return whether a text is to be told beside what else is found; `hosts` has the hosts of each name, or an empty one."""
+    entry, host = ENTRIES[match.finding.signature], match.finding.host
+    # A reason that NCCL gives on one host does not make up for a failure on another without one.
+    own = host and entry.kind is FailureText.FALLBACK and entry.name in OF_NCCL
+    if any(not own or hosts[name] & {host, ""} for name in entry.unless if name in hosts):
+        return False
+    return not entry.only_with or any(name in hosts for name in entry.only_with)
 
 
 def is_warning(match: SignatureMatch) -> bool:
@@ -91,6 +96,12 @@ def is_reason(match: SignatureMatch) -> bool:
     return match.kind < FailureText.NOTE and match.finding.signature not in _SAY_NO_REASON
 
 
+def reasons_at(matches: Iterable[Tuple[int, SignatureMatch]]) -> Dict[Tuple[int, int], SignatureMatch]:
+    """Return the texts that say why something failed, by log and line; of several in a line the one that is told first."""
+    by_rank = sorted(matches, key=lambda entry: entry[1].kind, reverse=True)
+    return {(log, match.finding.line): match for log, match in by_rank if is_reason(match) and not is_handled(match)}
+
+
 def is_failure(match: SignatureMatch) -> bool:
     """Return whether a text says that something failed for good."""
     return match.kind < FailureText.NOTE and not is_warning(match) and not is_survived(match)
@@ -99,6 +110,33 @@ def is_failure(match: SignatureMatch) -> bool:
 def is_survived(match: SignatureMatch) -> bool:
     """Return whether programs survive this error, unless it is what they raised."""
     return ENTRIES[match.finding.signature].survived and not RAISED.match(match.text)
+
+
+def _came_first(match: SignatureMatch, log: int, others: Sequence[Tuple[int, SignatureMatch]]) -> bool:
+    """Return whether a host failed before all others, which only say that they lost another rank."""
+    return bool(match.finding.host) and all(
+        one.kind is FailureText.ECHO
+        and place == log
+        and one.finding.line > match.finding.line
+        and one.finding.host not in ("", match.finding.host)
+        for place, one in others
+    )
+
+
+def without_fallbacks(matches: Sequence[Tuple[int, SignatureMatch]]) -> List[Tuple[int, SignatureMatch]]:
+    """Return the matches with their logs, without those that are told only where nothing better is; any that stay count as much as the best."""
+    better = [(log, match) for log, match in matches if match.kind < FailureText.FALLBACK]
+    kind = min((match.kind for _log, match in better), default=FailureText.FALLBACK)
+    given = any(
+        is_reason(match) for _log, match in better
+    )  # beside outcomes that give no reason a text of lower rank may
+    return [
+        (log, match._replace(kind=min(match.kind, kind)) if match.kind is FailureText.FALLBACK else match)
+        for log, match in matches
+        if match.kind is not FailureText.FALLBACK
+        or not better
+        or (is_reason(match) and (not given or _came_first(match, log, better)))
+    ]
 
 
 class _Errors(NamedTuple):
@@ -140,9 +178,9 @@ class FirstError:
         elif known and (known.since <= _NEAR_OF_RANK if of[1] else number - known.last <= _NEAR):
             self._errors[of] = known._replace(last=number, since=0)
         elif known or len(self._errors) < _MOST_RANKS:
-            rank, time = _RANK.search(line), _TIME.search(line)
+            rank, time = rank_of(line), _TIME.search(line)
             values = {"what": shortened(match["raised"] or match["what"])}
-            values.update({"rank": rank[rank.lastindex or 0]} if rank else {})
+            values.update({"rank": rank} if rank else {})
             values.update({"host": host} if host else {})
             cause, advice = filled(_ENTRY.cause, values, ""), filled(_ENTRY.next, values, "")
             finding = Finding(_ENTRY.name, cause, advice, host, number)

@@ -34,8 +34,8 @@ def test_a_text_is_answered_by_its_row(name: str, text: str) -> None:
 
 
 def test_no_row_fires_on_a_healthy_log() -> None:
-    """Also where the job is known to have failed."""
-    rows = {sample.values[0] for sample in SAMPLES}
+    """Also where the job is known to have failed, of which only a warning may be the reason."""
+    rows = {sample.values[0] for sample in SAMPLES if not ENTRIES[str(sample.values[0])].at_end}
     assert len(HEALTHY) > 5
     for log in HEALTHY:
         scan = LogScan(failed=True)

@@ -38,7 +38,8 @@ class Signature:
     a program raised it, at the end of its log or shortly above another failure, and never on a line that warns or tells
     of a new try; the last one counts. One that is often `handled` says a failure only where its rank says hardly anything
     after it, or where no label tells whose it is, at the end of the log or shortly above another failure. Of those whose cause is
-    `unknown` only the first that ended a rank is told, and only where nothing else tells why.
+    `unknown` only the first that ended a rank is told, and only where nothing else tells why. One that is `compared` is told
+    only of what the lines of several ranks say together (watchdogs.py).
     """
 
     name: str
@@ -55,5 +56,6 @@ class Signature:
     survived: bool = False
     handled: bool = False
     unknown: bool = False
+    compared: bool = False
     more: Tuple[str, ...] = ()
     packages: Tuple[Tuple[str, str], ...] = ()

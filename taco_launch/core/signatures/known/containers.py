@@ -540,8 +540,9 @@ CONTAINERS = (
         cause="[[rank?Rank {rank}||A process]] on {host} was ended by a signal: {why}.",
         next="Read the lines before it; in Python, run it with -x PYTHONFAULTHANDLER=1. If it was a bus error, check df -h /dev/shm, which is most often full; if "
         "an illegal instruction, look for a library built for another CPU.",
-        pattern=r"^(?:\S+: line \d+: +\d+ )?(?P<why>Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
-        r"(?: +\(core dumped\))?(?:$| {2,}(?=\S)(?:HOROVOD_HOSTNAME=(?P<host>\S+) HOROVOD_RANK=(?P<rank>\d+))?[^\r\n]*$)",
+        # Behind a script's line there may be one blank: what is pasted has lost the gap that bash prints.
+        pattern=r"^(?:\S+: line \d+: +\d+ |(?=[A-Z][a-z ]{1,30}?(?: +\(core dumped\))?(?:$| {2,}\S)))(?P<why>Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
+        r"(?: +\(core dumped\))?(?:$| +(?=\S)(?:HOROVOD_HOSTNAME=(?P<host>\S+) HOROVOD_RANK=(?P<rank>\d+))?[^\r\n]*$)",
         kind=FailureText.OUTCOME,
         unless=(
             "rank-crashed",
@@ -557,7 +558,7 @@ CONTAINERS = (
         keys=("Killed",),
         cause="A process on {host} was killed (signal 9), most often by the kernel because memory ran out.",
         next="Run dmesg -T | grep -i kill on {host}, and check the memory limit of the container or job. Use fewer data loader workers or smaller batches.",
-        pattern=r"^(?:\S+: line \d+: +\d+ )?Killed(?:$| {2,}\S[^\r\n]*$)",
+        pattern=r"^(?:\S+: line \d+: +\d+ Killed(?: +\S|$)|Killed(?:$| {2,}\S[^\r\n]*$))",
         kind=FailureText.OUTCOME,
         unless=("rank-killed", "out-of-memory", "out-of-memory-asked", "torchrun-rank-killed", "slurm-out-of-memory"),
     ),

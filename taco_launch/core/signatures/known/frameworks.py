@@ -167,6 +167,15 @@ FRAMEWORKS = (
         pattern=r"nvcc fatal +: Unsupported gpu architecture '(?P<what>[\w-]{1,40})'",
     ),
     Signature(
+        "nvshmem-failed",
+        keys=(": non-zero status: ",),
+        cause="NVSHMEM failed on {host}[[what?: {what}]] (status {code}, in {where}).",
+        next="Set -x NVSHMEM_DEBUG=INFO for the reason. Between hosts, check ibv_devinfo, ulimit -l and lsmod | grep peermem where the ranks run, and name the HCAs (NVSHMEM_HCA_LIST); "
+        "on one host, nvidia-smi topo -p2p r must show OK between the GPUs.",
+        pattern=r"(?P<where>[\w-]+\.(?:cpp|cu|h)):(?:\d+|NULL value|\w+): non-zero status: (?P<code>-?\d+):? ?(?P<what>[^\r\n]{0,160}[^\s.])?",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "custom-all-reduce",
         keys=("peer access is not supported between these two devices",),
         cause="Two GPUs of {host} cannot access each other's memory, which a custom all-reduce requires.",
@@ -209,6 +218,24 @@ FRAMEWORKS = (
         survived=True,
     ),
     Signature(
+        "sizes-disagree",
+        keys=(
+            ") exceeds ",
+            ") is not equal to ",
+            ") does not match ",
+            ") must equal ",
+            ") must be equal to ",
+            ") is larger than ",
+            ") is greater than ",
+            ") is less than ",
+        ),
+        cause="{what} is {one}, and {other} is {two}: these sizes do not fit together.",
+        next="Change one of the two: tensor x pipeline x data (and context, expert) parallel size must be the number of ranks (hosts x ranks of a host). If {two} or {one} is less than the number you started, the ranks do not see each other: check WORLD_SIZE in each.",
+        # The checks of Megatron, vLLM and their like
+        pattern=r"Error: (?:The )?(?P<what>(?=[^\r\n(]{0,80}(?:[Ss]ize|GPUs|ranks|processes|devices|gpus))[A-Za-z_`][^\r\n(:]{2,80}?)`? ?\((?P<one>\d+)\) (?:exceeds|is not equal to|does not match|must (?:be )?equal(?: to)?|is (?:larger|greater|less) than) (?:the )?(?P<other>[^\r\n(:]{2,80}?)`? ?\((?P<two>\d+)\)",
+        survived=True,
+    ),
+    Signature(
         "deepspeed-op-missing",
         keys=("Unable to pre-compile ",),
         cause="DeepSpeed's part {name} cannot be built on {host}: something that it requires is missing.",
@@ -235,12 +262,24 @@ FRAMEWORKS = (
     ),
     Signature(
         "ray-head-unreachable",
-        keys=("Unable to connect to GCS at ",),
-        cause="Ray on {host} cannot connect to its head at {peer}: the head does not run there, it has another version, or a firewall is in between.",
-        next="On the head: ray status; ss -ltn. On this host: nc -vz with that address and port. ray start --address needs the head's own address (not 127.0.0.1, "
-        "no URL) and the port of ray start --head, 6379 by default.",
-        pattern=r"Unable to connect to GCS at (?P<peer>\S+?)\. Check",
-        at_end=r"Unable to connect to GCS",
+        keys=(
+            *(
+                "Unable to connect to GCS",
+                "Failed to connect to GCS",
+                "Couldn't reconnect to GCS",
+                "Failed to send request to gcs",
+            ),
+            *("Failed to get cluster ID from GCS", "GCS has been unavailable", "Failed to get system config within"),
+        ),
+        cause="Ray on {host} [[empty?was given an empty address for its head||cannot connect to its head]][[peer? at {peer}]][[empty?||: the head does not run there or no longer, "
+        "it has another version, or a firewall is in between]].",
+        next="[[empty?Print the variable that holds the head's address (MASTER_ADDR, HEAD_IP) where ray start --address runs: it is not set there||"
+        "On the head: ray status; ss -ltn; without a head, ray stop on this host removes the address of an earlier cluster. Check nc -vz from here: ray start --address "
+        "needs the head's own address (not 127.0.0.1, no URL) and the port of ray start --head, 6379 by default]].",
+        # gcs_rpc_client.h, gcs_client.cc, retryable_grpc_client.cc, global_state_accessor.cc, _private/utils.py and gcs_utils.py
+        pattern=r"(?:Unable|Failed) to connect to GCS(?: \(ray head\))?(?: at (?:address )?(?:(?P<peer>[\w.\[-][^\s]*?)(?=\. |\.?$| within)|(?P<empty>:\d+)))?(?! at)"
+        r"|Couldn't reconnect to GCS|Failed to (?:send request to gcs|get cluster ID from GCS|get system config within)|GCS has been unavailable",
+        at_end=r"(?i)gcs|system config within|failed to connect to all addresses",
     ),
     Signature(
         "ray-out-of-memory",
@@ -506,12 +545,38 @@ FRAMEWORKS = (
         pattern=r"available GPUs (?P<have>[\d.]+) is less than total desired GPUs (?P<want>[\d.]+)",
     ),
     Signature(
+        "ray-group-too-small",
+        keys=("is invalid. Valid placement group indexes: ", "exceeds the total number of available GPUs in the "),
+        cause="The program requests more workers or GPUs than Ray [[asked?gave to its placement group: it has no bundle {asked}, only {have}||has]].",
+        next="Compare tensor x pipeline parallel size with the GPUs that ray status lists: lower them, start Ray on the missing hosts, or end "
+        "what uses the GPUs. If ray status lists enough, set RAY_ADDRESS before the program starts, which otherwise starts a Ray of its own.",
+        pattern=r"(?:placement group bundle index (?P<asked>\d+) is invalid\. Valid placement group indexes: (?P<have>[\d-]+(?: to \d+)?)|number of required GPUs exceeds the total number)",
+        unless=("ray-no-resources",),
+        at_end=r"placement group|total number of available GPUs",
+    ),
+    Signature(
         "ray-disk-full",
         keys=(" full, available space: ",),
         cause="The disk with Ray's folder {folder} is almost full[[left? ({left} left)]]: Ray stores no more objects there, and workers that need to store one fail.",
         next="df -h {folder}; ls /tmp/ray, and remove folders of older sessions. ray start --temp-dir=/DISK (or ray.init(_temp_dir=...)) uses a larger disk.",
         pattern=r"file_system_monitor\.cc:\d+: (?P<folder>\S+) is over [\d.]+% full, available space: (?P<left>[\d.]+(?: [KMGT]?B)?)",
         at_end=r"Object creation will fail",
+    ),
+    Signature(
+        "launchers-disagree",
+        keys=(" does not match torch ",),
+        cause="The {what} of MPI is {mpi} and that of torch.distributed is {torch}: the program reads the variables of two launchers, or each host runs as a job of its own.",
+        next="Start all ranks with one launcher, on all hosts together: mpirun, or torchrun with --nnodes on each host, but not one within the other. Print RANK, WORLD_SIZE, OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE in a rank.",
+        # deepspeed/comm/comm.py, mpi_discovery
+        pattern=r"MPI (?P<what>rank|world size) (?P<mpi>\d+) does not match torch (?:rank|world size) (?P<torch>\d+)",
+    ),
+    Signature(
+        "deepspeed-no-address",
+        keys=("Using IP address of ", "--master_addr= "),
+        cause="DeepSpeed's launcher found no address of the first host[[name? ({name})]]: hostname -I, which it runs there, printed nothing, or a banner came first.",
+        next="Give the address: deepspeed --master_addr ADDRESS. ssh [[name?{name}||HOST]] hostname -I must print addresses only, so let no login script there write anything.",
+        # deepspeed/launcher/runner.py
+        pattern=r"Using IP address of\s+for node (?P<name>\S+)|--master_addr= --master_port=",
     ),
     Signature(
         "deepspeed-no-sync",

@@ -53,13 +53,14 @@ MPICH = (
     ),
     Signature(
         "hydra-bootstrap",
-        keys=("nable to run bstrap_proxy", "rror setting up the bootstrap proxies"),
+        keys=("nable to run bstrap_proxy", "nable to run proxy", "rror setting up the boo", "HYD_bstrap_setup ("),
         cause="Intel MPI's mpiexec could not start its proxy on {host}[[code? (exit code {code})]]. It uses ssh, or srun inside a "
         "Slurm job[[alone?, even for its own host]].",
         next="[[alone?Set I_MPI_HYDRA_BOOTSTRAP=fork in the environment if all ranks are on one host: it requires no ssh server, which containers lack||Test the connection by hand: ssh {host} true. "
         "I_MPI_HYDRA_BOOTSTRAP=ssh (or slurm) in the environment selects one of the two, and I_MPI_HYDRA_DEBUG=1 shows the command]].",
-        pattern=r"nable to run bstrap_proxy on (?=(?P<alone>localhost|127\.)?)(?P<host>[\w.-]+)(?::\d+)?(?: \(pid \d+, exit code (?P<code>\d+)\))?"
-        r"|rror setting up the bootstrap proxies",
+        pattern=r"nable to run (?:bstrap_proxy|proxy(?=[^\r\n]{0,100} \(pid ))(?: on (?=(?P<alone>localhost|127\.)?)(?P<host>[\w.-]+)(?::\d+)?)?(?: \(pid \d+, exit code (?P<code>\d+)\))?"
+        r"|rror setting up the boots?trap proxies|HYD_bstrap_setup \([^)\r\n]{1,200}\): error waiting",  # one version has a slip of the pen
+        unless=("slurm-pmi-disturbed",),
     ),
     Signature(
         "hydra-connect",

@@ -65,7 +65,7 @@ LAUNCHER = (
             "A daemon failed to report back after being spawned",
             "has unexpectedly failed after launch",
         ),
-        cause="mpirun could not start its daemon on {host}, and this log does not show why.",
+        cause="[[early?mpirun's daemon on {host} ended before it reported back, or cannot reach mpirun||mpirun could not start its daemon on {host}]], and this log does not show why.",
         next="[[early?In a Slurm job, first: export SLURM_EXPORT_ENV=ALL; srun -l bash -c 'command -v orted' must find it on each node. Otherwise test ssh by hand: ssh -p PORT {host} 'command -v orted prted'; if that works, name the network: "
         "--mca oob_tcp_if_include NETWORK.||Test the connection by hand: ssh -p PORT {host} 'command -v orted prted' (--mca plm_base_verbose 5 shows mpirun's own ssh command). If ssh works, the "
         "daemon cannot connect back: --mca oob_tcp_if_include NETWORK.]]",

@@ -63,7 +63,7 @@ NCCL = (
     Signature(
         "nccl-gid-index",
         keys=("ibv_modify_qp",),
-        cause="{host} could not set up an RDMA connection ({why}): the GID index does not fit, or the hosts' networks are not "
+        cause="{host} could not set up an RDMA connection[[why? ({why})]]: the GID index does not fit, or the hosts' networks are not "
         "connected.",
         next="Run show_gids on every host, and set -x NCCL_IB_GID_INDEX=INDEX, the RoCE v2 index with the IPv4 address, often 3. From NCCL 2.21 on, leave it unset, "
         "or where the index differs between hosts: -x NCCL_IB_ADDR_RANGE=10.0.0.0/24 (on rail networks: -x NCCL_CROSS_NIC=0).",
@@ -73,10 +73,10 @@ NCCL = (
     Signature(
         "memlock",
         keys=("ibv_reg_mr", "ibv_exp_reg_mr", "ibv_create_qp", "ibv_create_cq", "locked memory"),
-        cause="{host} could not lock memory for RDMA: the memlock limit of that process is too low.",
+        cause="{host} could not get memory for RDMA: most often the memlock limit of that process is too low[[queue?; with thousands of ranks, the HCA may also have no more queues]].",
         next="docker run --ulimit memlock=-1:-1 --cap-add IPC_LOCK; without a container, limits.conf or LimitMEMLOCK of sshd. "
-        "Check through mpirun, not in a login shell: mpirun ... bash -c 'ulimit -l'.",
-        pattern=r"(?!ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$)ibv_(?:exp_reg_mr|reg_mr|create_qp|create_cq)\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
+        "Check through mpirun, not in a login shell: mpirun ... bash -c 'ulimit -l'[[queue? (if it is unlimited, use fewer connections: -x NCCL_IB_QPS_PER_CONNECTION=1, no all-to-all over all hosts)]].",
+        pattern=r"(?!ibv_reg_mr\(address=[^)\r\n]*\)[^\r\n]*? failed: Cannot allocate memory\s*$)ibv_(?:exp_reg_mr|reg_mr|(?P<queue>create_qp|create_cq))\w{0,20}(?!\w|[^\r\n]{0,160}(?:Bad address|Invalid argument|Resource temporarily))[^\r\n]{0,80}?"
         r"(?:failed|Cannot allocate memory)"
         r"|to allocate some locked memory|set max locked memory",
     ),
@@ -341,7 +341,7 @@ NCCL = (
                 "Failed, NCCL error",
             ),
         ),
-        cause="NCCL failed, and this log shows no known reason.",
+        cause="NCCL failed[[host? on {host}]], and this log shows no known reason.",
         next="Read the NCCL WARN lines before the error, which give the reason; without any, run it again with -x NCCL_DEBUG=INFO.",
         kind=FailureText.FALLBACK,
         unless=("nccl-warned", "nccl-start-failed", "nccl-accept", "nccl-invalid-argument", "nccl-not-ready"),
@@ -499,13 +499,15 @@ NCCL_DEVICES = (
             "XML Graph has wrong version",
             "Could not find real path of",
             " of node ",
+            "Failed to find reverse path from",
         ),
         cause="NCCL does not understand how the devices of {host} are connected: {what}.",
-        next="[[net?Use the same network devices for all ranks (the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME) and the same image on all hosts, and unset "
-        "NCCL_TOPO_FILE and NCCL_GRAPH_FILE||Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, and mount the host's /sys into the container]]. To see what NCCL sees: "
-        "-x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH.",
-        pattern=r"NCCL WARN (?P<what>[^\r\n]*(?:local path|(?P<net>NET with id)|CPU close|XML|real path)[^\r\n]*[^\s.])"
-        r"|(?P<what2>Attribute \w+ of node \w+ not found)",
+        next="Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE[[net?, and use the same network devices for all ranks (the same NCCL_IB_HCA, NCCL_NET and NCCL_SOCKET_IFNAME) and the same image on all hosts]]"
+        "[[links?, compare the links of the GPUs in both directions (nvidia-smi topo -m, rocm-smi --showtopo; a virtual machine shows some in one only), and update NCCL or RCCL]]"
+        "[[other?, and mount the host's /sys into the container]]. To see what NCCL sees: -x NCCL_DEBUG=INFO -x NCCL_DEBUG_SUBSYS=GRAPH.",
+        # What torch quotes below "Last error:" has no mark of NCCL.
+        pattern=r"NCCL WARN (?P<what>[^\r\n]*(?:(?P<other>local path|CPU close|XML|real path)|(?P<net>NET with id)|(?P<links>reverse path))[^\r\n]*[^\s.])"
+        r"|^(?P<what2>Failed to find (?P<links2>reverse path) [^\r\n]*[^\s.])|(?P<what3>(?P<other2>Attribute) \w+ of node \w+ not found)",
         unless=("nccl-usb-interface",),
     ),
     Signature(
@@ -652,7 +654,7 @@ NCCL_DEVICES = (
         pattern=r"NCCL WARN (?!Missing |MSCCL|Failed to open libibverbs|\S+ set by environment|NET/IB ?: No device)(?P<what>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
         unless=("nccl-proxy-failed", "nccl-failed", "nccl-start-failed", "nccl-retries", "nccl-foreign-connection"),
-        at_end=r"NCCL WARN ",
+        at_end=r"NCCL WARN |NCCL INFO \S+\.(?:cc|h):\d+ -> [1-9]",
     ),
     Signature(
         "nccl-tests-gpus",
@@ -671,12 +673,17 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-proxy-failed",
-        keys=("NCCL WARN Proxy Call to rank ",),
-        cause="A request ({what}) from NCCL on {host} to rank {rank} on the same host failed.",
-        next="Read the NCCL WARN lines of rank {rank}, which show the reason; without any, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, give "
-        "each host another one.",
-        pattern=r"Proxy Call to rank (?P<rank>\d+) failed \((?P<what>\w+)\)",
+        keys=("NCCL WARN Proxy Call to rank ", "Failed to execute operation "),
+        cause="[[asked?A request ({asked}) from NCCL on {host} to rank {rank} on the same host failed||NCCL on {host} failed in {did} for rank {rank}]]"
+        "[[code? (code {code}; 1: CUDA, 2: system or network, 3: internal, 6: another rank)]][[ib?, in its RDMA part ({ib})]][[socket?, in its TCP part ({socket})]][[local?, in its part for GPUs of one host ({local})]].",
+        next="[[ib?Run ibv_devinfo and show_gids on {host} and its peer, and test the pair: ib_write_bw. -x NCCL_DEBUG=INFO shows the call that fails above this line; -x NCCL_IB_DISABLE=1 shows whether the rest works"
+        "||Read the NCCL WARN lines of rank {rank}, which show the reason; without any, set -x NCCL_DEBUG=INFO for all ranks. If NCCL_HOSTID is set, give "
+        "each host another one]].",
+        # The lines below name the parts that returned the error, the innermost first.
+        pattern=r"Proxy Call to rank (?P<rank>\d+) failed \((?P<asked>\w+)\)|Failed to execute operation (?P<did>\w+) from rank (?P<rank2>\d+), retcode (?P<code>\d+)"
+        r"(?=(?:\s[^\r\n]*?NCCL INFO (?:\w+/)*(?:(?P<ib>net_ib\w*|ibvwrap)|(?P<socket>net_socket|socket)|(?P<local>p2p|shm|nvls))\.(?:cc|h):\d+ -> \d)?)",
         kind=FailureText.FALLBACK,
+        lines=2,
     ),
     Signature(
         "nccl-ofi-no-provider",
@@ -686,12 +693,13 @@ NCCL_DEVICES = (
                 "Couldn't find any optimal provider",
                 "No eligible providers were found",
                 "Only EFA provider is supported",
+                *("fi_getinfo() call failed", "Unable to find a protocol that worked"),
             ),
         ),
         cause="NCCL's plugin for libfabric (on AWS: EFA) found no network on {host} that it can use.",
         next="Run fi_info -p efa where the ranks run, unset FI_PROVIDER, and start a container with docker run --device /dev/infiniband and the EFA software in its "
         "image. To continue over TCP: -x NCCL_NET_PLUGIN=none.",
-        pattern=r"NET/OFI (?:Could(?: not|n't) find any optimal provider|No eligible providers were found|Only EFA provider is supported)",
+        pattern=r"NET/OFI (?:Could(?: not|n't) find any optimal provider|No eligible providers were found|Only EFA provider is supported|OFI fi_getinfo\(\) call failed: (?:No data|No such|Function not)|Unable to find a protocol that worked)",
     ),
     Signature(
         "slingshot-no-vni",

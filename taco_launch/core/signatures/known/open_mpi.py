@@ -118,7 +118,16 @@ OPEN_MPI = (
         r"[\s\S]{0,120}?is on host: (?:(?P=host)(?=\s)|(?P<other>\S+))\s+BTLs attempted: (?=(?:[^\r\n]*\b(?P<tcp>tcp)\b)?)(?P<tried>[^\r\n]*\S))?"
         r"|process is unreachable|unreachable proc|add-procs-fail|Unreachable",
         lines=10,
-        unless=("btl-interface-unknown",),
+        unless=("btl-interface-unknown", "mpi-pml-differ"),
+    ),
+    Signature(
+        "mpi-pml-differ",
+        keys=(" selected pml ",),
+        cause="The ranks chose different layers for messages: one on {host} has {own}, and its peer on {peer} has {theirs}, so they cannot talk. {theirs} did not start in some ranks.",
+        next="Request it, so that those ranks show why it fails: --mca pml {theirs}; most often it is ulimit -l (unlimited where the ranks run), the device files of the HCA, or another build of Open MPI there. "
+        "To continue on all alike: --mca pml ob1 --mca btl tcp,self,vader.",
+        # ompi/mca/pml/base/pml_base_select.c
+        pattern=r"(?:\[(?P<host>[\w.-]+):\d+\] )?\[\[[\d,\]]+ selected pml (?P<own>\w+), but peer \[\[[\d,\]]+ on (?P<peer>\S+) selected pml (?P<theirs>\w+)",
     ),
     Signature(
         "mpi-tcp-connect",
@@ -209,6 +218,14 @@ OPEN_MPI = (
         next="Compare mpirun --version on all hosts, and name the network: --mca oob_tcp_if_include 10.0.0.0/24.",
         pattern=r"does not know how to route a message to(?:[\s\S]{0,200}?target node: +(?P<host>\S+))?",
         lines=7,
+        unless=(
+            "ssh-unresolvable",
+            "ssh-refused",
+            "ssh-timed-out",
+            "ssh-no-route",
+            "ssh-permission-denied",
+            "ssh-host-key-refused",
+        ),
     ),
     Signature(
         "mpi-session-folder",
@@ -230,11 +247,14 @@ OPEN_MPI = (
     Signature(
         "rank-caught-signal",
         keys=("Caught signal ",),
-        cause="A rank on {host} crashed: {why}[[bus?, most often because /dev/shm was full]].",
-        next="[[bus?Run df -h /dev/shm where the ranks run. To enlarge it in a container: docker run --shm-size=32g, or --ipc=host||Read the lines below it, which "
+        cause="A rank on {host} crashed: {why}[[bus?, most often because /dev/shm was full]][[nvshmem?, in NVSHMEM ({nvshmem})]].",
+        next="[[bus?Run df -h /dev/shm where the ranks run. To enlarge it in a container: docker run --shm-size=32g, or --ipc=host]]"
+        "[[nvshmem?Use the version of NVSHMEM that the program was built for, the same on all hosts, and set -x NVSHMEM_DEBUG=INFO. Its transports need GPUDirect: check lsmod | grep peermem, and that nv_peer_mem is not loaded beside nvidia_peermem]]"
+        "[[other?Read the lines below it, which "
         "name the function, and try one rank alone. Compare the versions of the libraries: different ones are the usual cause]].",
-        pattern=r"Caught signal \d+ \((?P<why>(?P<bus>Bus error)?[^:)\r\n]+)",
+        pattern=r"Caught signal \d+ \((?:(?P<why>(?P<bus>Bus error)[^:)\r\n]*)|(?P<why2>[^:)\r\n]+)(?=[\s\S]{0,1200}?\b(?P<nvshmem>nvshmem\w+)\()|(?P<why3>[^:)\r\n]+)(?P<other>\W|$))",
         kind=FailureText.OUTCOME,
+        lines=14,
     ),
     Signature(
         "fork-warned",

@@ -233,6 +233,21 @@ SLURM = (
         r"|exceeded the retry limit)",
     ),
     Signature(
+        "slurm-pmi-disturbed",
+        keys=("mpi/pmi2: invalid ", "mpi/pmi2: failed to read PMI1"),
+        cause="A program in the Slurm step does not speak the PMI of srun: most often mpirun (Hydra) runs within srun, so two launchers start the ranks.",
+        next="Use one of them: srun --mpi=pmi2 PROGRAM without mpirun, or mpirun outside srun. If there is only srun, use the PMI for which the MPI was built (srun --mpi=list), in a container too.",
+        pattern=r"mpi/pmi2: (?:invalid (?P<what>PMI1 init command|client request|PMI2 command)|failed to read PMI1)",
+    ),
+    Signature(
+        "slurm-folder-missing",
+        keys=("couldn't chdir to ",),
+        cause="The job's folder {folder} cannot be used on a node[[why? ({why})]], so Slurm started the program in {instead}: the folder is not on storage that all nodes share, or the user may not enter it.",
+        next="Submit from a folder on shared storage, or set sbatch/srun --chdir to one. Check on each node: srun -N NODES ls -ld {folder}.",
+        pattern=r"couldn't chdir to [`'](?P<folder>[^'\r\n]{1,300})': (?P<why>[^:\r\n]{1,80}): going to (?P<instead>\S+) instead",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
         "slurm-pmix-other",
         keys=("pmixp_dmdx.c",),
         cause="The program's PMIx and Slurm's PMIx have different versions: {why}.",

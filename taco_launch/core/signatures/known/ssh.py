@@ -29,7 +29,7 @@ SSH = (
         next="[[pod?Check whether that pod and its headless service are ready: kubectl get pods,endpoints. If the launcher starts before its workers, set launcherCreationPolicy: WaitForWorkersReady in the MPIJob."
         "||Check it where mpirun runs: getent hosts {host}; use the address, or add the name to /etc/hosts]][[slots? (mpirun before 3.0 reads HOST:SLOTS as a "
         "name: which -a mpirun)]][[pod?||. If the name was cut at its first dot, which mpirun 4.1 does: --mca orte_keep_fqdn_hostnames 1.]]",
-        pattern=r"Could not resolve hostname (?=(?:[^\s:]+:(?P<slots>\d+): )?)(?=(?:(?P<job>[\w-]{1,63}?)(?P<pod>-(?:worker|node-\d+|launcher-\d+)-\d+)\.(?P=job)(?:-worker)?[.:])?)(?P<host>[^\s:\[]\S*?): (?P<why>[^\r\n]*\S)",
+        pattern=r"Could not resolve hostname [`'\"]?(?=(?:[^\s:]+:(?P<slots>\d+): )?)(?=(?:(?P<job>[\w-]{1,63}?)(?P<pod>-(?:worker|node-\d+|launcher-\d+)-\d+)\.(?P=job)(?:-worker)?[.:`'\"])?)(?P<host>[^\s:\[]\S*?)[`'\"]?: (?P<why>[^\r\n]*\S)",
     ),
     Signature(
         "ssh-refused",
@@ -134,8 +134,8 @@ SSH = (
         "ssh-permission-denied",
         keys=("Permission denied (", "Permission denied, please try again", "No authentication methods available"),
         cause="{host} rejected the keys that ssh offered for this user.",
-        next="Add the public key to ~/.ssh/authorized_keys of that user on {host} (ssh-copy-id -i KEY.pub -p PORT "
-        "USER@{host}). Also check the user and the port: if a training container runs on the host, the sshd of the host itself may have answered.",
+        next="Add the public key to ~/.ssh/authorized_keys of that user on {host} (ssh-copy-id -i KEY.pub -p PORT USER@{host}), and check the user and the port: the sshd of the host may answer instead of a container's. "
+        "If the key is there, run chmod 700 ~ ~/.ssh; chmod 600 ~/.ssh/authorized_keys as its owner: sshd's log names what it refuses.",
         pattern=r"(?:^|[\s@])(?P<host>[^\s@]+): Permission denied \((?:publickey|password|keyboard-interactive|gssapi|hostbased)|Permission denied, please|No authentication methods",
     ),
     Signature(

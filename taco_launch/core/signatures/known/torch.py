@@ -103,14 +103,21 @@ TORCH = (
     ),
     Signature(
         "torch-collective-timeout",
-        keys=("Watchdog caught collective operation timeout",),
-        cause="A collective of torch did not end in time on {host}: {what}. Another rank was missing, or the network is stuck.",
+        keys=("Watchdog caught collective operation timeout", "Timeout at NCCL work: "),
+        cause="A collective of torch did not end in time on {host}[[rank?, for rank {rank}]][[group? of the group {group}]]: {what}. Another rank was missing, or the network is stuck.",
         next="[[one?If a rank saves a checkpoint for longer than that, raise the timeout: init_process_group(timeout=timedelta(hours=1)). Otherwise "
         "compare||Compare]] the ranks' last lines: the one without this line did not arrive[[one?||. To keep each rank's last collectives: -x "
         "TORCH_FR_BUFFER_SIZE=2000 -x TORCH_NCCL_DUMP_ON_TIMEOUT=1 (an older PyTorch reads TORCH_NCCL_TRACE_BUFFER_SIZE), and torchfrtrace compares them]].",
-        pattern=r"collective operation timeout: (?=(?:[^\r\n]{0,200}(?P<one>NumelIn=1,))?)(?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)",
+        pattern=r"(?:Rank (?P<rank>\d+)\] Watchdog caught )?collective operation timeout: (?=(?:[^\r\n]{0,200}(?P<one>NumelIn=1,))?)(?P<what>\w+\((?:\([^()\r\n]*\)|[^()\r\n]){0,200}\)?)"
+        r"|(?:PG GUID (?P<group>[^\s\]]{1,80}) )?Rank (?P<rank2>\d+)\] Timeout at (?P<what2>NCCL work: \d+, last enqueued NCCL work: -?\d+, last completed NCCL work: -?\d+)",
         kind=FailureText.ECHO,
-        unless=("torch-collectives-differ", "torch-ranks-apart", "torch-first-collective"),
+        unless=(
+            "torch-collectives-differ",
+            "torch-ranks-apart",
+            "torch-rank-behind",
+            "torch-ranks-wait",
+            "torch-first-collective",
+        ),
     ),
     Signature(
         "torch-watchdog-stuck",
@@ -124,23 +131,40 @@ TORCH = (
     ),
     Signature(
         "torch-ranks-apart",
-        keys=("Watchdog caught collective operation timeout",),
-        cause="The ranks are out of step: rank {rank} waits in collective number {number}, rank {other} in {theirs}.",
+        keys=("Watchdog caught collective operation timeout", "ast enqueued NCCL work: "),
+        cause="The ranks took different code paths: rank {rank} is in [[one?{one} number||collective number]] {number}, rank {peer} in [[other?{other} number ]]{theirs}.",
         next="Make every rank call the same collectives equally often: the same number of batches on each (drop_last=True, or join()), and no collective under if "
         "rank == 0. If only one rank does a checkpoint or an evaluation, look there first.",
-        pattern=r"\[Rank (?P<rank>\d+)\] Watchdog caught[^\r\n]{0,200}SeqNum=(?P<number>(?P<head>\d{0,12}?)\d{1,3}),"
-        r"[\s\S]{1,6000}?\[Rank (?!(?P=rank)\])(?P<other>\d+)\] Watchdog caught[^\r\n]{0,200}"
-        r"SeqNum=(?!(?P=head)\d{1,3},)(?P<theirs>\d+),",
-        lines=60,
+        # ProcessGroupNCCL.cpp: the line with the operation, and those with a group's own numbers
+        pattern=r"(?:\[PG (?:ID )?\d+ ?(?:PG GUID (?P<group>[^\s\]]{1,80}) )?|\[)Rank (?P<rank>\d+)\] (?:Watchdog caught[^\r\n]{0,200}?SeqNum=(?P<number>\d+), OpType=(?P<operation>\w+))"
+        r"|\[PG (?:ID )?\d+ ?(?:PG GUID (?P<group2>[^\s\]]{1,80}) )?Rank (?P<rank2>\d+)\] (?:(?:Timeout at NCCL work|[^\r\n]{0,80}?detected by watchdog at work): (?P<at>\d+), last|Received a dump signal due to a collective timeout[^\r\n]{0,200}? Last)"
+        r" enqueued NCCL work: (?P<started>-?\d+)",
+        compared=True,
     ),
     Signature(
         "torch-collectives-differ",
-        keys=("Watchdog caught collective operation timeout",),
-        cause="The ranks call different collectives: in collective number {number}, one rank calls {one} and another calls {other}.",
+        keys=(),
+        cause="The ranks call different collectives: in collective number {number}, rank {rank} calls {one} and rank {peer} calls {other}.",
         next="Make every rank call the same collectives in the same order and with the same sizes: no collective under if rank == 0, and the same number of batches "
         "on each. To see the place: -x TORCH_DISTRIBUTED_DEBUG=DETAIL.",
-        pattern=r"SeqNum=(?P<number>\d+), OpType=(?P<one>\w+)\b[\s\S]{1,6000}?SeqNum=(?P=number), OpType=(?!(?P=one)\b)(?P<other>\w+)",
-        lines=60,
+        compared=True,
+    ),
+    Signature(
+        "torch-rank-behind",
+        keys=(),
+        cause="Rank {missing} did not get to [[one?{one}||collective]] number {number}, in which rank {rank} waits: its last one was number {last}.",
+        next="Look at rank {missing} first: its last lines and its host, and, while it hangs, taco-launch stacks JOB. If it has longer work of its own (data, a checkpoint, a compilation), let all ranks wait for it, or raise "
+        "the timeout: init_process_group(timeout=timedelta(hours=1)).",
+        compared=True,
+    ),
+    Signature(
+        "torch-ranks-wait",
+        keys=(),
+        cause="The ranks {ranks} report that they wait in [[one?{one}||collective]] number {number}[[missing?; these do not: {missing}||, and no other does]].",
+        next="[[missing?Look at rank {missing} first||If the job has more ranks, look at the others first]]: their last lines, their hosts, and, while they hang, taco-launch stacks JOB. If all ranks wait, "
+        "the network or a GPU is stuck: -x NCCL_DEBUG=INFO, dmesg -T on the hosts.",
+        kind=FailureText.ECHO,
+        compared=True,
     ),
     Signature(
         "data-worker-killed",
@@ -445,6 +469,22 @@ TORCH_RANKS = (
         pattern=r"\[(?P<rank>\d+)\] is setting up NCCL communicator and retrieving ncclUniqueId from \[(?P<other>\d+)\]",
     ),
     Signature(
+        "torch-group-rank-missing",
+        keys=("wait timeout after ",),
+        cause="A rank of {host} waited {time} ms for rank {who} of the group {group} while a group for {what} was made: the rendezvous worked, but that rank did not come.",
+        next="Look at the rank that is number {who} of that group: it has ended, hangs (taco-launch stacks JOB), or takes another path. Call new_group() on all ranks of the job in the same order, also on those that are not in the group.",
+        # Gloo's contexts in ProcessGroupGloo.cpp: a prefix for each group and backend, the number of the device and of the rank
+        pattern=r"wait timeout after (?P<time>\d+) ?ms, keys: /{0,2}default_pg/\d+/+(?P<group>\w{1,60})//(?P<what>cpu|cuda|xpu|gloo)//(?:pg_wrapper:\w+/)?(?:\d+/)(?:rank_?)?(?P<who>\d+)\b",
+    ),
+    Signature(
+        "torch-store-silent",
+        keys=("waitForInput: ",),
+        cause="A rank of {host} waited {time} ms for an answer of the store at {peer}, which did not come: another rank never wrote what this one waits for, or the connection is cut.",
+        next="Look for the rank that ended first, hangs (taco-launch stacks JOB) or takes another path; that store is rank 0's, so read its log first. Check nc -vz {peer} {port} from here.",
+        pattern=r"waitForInput: [^\r\n]{0,200}?remote=\[(?P<peer>[^\]\r\n]{1,100})\]:(?P<port>\d+)\) timed out after (?P<time>\d+) ?ms",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "torch-rank-missing",
         keys=(
             "in store based barrier on rank",
@@ -452,6 +492,7 @@ TORCH_RANKS = (
             "wait timeout after ",
             "Timeout waiting for key",
             "failed to pass monitoredBarrier",
+            "RuntimeError: Wait timeout",
         ),
         cause="[[came?Only {came} of {all} ranks reached||Not all ranks reached]] the torch.distributed rendezvous in time"
         "[[who?: rank {who} is missing]].",
@@ -459,8 +500,14 @@ TORCH_RANKS = (
         "the rank that ended first. nc -vz MASTER_ADDR MASTER_PORT from each host shows whether it is reached.",
         pattern=r"world_size=(?P<all>\d+), worker_count=(?P<came>\d+)"
         r"|Rank (?P<who>\d+) failed to pass monitoredBarrier"
-        r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms|Timeout waiting for key",
-        unless=("torch-master-unreachable", "port-in-use", "torch-ranks-too-many", "torch-first-rank-missing"),
+        r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms(?:, keys: /{0,2}default_pg/\d+/+(?:cpu|cuda|xpu|gloo)//(?:\d+/)(?:rank_?)?(?P<who2>\d+)\b)?|Timeout waiting for key|^RuntimeError: Wait timeout\s*$",
+        unless=(
+            "torch-master-unreachable",
+            "port-in-use",
+            "torch-ranks-too-many",
+            "torch-first-rank-missing",
+            "torch-group-rank-missing",
+        ),
     ),
     Signature(
         "torch-master-unknown",
@@ -529,7 +576,13 @@ TORCH_RANKS = (
         next="Look for the rank that came last, or not at all: the others waited for it.",
         pattern=r"Some NCCL operations have failed or timed out|collective timeout from (?:rank )?(?P<rank>\d+)?",
         kind=FailureText.ECHO,
-        unless=("torch-collective-timeout",),
+        unless=(
+            "torch-collective-timeout",
+            "torch-ranks-apart",
+            "torch-collectives-differ",
+            "torch-rank-behind",
+            "torch-ranks-wait",
+        ),
     ),
     Signature(
         "torch-group-missing",
@@ -564,11 +617,12 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-rank-number",
-        keys=("rank < size. ",),
-        cause="Rank {rank} tries to join a process group of only {size} ranks: WORLD_SIZE, or what the program uses instead, is too small.",
+        keys=("rank < size. ", "init_process_group("),
+        cause="Rank {rank} tries to join a process group of size {size} (ranks count from 0): WORLD_SIZE, or what the program uses instead, is too small, or the rank too high.",
         next="See what the program passes as world_size: WORLD_SIZE counts the ranks of all hosts. In Lightning, set num_nodes= to the number of hosts and devices= "
         "to the ranks of each.",
-        pattern=r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)",
+        # The call as a traceback shows it: ranks count from 0.
+        pattern=r"rank < size\. (?P<rank>\d+) vs (?P<size>\d+)|init_process_group\([^\r\n]{0,300}?\b(?:world_size=(?P<size2>\d+), ?rank=(?P<rank2>(?P=size2))\b|rank=(?P<rank3>\d+), ?world_size=(?P<size3>(?P=rank3))\b)",
     ),
     Signature(
         "torch-store-shut-down",
@@ -587,11 +641,14 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-connect-timeout",
-        keys=("connect() timed out. Original timeout was ",),
-        cause="A rank of {host} could not reach the store of rank 0 within {seconds} ms: rank 0 has not started, the name "
+        keys=("connect() timed out.", 'torch/distributed/rendezvous.py", line'),
+        cause="A rank of {host} could not reach the store of rank 0[[seconds? within {seconds} ms]][[why? ({why})]]: rank 0 has not started, the name "
         "of its host resolves to another address there, or a firewall is in between. Under torchrun, perhaps no host recognizes --rdzv_endpoint as its own address.",
         next="Check getent hosts $MASTER_ADDR and nc -vz MASTER_ADDR MASTER_PORT on each host. For torchrun, use --rdzv_conf is_host=1 on the first host.",
-        pattern=r"Original timeout was (?P<seconds>\d+) ms",
+        # What the constructor of TCPStore raised, in the words of any version
+        pattern=r"connect\(\) timed out\. Original timeout was (?P<seconds>\d+) ms"
+        r"|rendezvous\.py\", line \d+, in _(?:tcp|env|create)\w*(?:\r?\n +[^\r\n]*){0,6}\r?\n(?P<error>[\w.]{1,80}Error: (?P<why>connect\(\) timed out|(?:Connection|Operation) timed out|Connection (?:refused|reset by peer)|Socket Timeout|No route to host|Network is unreachable))",
+        lines=9,
         unless=("torch-master-unreachable",),
     ),
     Signature(
@@ -611,7 +668,7 @@ TORCH_RANKS = (
         cause="The ranks find each other through the file {file}. If an earlier run left this file, it contains that run's addresses.",
         next="Delete {file} before each start, or use init_method='env://'.",
         pattern=r"init\w{0,20}[\"']?[:= ]{1,4}[\"']?file://(?P<file>/[^\s\"',]+)",
-        only_with=("nccl-connect", "nccl-retries"),
+        only_with=("nccl-connect", "nccl-retries", "torch-rank-missing"),
     ),
     Signature(
         "gloo-families-differ",

@@ -25,6 +25,13 @@ _IN = rf'(?:^  File "(?={_NOT_OWN})(?:{_LIBRARY})?(?P<inner>[^"<\r\n][^"\r\n]*)"
 _LAST = r'(?:[^"\r\n]*/)?(?P<file2>[^"/<\r\n][^"/\r\n]*)", line (?P<at2>\d+)[^\r\n]*\r?\n'
 _CODE = r"(?:^    (?:(?P<code{}>assert [^\r\n]{{0,200}}?[^\s,(\\])[\s,(\\]*|[^\r\n]*)\r?\n){{0,2}}"
 
+# xla/tsl/distributed_runtime/coordination/coordination_service_agent.cc, and what Python raises at its exit
+_JAX_END = "JAX waited at its end (jax.distributed.shutdown) for processes that did not get there in time: one works on, or has ended without it."
+_JAX_END_NEXT = (
+    "See which process is still at work or failed, in the logs of all of them, process 0 first. If some have longer work at the end, let all wait for each other "
+    "(multihost_utils.sync_global_devices) before they leave."
+)
+
 TRAINING = (
     Signature(
         "horovod-stall-shutdown",
@@ -369,14 +376,6 @@ TRAINING = (
         unless=("grpc-refused",),
     ),
     Signature(
-        "jax-task-died",
-        keys=("the JAX distributed service detected fatal errors",),
-        cause="This process of JAX ended because another one did: the coordination service reports {why}.",
-        next="Read the log of the process that ended first, most often process 0, which serves the others: memory (dmesg -T), or an exception there.",
-        pattern=r"JAX distributed service detected fatal errors[^\r\n]*?(?:absl::)?Status: (?P<why>[^\r\n]{1,200}[^\s.])",
-        kind=FailureText.ECHO,
-    ),
-    Signature(
         "xla-rendezvous",
         keys=("threads to join the rendezvous",),
         cause="A thread of XLA (JAX, TensorFlow) waits for the others to start: {what}: not all {count} threads have come.",
@@ -441,6 +440,54 @@ TRAINING = (
         "If some processes start late: jax.distributed.initialize(initialization_timeout=600).",
         pattern=r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
         lines=3,
+    ),
+    Signature(
+        "jax-not-registered",
+        keys=("CoordinationService/RegisterTask", "Coordination service agent in error status"),
+        cause="A process of JAX could not register with its coordinator in time[[why? ({why})]]: process 0 did not start, is not reached at that address, or has too many processes to serve at once.",
+        next="Check that process 0 runs, and nc -vz ADDRESS PORT with its coordinator_address from this host; all processes need the same address and num_processes. If they start late: jax.distributed.initialize(initialization_timeout=600).",
+        pattern=r"(?:while calling /tensorflow\.CoordinationService/RegisterTask|agent in error status)(?:[\s\S]{0,400}?(?P<why>DEADLINE_EXCEEDED|Deadline Exceeded|UNAVAILABLE|[Ff]ailed to connect to all addresses|Connection refused))?",
+        lines=3,
+        unless=("jax-rank-missing",),
+    ),
+    Signature(
+        "jax-end-alone",
+        keys=("Failed to disconnect from coordination service", "RPC: /tensorflow.CoordinationService/ShutdownTask"),
+        cause=_JAX_END,
+        next=_JAX_END_NEXT,
+        # xla/tsl/distributed_runtime/coordination/coordination_service_agent.cc; an error that Python runs into at its exit
+        pattern=r"Failed to disconnect from coordination service[\s\S]{0,80}?DEADLINE_EXCEEDED|CoordinationService/ShutdownTask[\s\S]{0,200}?(?:DEADLINE_EXCEEDED|Deadline)",
+        lines=3,
+        kind=FailureText.ECHO,
+        unless=("jax-task-died",),
+    ),
+    Signature(
+        "jax-shutdown-raised",
+        keys=('jax/_src/distributed.py", line',),
+        cause=_JAX_END,
+        next=_JAX_END_NEXT,
+        pattern=r"jax/_src/distributed\.py\", line \d+, in shutdown(?:\r?\n +[^\r\n]*){0,6}\r?\n(?P<error>[\w.]{1,80}Error: DEADLINE_EXCEEDED)",
+        lines=9,
+        kind=FailureText.ECHO,
+        unless=("jax-task-died", "jax-end-alone"),
+    ),
+    Signature(
+        "jax-task-died",
+        keys=(
+            "heartbeat timeout",
+            "stopped sending heartbeats",
+            "JAX distributed service detected fatal errors",
+            "detected missing heartbeats",
+            "Failed to send heartbeat",
+        ),
+        cause="[[why?This process of JAX ended because another one did: the coordination service reports {why}]][[task?JAX's coordinator heard nothing from {task}: that process crashed or was killed, or was too busy to answer]]"
+        "[[silent?JAX's coordinator and its processes no longer hear each other: one crashed or was killed, or was too busy to answer]].",
+        next="Look for the first error in the log of [[task?{task}||the process that ended first, most often process 0, which serves the others]], and for its host (dmesg -T | grep -i kill). If it lives but compiles, loads or allocates for long: jax.distributed.initialize(heartbeat_timeout_seconds=600).",
+        # coordination_service.cc and pjrt/distributed/client.h of XLA
+        pattern=r"Task (?P<task>/job:\S+) heartbeat timeout|stopped sending heartbeats\):\s*(?P<task2>/job:[^\s,]+)|detected (?P<silent>missing heartbeats)|(?P<silent2>Failed to send heartbeat) to coordination"
+        r"|JAX distributed service detected fatal errors[^\r\n]*?(?:absl::)?Status: (?:UNAVAILABLE: The following tasks are unhealthy[^\r\n]*\s+(?P<task3>/job:[^\s,]+)|(?P<why>[^\r\n]{1,200}[^\s.]))",
+        lines=2,
+        kind=FailureText.ECHO,
     ),
     Signature(
         "horovod-operation-missing",

@@ -117,6 +117,15 @@ UNKNOWN = (
         lines=2,
     ),
     Signature(
+        "rdma-connection-manager",
+        keys=("RDMA_CM_EVENT_", "Unexpected CM event", "Unable to perform rdma_client function"),
+        cause="A connection by RDMA's connection manager (rdma_cm) failed on {host}[[refused?: the other side refused it]][[address?: no RDMA device has a route to the address]][[silent?: the other side did not answer]][[event? ({event})]].",
+        next="[[refused?Start the server first, with the same options as the client (perftest: -R, -q, -s), and the same port; a limit of the server refuses connections, too||Use the address of an interface that belongs to the "
+        "RDMA device (rdma link; ip -br addr), and check the path: rping -s there, rping -c -a ADDRESS here. With RoCE, no firewall may block UDP port 4791]].",
+        # perftest's rdma_cm_event_error_handler, and what librdmacm's other tools print
+        pattern=r"^Event: RDMA_CM_EVENT_(?P<event>(?P<address>ADDR|ROUTE)_ERROR|(?P<silent>UNREACHABLE)|(?P<refused>REJECTED)|CONNECT_ERROR); error: -?\d+|Unexpected CM event|Unable to perform rdma_client function",
+    ),
+    Signature(
         "rdma-completion",
         keys=(": got completion with error",),
         cause="An RDMA operation of {host} failed; its HCA's library ({library}) prints the raw completion below that line.",

@@ -31,7 +31,11 @@ def _asks(node: ast.expr) -> bool:
 
 
 def _names(node: ast.AST) -> set[str]:
-    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and each.value in RULES}
+    return {
+        each.value
+        for each in ast.walk(node)
+        if isinstance(each, ast.Constant) and isinstance(each.value, str) and each.value in RULES
+    }
 
 
 def _is_of_stage(node: ast.AST) -> bool:

@@ -72,7 +72,7 @@ def test_a_row_is_a_part_of_its_table(root: Path) -> None:
         assert new(root, kind, name).returncode == 0
     for table in TABLES[:-1]:
         ast.parse((root / table).read_text("utf-8"))
-    assert "standard library |\n| `tuning` | TODO: what the host has then |\n\n## What" in (
+    assert "slurm-on-your-hosts) |\n| `tuning` | TODO: what the host has then |\n\n## What" in (
         root / TABLES[-1]
     ).read_text("utf-8")
 

@@ -214,10 +214,10 @@ def test_a_host_that_a_person_opened_in_spite_of_a_fault_is_left_alone_until_the
 def test_what_the_policy_did_is_posted(
     checks: Callable[..., Result], records: dict[str, Drain], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    posted: list[tuple[str, bytes]] = []
+    posted: list[tuple[str, dict[str, Any]]] = []
 
-    def post(url: str, body: bytes) -> str:
-        posted.append((url, body))
+    def post(url: str, event: dict[str, Any]) -> str:
+        posted.append((url, event))
         return "no route"
 
     monkeypatch.setattr("taco_launch.hosts.drain_policy.post", post)
@@ -227,8 +227,7 @@ def test_what_the_policy_did_is_posted(
     assert (done.exit_code, posted, records) == (0, [], {})
     done = checks([sick(1), sick(2, full=True), sick(3)], "--drain")
     assert "warning: health.notify: the message was not delivered: no route" in done.stderr
-    ((url, body),) = posted
-    told = json.loads(body)
+    ((url, told),) = posted
     assert (url, told["name"], told["event"], told["hosts"]) == (where, "played", "health", ["gpu2"])
     assert told["reason"].startswith("gpu2: drained until its cause is gone: policy: disk space")
     assert told["events"][0]["event"] == "drained"

@@ -115,7 +115,8 @@ def _install(missing: list[str], system: object) -> Op | Problem:
             hint="install Slurm 22.05 or newer and munge by hand, then run setup again, which configures them; on RHEL and the like: "
             "dnf install epel-release && dnf install munge slurm slurm-slurmd (on the head slurm-slurmctld too)",
         )
-    packages = (*missing, "slurm-client", "dbus")  # by dbus slurmd gets its control group from systemd
+    # by dbus slurmd gets its control group from systemd; what starts the ranks of jobs on the nodes is a program of Python
+    packages = (*missing, "slurm-client", "dbus", "python3")
     units = tuple((f"{unit}.service", "enabled inactive") for unit in missing)
     return Op(
         _STAGE,

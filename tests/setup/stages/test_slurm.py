@@ -105,11 +105,11 @@ def test_bare_hosts_get_all_of_it_and_then_there_is_nothing_to_do() -> None:
     assert hosts.converge() == [
         {
             "gpu1": [
-                "install munge, slurmctld, slurmd, slurm-client, dbus (distribution)",
+                "install munge, slurmctld, slurmd, slurm-client, dbus, python3 (distribution)",
                 SETTINGS,
                 "munge.key: make it",
             ],
-            "gpu2": ["install munge, slurmd, slurm-client, dbus (distribution)", SETTINGS],
+            "gpu2": ["install munge, slurmd, slurm-client, dbus, python3 (distribution)", SETTINGS],
         },
         {"gpu1": [START], "gpu2": ["munge.key: copy it", "start munge, slurmd, now and at boot"]},
     ]

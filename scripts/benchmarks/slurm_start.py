@@ -8,6 +8,7 @@ and munge installed.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 import tempfile
@@ -45,12 +46,25 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="taco-launch-", ignore_cleanup_errors=True) as scratch:
         (Path(scratch) / "slurm").mkdir()
         with slurm(Path(scratch) / "slurm") as variables:
-            environ = pairing.environment(TACO_LAUNCH_STATE=f"{scratch}/state") | {
-                "SLURM_CONF": variables["SLURM_CONF"],
-                "TACO_LAUNCH_INVENTORY": "slurm:",
-            }
-            contenders = _contenders(Path(scratch))
-            found = pairing.interleave(contenders, environ, runs=asked.runs, timeout=asked.timeout, tell=verdicts.tell)
+            measuring = os.fork()  # which waits for all its children: the daemons of Slurm must be none of them
+            if measuring == 0:
+                try:
+                    code = _measure(asked, Path(scratch), variables["SLURM_CONF"])
+                    sys.stdout.flush()
+                    os._exit(code)
+                finally:
+                    os._exit(1)
+            return os.waitstatus_to_exitcode(os.waitpid(measuring, 0)[1])
+
+
+def _measure(asked: argparse.Namespace, scratch: Path, conf: str) -> int:
+    """Measure with the Slurm of that slurm.conf, print, give the exit code."""
+    environ = pairing.environment(TACO_LAUNCH_STATE=f"{scratch}/state") | {
+        "SLURM_CONF": conf,
+        "TACO_LAUNCH_INVENTORY": "slurm:",
+    }
+    contenders = _contenders(scratch)
+    found = pairing.interleave(contenders, environ, runs=asked.runs, timeout=asked.timeout, tell=verdicts.tell)
     report = verdicts.Report(
         "slurm_start", asked.runs, (_rows(found),), _bars(found), {"commands": verdicts.commands(found)}
     )

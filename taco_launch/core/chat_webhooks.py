@@ -53,7 +53,7 @@ _SERVICES: Mapping[str, Tuple[_Service, ...]] = {
 
 
 class Message(NamedTuple):
-    """What is posted: the address, the body, and the service whose answer says whether it took it, "" for any other."""
+    """A request to post: the URL, the body, and the chat service, whose answer shows whether it was accepted; "" for other servers."""
 
     url: str
     body: bytes
@@ -94,7 +94,7 @@ def refusal(service: str, answer: bytes) -> str:
         return ""
     code = next((reply[key] for key in ("errcode", "code", "StatusCode") if key in reply), 0)
     words = next((reply[key] for key in ("errmsg", "msg", "StatusMessage") if isinstance(reply.get(key), str)), "")
-    return "" if code == 0 else f"{service} refused it: {code}: {words[:_MOST_WORDS]}"
+    return "" if code == 0 else f"{service} refused it: {code}: {words}"[:_MOST_WORDS]
 
 
 def _is_of(name: str, host: str, path: str) -> bool:

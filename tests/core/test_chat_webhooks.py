@@ -67,6 +67,10 @@ def test_success_with_an_error_inside_is_a_refusal(answer: bytes, words: str) ->
     assert chat_webhooks.refusal("wecom", answer) == words
 
 
+def test_a_long_refusal_is_cut() -> None:
+    assert len(chat_webhooks.refusal("wecom", b'{"errcode": "%s"}' % (b"9" * 3000))) == 200
+
+
 def test_a_long_reason_is_cut() -> None:
     message = chat_webhooks.message("wecom+http://h/", {**EVENT, "reason": "长" * 5000}, 0.0)
     text = json.loads(message.body)["text"]["content"]

@@ -44,7 +44,7 @@ class RunComparison:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the guards of all hosts have answered."""
+        """Return whether the guards of all hosts have answered."""
         return len(self._seen) == len(set(self._started.values()))
 
     def note(self, host: str, message: Message) -> None:

@@ -134,7 +134,7 @@ class PendingJob:
 
     @property
     def is_in_slurm(self) -> bool:
-        """Whether Slurm decides when the job starts."""
+        """Return whether Slurm decides when the job starts."""
         return self.is_waiting and self.asked is not None and self.asked.is_slurm
 
     def is_pending(self, now: float) -> bool:

@@ -258,6 +258,16 @@ def number(value: float) -> str:
     return f"{value:.{_decimals(value)}f}"
 
 
+def firsts(measured: Sequence[Table]) -> tuple[Table, ...]:
+    """Return the table of the first metric of each workload, which stands for it."""
+    return tuple(mine[0] for mine in _by_workload(measured))
+
+
+def noun(runs: Iterable[Run]) -> str:
+    """Return what the ranks of runs are called."""
+    return "GPUs" if any(run.gpu for run in runs) else "ranks"
+
+
 def _by_workload(found: Sequence[Table]) -> list[list[Table]]:
     return [
         [table for table in found if table.workload == workload]

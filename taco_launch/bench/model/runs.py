@@ -14,6 +14,11 @@ class Cell:
     variant: str
     ranks: int
 
+    @property
+    def name(self) -> str:
+        """Return it as `bench diff` takes it, without its sweep."""
+        return f"{self.workload}/{self.variant}/{self.ranks}"
+
 
 @dataclass(frozen=True, order=True)
 class Metric:

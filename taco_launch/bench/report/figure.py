@@ -9,8 +9,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from taco_launch.bench.compare.tables import Table
-from taco_launch.bench.report.sweep_report import Trend, cell_name
+from taco_launch.bench.compare.tables import Table, firsts
+from taco_launch.bench.report.sweep_report import Trend
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.core.frozen import dataclass
 
@@ -64,16 +64,16 @@ def _svg(draw: Callable[[], Figure]) -> str:
 
 def _of_tables(tables: Sequence[Table], noun: str, ink: str) -> Figure:
     """Draw the first metric of each workload: one row each, the rate on the left and linear speedup on the right."""
-    firsts = [next(t for t in tables if t.workload == name) for name in dict.fromkeys(t.workload for t in tables)]
-    figure = Figure(figsize=(_WIDTH, _HEIGHT * max(1, len(firsts))), layout="constrained")
-    for row, table in enumerate(firsts):
+    mine = firsts(tables)
+    figure = Figure(figsize=(_WIDTH, _HEIGHT * max(1, len(mine))), layout="constrained")
+    for row, table in enumerate(mine):
         is_linear = any(entry.linear for entry in table.entries)
         columns = 2 if is_linear else 1
-        rate = figure.add_subplot(len(firsts), columns, row * columns + 1)
+        rate = figure.add_subplot(len(mine), columns, row * columns + 1)
         unit = table.metric.unit if table.metric.higher_is_better else f"{table.metric.unit}, less is better"
         _draw(rate, _lines(table, linear=False), (table.workload, noun, unit), ink)
         if is_linear:
-            speedup = figure.add_subplot(len(firsts), columns, row * columns + 2)
+            speedup = figure.add_subplot(len(mine), columns, row * columns + 2)
             _draw(speedup, _lines(table, linear=True), ("linear speedup", noun, "%"), ink)
             speedup.axhline(100, color=ink, linewidth=0.8, linestyle="--")
     return figure
@@ -129,7 +129,7 @@ def _of_trends(trends: Sequence[Trend], ink: str) -> Figure:
         means, lows, highs = zip(*(values for _start, *values in trend.points), strict=True)
         axes.fill_between(when, lows, highs, color=_COLOURS[0], alpha=0.2, linewidth=0)  # type: ignore[arg-type]
         axes.plot(when, means, color=_COLOURS[0], marker="o", markersize=4)  # type: ignore[arg-type]
-        axes.set_title(f"{cell_name(trend.cell)}, {trend.unit}", color=ink, fontsize=9)
+        axes.set_title(f"{trend.cell.name}, {trend.unit}", color=ink, fontsize=9)
         axes.tick_params(axis="x", labelrotation=30, labelsize=8)
         axes.set_ylim(min(lows) * 0.9, max(highs) * 1.1)
         _ink(axes, ink)

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from taco_launch.bench.compare.tables import Grid
 from taco_launch.bench.report import figure
-from taco_launch.bench.report.sweep_report import SweepReport, cell_name
+from taco_launch.bench.report.sweep_report import MOST_TRENDS, SweepReport
 from taco_launch.bench.stats.verdicts import VerdictKind
 
 LANGUAGES = ("en", "zh")
@@ -26,6 +26,7 @@ _WORDS = {
     "slow": ("Slow hosts", "较慢的主机"),
     "slow_host": ("{}: {:.1f} % of the median rate, in {} runs", "{}: 中位速率的 {:.1f} % ({} 次运行)"),
     "trends": ("Over time", "历史变化"),
+    "more": ("{} more cells: taco-launch bench history", "另有 {} 个单元: taco-launch bench history"),
     "changes": ("What changed between sweeps", "各次测量之间的变化"),
     "when": ("Sweep", "时间"),
     "what": ("What", "内容"),
@@ -60,8 +61,9 @@ def html(report: SweepReport, language: str) -> str:
         grids=[_cells(grid) for grid in report.grids],
         number=_number,
         legend=report.legend,
+        more=max(0, len(report.trends) - MOST_TRENDS),
         slow=report.slow,
-        trends=Markup(figure.svg_of_trends(report.trends)) if report.trends else "",  # noqa: S704
+        trends=Markup(figure.svg_of_trends(report.trends[:MOST_TRENDS])) if report.trends else "",  # noqa: S704
         changes=[{"when": _when(each.started), "differs": each.differs} for each in reversed(report.changes)],
         about=_about(report, words),
         logs=report.logs,
@@ -113,9 +115,7 @@ def _number(grid: dict[str, Any], name: str) -> str:
 
 
 def _missing(report: SweepReport) -> list[dict[str, Any]]:
-    return [
-        {"name": cell_name(gap.cell), "failed": gap.failed, "runs": gap.runs, "why": gap.why} for gap in report.missing
-    ]
+    return [{"name": gap.cell.name, "failed": gap.failed, "runs": gap.runs, "why": gap.why} for gap in report.missing]
 
 
 def _about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]:

@@ -16,6 +16,8 @@ from taco_launch.core.frozen import dataclass
 # A host whose runs are slower than those of the same cells elsewhere by less is not worth a look.
 _NOTABLE = 0.01
 _MOST_CHANGES = 12
+# Of a page, the most cells over time: each is a figure of its own.
+MOST_TRENDS = 24
 _RED = (VerdictKind.REGRESSION, VerdictKind.DRIFT)
 
 
@@ -38,7 +40,7 @@ class SlowHost:
 
 @dataclass(frozen=True)
 class Changes:
-    """What differed in the environment of a sweep from the one before it: (what, before, after)."""
+    """The differences between the environment of a sweep and of the one before it: (what, before, after)."""
 
     ladder: str
     started: float
@@ -85,7 +87,7 @@ def report(sweep: Sweep, before: Sequence[Sweep], verdicts: Sequence[Verdict], b
     runs = sweep.runs
     cells = tuple(sorted({run.cell for run in runs}, key=lambda cell: (cell.workload, cell.variant != baseline, cell)))
     measured = tables.tables(cells, runs)
-    noun = "GPUs" if any(run.gpu for run in runs) else "ranks"
+    noun = tables.noun(runs)
     gpus = {run.gpu for run in runs if run.gpu}
     return SweepReport(
         sweep.ladder,
@@ -101,13 +103,8 @@ def report(sweep: Sweep, before: Sequence[Sweep], verdicts: Sequence[Verdict], b
         tuple(_trends(measured, (*before, sweep))),
         tuple(_changes((*before, sweep))),
         tuple(_slow_hosts(runs)),
-        tuple((cell_name(run.cell), run.log) for run in runs if run.log and not run.warm_up),
+        tuple((run.cell.name, run.log) for run in runs if run.log and not run.warm_up),
     )
-
-
-def cell_name(cell: Cell) -> str:
-    """Return a cell as `bench diff` takes it, without its sweep."""
-    return f"{cell.workload}/{cell.variant}/{cell.ranks}"
 
 
 def _judged(verdicts: Sequence[Verdict]) -> list[str]:
@@ -120,8 +117,7 @@ def _judged(verdicts: Sequence[Verdict]) -> list[str]:
 
 def _trends(measured: Sequence[Table], sweeps: Sequence[Sweep]) -> list[Trend]:
     trends = []
-    firsts = [next(t for t in measured if t.workload == name) for name in dict.fromkeys(t.workload for t in measured)]
-    for table in firsts:
+    for table in tables.firsts(measured):
         for entry in table.entries:
             points = []
             for sweep in sweeps:
@@ -150,7 +146,10 @@ def _changes(sweeps: Sequence[Sweep]) -> list[Changes]:
             (each.difference.what, each.difference.before, each.difference.after) for each in differs
         )
         if differences:
-            changes.append(Changes(other.ladder.id, other.ladder.started, tuple(differences)[:_MOST_CHANGES]))
+            shown, count = tuple(differences)[:_MOST_CHANGES], len(differences)
+            more = (f"{count - len(shown)} more", "", f"taco-launch bench diff {one.ladder.id} {other.ladder.id}")
+            rows = shown if count == len(shown) else (*shown, more)
+            changes.append(Changes(other.ladder.id, other.ladder.started, rows))
     return changes
 
 

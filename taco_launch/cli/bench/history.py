@@ -222,7 +222,7 @@ def _show_differs(result: Comparison) -> None:
     if not everywhere:
         header.append("CELLS")
         for row, one in zip(rows, result.differs, strict=True):
-            row.append("all" if one.everywhere else ", ".join("/".join(_words(cell)) for cell in one.cells))
+            row.append("all" if one.everywhere else ", ".join(cell.name for cell in one.cells))
     render.table(header, rows)
 
 
@@ -267,7 +267,7 @@ def _side(found: History, text: str) -> _Side:
     if part.isdecimal():
         chosen = tuple(run for position, run in runs if position + 1 == int(part))
     else:
-        chosen = tuple(run for _, run in runs if "/".join(_words(run.cell)) == part)
+        chosen = tuple(run for _, run in runs if run.cell.name == part)
     if not chosen:
         side = _Side(one, tuple(run for _, run in runs))
         raise UsageError(f"{text}: sweep {one.id} has no such run or cell", hint=_cells([side]))

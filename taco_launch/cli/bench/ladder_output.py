@@ -211,7 +211,7 @@ def show_tables(settings: Settings, plan: LadderPlan, measured: LadderResult) ->
     if settings.output in ("json", "yaml"):
         render.data(_data(plan, measured, tables.to_json(found)), settings.output)
         return
-    noun = "GPUs" if any(run.gpu for run in measured.runs) else "ranks"
+    noun = tables.noun(measured.runs)
     for grid in tables.grids(found, noun):
         click.echo(f"{grid.title}:")
         render.table(grid.header, grid.rows, numbers=grid.numbers)
@@ -225,10 +225,9 @@ def show_tables(settings: Settings, plan: LadderPlan, measured: LadderResult) ->
 
 def _show_bars(found: Sequence[Table], noun: str) -> None:
     """Print the first metric of each workload as bars, where there are several cells to compare."""
-    for workload in dict.fromkeys(table.workload for table in found):
-        first = next(table for table in found if table.workload == workload)
+    for first in tables.firsts(found):
         if len(first.entries) > 1:
-            click.echo(f"{workload}, {first.metric.unit}, as bars:")
+            click.echo(f"{first.workload}, {first.metric.unit}, as bars:")
             ranks = noun.upper() if noun == "ranks" else noun
             render.table([ranks, "VARIANT", "", "RATE"], tables.bars(first), numbers=(ranks, "RATE"))
             click.echo()

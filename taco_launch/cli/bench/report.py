@@ -6,7 +6,7 @@ from types import ModuleType
 
 import click
 
-from taco_launch.bench.history.history import History
+from taco_launch.bench.history.history import History, Ladder
 from taco_launch.bench.report.sweep_report import Sweep, SweepReport
 from taco_launch.bench.report.sweep_report import report as report_of
 from taco_launch.cli.bench import ladder_output
@@ -66,7 +66,7 @@ def report(
     """
     summary = _report(db, sweep, baseline)
     if format_ == "json":
-        text = _json(summary)
+        text = json.dumps(to_json(summary), indent=2) + "\n"
     else:
         page = _drawing()
         text = page.html(summary, language) if format_ == "html" else page.markdown(summary, language)
@@ -109,23 +109,17 @@ def _report(db: Path | None, name: str, baseline: str) -> SweepReport:
         ladder = named_ladder(history, name)
         earlier = [one for one in history.ladders() if one.matrix == ladder.matrix and one.started < ladder.started]
         before = sorted(earlier, key=lambda one: one.started)[-_MOST_BEFORE:]
-        variants = {run.cell.variant for _position, run in history.runs(ladder.id)}
+        sweep = _sweep(history, ladder)
+        variants = {run.cell.variant for run in sweep.runs}
         if baseline and baseline not in variants:
             raise UsageError(
                 f"--baseline {baseline}: not in sweep {ladder.id}", hint=f"it has {', '.join(sorted(variants))}"
             )
-        sweeps = [_sweep(history, one.id) for one in before]
-        return report_of(_sweep(history, ladder.id), sweeps, history.verdicts(ladder.id), baseline)
+        return report_of(sweep, [_sweep(history, one) for one in before], history.verdicts(ladder.id), baseline)
 
 
-def _sweep(history: History, name: str) -> Sweep:
-    ladder = history.ladder(name)
-    assert ladder is not None
-    return Sweep(ladder, tuple(run for _position, run in history.runs(name)))
-
-
-def _json(summary: SweepReport) -> str:
-    return json.dumps(to_json(summary), indent=2) + "\n"
+def _sweep(history: History, ladder: Ladder) -> Sweep:
+    return Sweep(ladder, tuple(run for _position, run in history.runs(ladder.id)))
 
 
 def _drawing() -> ModuleType:

@@ -155,7 +155,7 @@ def _without_repetition(job: JobView, tail: Collection[str]) -> JobView:
 
 
 def _until_closed(write: Callable[[bytes], None]) -> Callable[[bytes], None]:
-    """Write as long as somebody reads; the job keeps running when `| head` has seen enough."""
+    """Write until the reader closes the pipe, as `| head` does; the job keeps running."""
     closed = False
 
     def output(chunk: bytes) -> None:

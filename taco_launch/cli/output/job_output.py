@@ -141,7 +141,7 @@ class LogOutput:
         """Write whole lines.
 
         Raises:
-            OSError: they cannot be written, or nobody reads them any more (BrokenPipeError).
+            OSError: they cannot be written, or the reader has closed the pipe (BrokenPipeError).
         """
         self._before()
         if self._safe is not None:

@@ -72,7 +72,7 @@ def _planned_container(settings: Settings, cluster: Cluster, spec: JobSpec) -> J
     for plan in plans:
         for problem in plan.problems:
             render.error(f"{plan.host}: {problem.message}", problem.hint or None)
-    if todo:  # nobody can look into it yet
+    if todo:  # it does not exist yet
         settings.talk("note: until it is prepared, the software versions shown are those of the inventory's image")
         spec = replace(spec, container=replace(spec.container, variant=""))
     return spec

@@ -7,7 +7,7 @@ from taco_launch.core.frozen import dataclass
 
 @dataclass(frozen=True)
 class Engine:
-    """What code that treats all engines alike knows of one."""
+    """The properties of an engine that code for all engines uses."""
 
     # In the middle of a sentence of the references.
     description: str

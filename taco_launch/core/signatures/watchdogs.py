@@ -24,7 +24,7 @@ _MOST_MISSING = 8
 
 
 class _Report(NamedTuple):
-    """What a rank waits in, and the last collective of the group that it started; 0 and -1 where that is not known."""
+    """The collective that a rank waits in, and the last one of its group that it started; 0 and -1 if unknown."""
 
     rank: int
     number: int
@@ -139,9 +139,9 @@ def _waiting(reports: Sequence[_Report], group: str) -> Optional[Tuple[int, Sign
     first = min(waiting, key=lambda report: (report.log, report.line))
     if first.number == 1:  # what keeps the first collective has other reasons
         return None
-    missing = sorted(set(range(ranks[-1])).difference(ranks))
+    absent = ranks[-1] + 1 - len(ranks)  # a log may name any number of ranks: they are only listed if they are few
     values = {"ranks": shortened(", ".join(map(str, ranks))), "number": str(first.number)}
-    if 0 < len(missing) <= min(_MOST_MISSING, len(ranks) - 1):
-        values["missing"] = ", ".join(map(str, missing))
+    if 0 < absent <= min(_MOST_MISSING, len(ranks) - 1):
+        values["missing"] = ", ".join(map(str, sorted(set(range(ranks[-1])).difference(ranks))))
     values.update({"one": first.operation} if first.operation else {})
     return _match("torch-ranks-wait", first, values)

@@ -187,7 +187,7 @@ def here(environ: Mapping[str, str], uid: int) -> AgentLocation:
 
 
 def _is_whole(path: str) -> bool:
-    """Return whether a zip file is there with its end, and nobody else can change it, as `whole` and `ours` do in a shell."""
+    """Return whether a zip file is there with its end, and no other user can change it, as `whole` and `ours` do in a shell."""
     try:
         with open(path, "rb") as file:
             if why_not_own(os.fstat(file.fileno()), os.geteuid()):

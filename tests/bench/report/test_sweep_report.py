@@ -44,3 +44,13 @@ def test_cells_without_a_sample_are_named_and_warm_ups_do_not_count() -> None:
     shown = report(Sweep(ladder(1), runs), (), ())
     assert [(gap.cell.variant, gap.failed) for gap in shown.missing] == [("rdma", 1)]
     assert [entry.values for entry in shown.measured[0].entries] == [(10.0,)]
+
+
+def test_differences_that_are_not_shown_are_counted() -> None:
+    def on(value: str) -> RunEnvironment:
+        return RunEnvironment(tuple(("gpu1", f"driver of {number:02}", value) for number in range(20)))
+
+    one, other = (Sweep(ladder(n), (run(10.0, circumstances=on(str(n))),)) for n in (1, 2))
+    (change,) = report(other, (one,), ()).changes
+    assert len(change.differs) == 13
+    assert change.differs[-1] == ("8 more", "", f"taco-launch bench diff {ladder(1).id} {ladder(2).id}")

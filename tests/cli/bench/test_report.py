@@ -78,3 +78,13 @@ def test_what_is_refused(db: Path, tmp_path: Path) -> None:
     page = tmp_path / "r.html"
     assert call("bench", "report", "--db", str(db), "--to", str(page)).exit_code == 0
     assert "job failed: exit code 1" in page.read_text("utf-8")
+
+
+def test_cells_over_time_that_are_not_drawn_are_counted(tmp_path: Path) -> None:
+    path, page = tmp_path / "history.db", tmp_path / "r.html"
+    with open_history(path) as history:
+        for number in (1, 2):
+            runs = [run(10.0, f"v{variant:02}") for variant in range(26)]
+            history.merge(ladder(number, outcome="done", ended=number + 1.0), list(enumerate(runs)))
+    assert call("bench", "report", "--db", str(path), "--to", str(page)).exit_code == 0
+    assert "2 more cells: taco-launch bench history" in page.read_text("utf-8")

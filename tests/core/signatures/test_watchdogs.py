@@ -77,3 +77,9 @@ def test_ranks_of_one_group_are_compared(reports: list[str], name: str, says: st
 )
 def test_nothing_is_said_of_ranks_that_may_agree(reports: list[str]) -> None:
     assert cause("".join(reports))[0] == "torch-collective-timeout"
+
+
+@pytest.mark.parametrize("rank", [10**11, 10**300])
+def test_a_rank_of_any_number_takes_no_memory(rank: int) -> None:
+    name, _says = cause(report(0, 122) + report(rank, 122))
+    assert name == "torch-ranks-wait"

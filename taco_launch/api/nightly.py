@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from taco_launch.api import nightly_messages
 from taco_launch.api.cluster import Cluster
 from taco_launch.api.matrix_jobs import prepare_jobs
 from taco_launch.api.slow_hosts import find_slow_hosts
@@ -17,7 +18,7 @@ from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.nightly import run as flow
 from taco_launch.bench.nightly.install import check_name
 from taco_launch.bench.nightly.open_hosts import OpenHosts, open_hosts
-from taco_launch.bench.nightly.record import folder
+from taco_launch.bench.nightly.record import folder, last_outcome
 from taco_launch.bench.nightly.recorded_run import NightlyResult, check_junit, record_run
 from taco_launch.bench.nightly.summary import NightlyOutcome, Summary
 from taco_launch.bench.run import run_ladder as ladders
@@ -25,8 +26,9 @@ from taco_launch.bench.run.matrix_file import load
 from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.stats.verdicts import JudgeRules
 from taco_launch.core.command import shell
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, SpecError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import Notice
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.jobs.backend import HostOccupancy
@@ -124,7 +126,25 @@ class _NightlyWork:
             return self._with_continuation(summary) if summary.interrupted else summary
 
         run_folder = folder(self.cluster.environ, os.geteuid(), name)
-        return record_run(run_folder, name, self.options.junit, measure)
+        before = last_outcome(run_folder)
+
+        def publish(result: NightlyResult) -> None:
+            page = nightly_messages.write_pages(result, self._history, self.listener.warn)
+            notices = (*self.cluster.inventory.notify, *self._notices(matrix))
+            nightly_messages.send(result, before, notices, (page or result.path,), self.listener.warn)
+
+        return record_run(run_folder, name, self.options.junit, measure, publish)
+
+    @property
+    def _history(self) -> Path:
+        return self.options.history or default_path(self.cluster.environ)
+
+    def _notices(self, matrix: str) -> tuple[Notice, ...]:
+        """Return whom the matrix names for messages; none where it cannot be read, which the summary says."""
+        try:
+            return load(matrix, self.cluster.environ).notify
+        except SpecError:
+            return ()
 
     def _measure(self, matrix: Matrix, name: str) -> Summary:
         cluster, options, listener = self.cluster, self.options, self.listener
@@ -145,7 +165,7 @@ class _NightlyWork:
         patience = max(0.0, until - time.monotonic())
         request = flow.RunRequest(name, matrix, patience, rules, jobs.lacking, options.strict)
         listener.cells(tuple(specs))
-        with open_history(options.history or default_path(cluster.environ)) as history:
+        with open_history(self._history) as history:
             before = time.time() - options.keep_logs
             if cleared := flow.clear_logs(history, matrix.name, inventory.cluster, logs, before):
                 listener.say(f"logs of {cleared} nightly runs were removed")

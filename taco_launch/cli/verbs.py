@@ -48,6 +48,11 @@ _VERBS = {
     "arena": ("Jobs", "arena", "Run an Arena command as Arena's documentation writes it."),
     "bench": ("Benchmarks and nightly runs", "bench.bench", "Run benchmarks, compare variants, query the history."),
     "nightly": ("Benchmarks and nightly runs", "bench.nightly", "Detect performance regressions with nightly runs."),
+    "notify": (
+        "Benchmarks and nightly runs",
+        "notify",
+        "Try out the addresses that get messages.",
+    ),
     "lab": ("Lab", "hosts.lab", "Run a rehearsal cluster of containers on this machine."),
     "explain": ("Tools", "jobs.explain", "Explain the failures in a log: cause and next step."),
     "knobs": ("Tools", "knobs", "List tuning variables of NCCL, Horovod, Open MPI and UCX."),

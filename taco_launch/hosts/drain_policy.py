@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from taco_launch.agent.supervisor.notify import post
+from taco_launch.agent.messages.deliver import deliver
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.facts.reports.health.drain_plan import (
     DRAINED,
@@ -80,7 +80,7 @@ def apply(
     actions = tuple(each for each in actions if each.host not in errors)
     undelivered = ""
     if policy.notify is not None and actions:
-        undelivered = post(policy.notify, _message(inventory.cluster, actions))
+        undelivered = deliver(policy.notify, _message(inventory.cluster, actions))
     return PolicyRun(actions, errors, undelivered, overrides)
 
 

@@ -21,7 +21,7 @@ from taco_launch.jobs.backend import HostOccupancy
 def test_the_summary_types_the_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Summary] = []
 
-    def record(_folder: Path, name: str, _junit: Path | None, measure: Any) -> None:
+    def record(_folder: Path, name: str, _junit: Path | None, measure: Any, _publish: Any) -> None:
         assert name == "lab"
         made.append(measure(0.0))
 
@@ -77,7 +77,9 @@ def test_who_does_not_answer_until_the_deadline_is_the_reason(
     with pytest.raises(HostError, match=why):
         work(hosts)._open_hosts(cast(Any, None), time.monotonic())
     made: list[Summary] = []
-    monkeypatch.setattr(nightly, "record_run", lambda _folder, _name, _junit, measure: made.append(measure(0.0)))
+    monkeypatch.setattr(
+        nightly, "record_run", lambda _folder, _name, _junit, measure, _publish: made.append(measure(0.0))
+    )
     found = work(hosts)
     options = nightly.NightlyOptions(name="mine", deadline=0.0)
     replace(found, options=options).run("lab")

@@ -4,11 +4,13 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Taco, eventually
+from tests.support.mail_server import mail_server
 
 pytestmark = pytest.mark.e2e
 
@@ -62,4 +64,18 @@ def test_a_failed_delivery_is_an_event_and_no_failure(taco: Taco) -> None:
 def test_what_is_no_url(taco: Taco, url: str) -> None:
     done = taco("run", "--np", "1", "--notify", url, "--", "true")
     assert done.returncode == 2
-    assert f"error: --notify: {url!r} is not an http or https URL" in done.stderr
+    assert f"error: --notify: {url!r} is no address of messages" in done.stderr
+
+
+def test_the_inventory_names_who_gets_mail_about_failures(taco: Taco, tmp_path: Path) -> None:
+    with mail_server() as (port, mails):
+        inventory = tmp_path / "i.yaml"
+        address = f"smtp://127.0.0.1:{port}/?to=ops@example.com"
+        inventory.write_text(f"cluster: c\nhosts: {{localhost: {{connection: local}}}}\nnotify: ['{address}']\n")
+        taco.ok("-i", str(inventory), "run", "--name", "good", "--np", "1", "--", "true")
+        assert taco("-i", str(inventory), "run", "--name", "bad", "--np", "1", "--", "false").returncode == 1
+        eventually(lambda: mails)
+        ((_sender, to, text),) = mails
+        assert (to, "Subject: [taco-launch] bad: FAILED" in text) == (["ops@example.com"], True)
+        assert "taco-launch get bad" in text
+        assert not [event for event in taco.job("bad")["events"] if event["kind"] == "not-notified"]

@@ -80,6 +80,10 @@ class FakeBackend:
     def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")
 
+    def send_message(self, _to: str, _message: Mapping[str, object]) -> str:
+        """Return that it was delivered."""
+        return ""
+
     def prestart(self, _operation: str) -> None:
         """Do nothing."""
 

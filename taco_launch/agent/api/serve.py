@@ -118,4 +118,5 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("list", "get", "metrics", "top", "prune"): ("api.queries",),
     ("stacks",): ("api.stacks",),
     ("exec", "read-files", "write-files"): ("api.rank_access",),
+    ("message",): ("api.messages",),
 }

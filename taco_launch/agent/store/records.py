@@ -199,13 +199,15 @@ class Events:
             return
         self._pending += line
         self.flush()
-        if kind in (state.ENDED, state.STALLED) or data.get("lost"):
+        is_wrong = kind == state.VERIFIED and data.get("status") == "False"
+        if kind in (state.ENDED, state.STALLED) or data.get("lost") or is_wrong:
             self._notify(event)
 
     def _notify(self, event: Event) -> None:
-        """Have an event of a job posted that has a URL for that; where it cannot, the job goes on."""
+        """Have a message sent about an event of a job that somebody wants messages of; where it cannot, the job goes on."""
         with contextlib.suppress(TacoLaunchError, OSError):
-            if read_spec(self._folder).policy.notify is not None:
+            policy = read_spec(self._folder).policy
+            if policy.notify is not None or policy.notices:
                 agent = os.path.realpath(self._folder.agent)
                 agent_program.start(agent, "notify", str(self._folder.path), repr(event.time))
 

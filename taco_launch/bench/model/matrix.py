@@ -8,6 +8,7 @@ from typing import Literal
 from taco_launch.bench.model.runs import Cell
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.host.hosts import Notice
 from taco_launch.core.model.job_request import JobRequest
 
 # A size: a number of ranks, or as many as the hosts have slots.
@@ -88,6 +89,8 @@ class Matrix:
     min_effect: float = 0.03
     time_budget: float | None = None
     seed: int | None = None
+    # Who gets messages about its nightly runs.
+    notify: tuple[Notice, ...] = ()
     only: tuple[MatrixPart, ...] = ()
     source: str = ""
     digest: str = ""

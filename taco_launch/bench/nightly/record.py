@@ -106,6 +106,14 @@ def usual_seconds(run_folder: Path) -> float | None:
     return None
 
 
+def last_outcome(run_folder: Path) -> str:
+    """Return how the last nightly run that ended came out, "" where that is not known."""
+    with contextlib.suppress(TacoLaunchError):
+        last = read(run_folder, LastRun)
+        return "" if last is None else last.outcome
+    return ""
+
+
 def forget_installed(run_folder: Path) -> None:
     """Remove the record of what was installed; what the runs measured stays."""
     with contextlib.suppress(OSError):

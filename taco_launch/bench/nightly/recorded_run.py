@@ -41,20 +41,29 @@ def check_junit(path: Path) -> None:
         raise UsageError(f"--junit {path}: {path if path.exists() else folder} is not writable")
 
 
-def record_run(run_folder: Path, name: str, junit: Path | None, measure: Callable[[float], Summary]) -> NightlyResult:
+def record_run(
+    run_folder: Path,
+    name: str,
+    junit: Path | None,
+    measure: Callable[[float], Summary],
+    publish: Callable[[NightlyResult], None],
+) -> NightlyResult:
     """Measure while no other process does, and record that: `measure` is given the start, in seconds since 1970.
+
+    `publish` gets the result, also that of a run that an error ended, before this raises it.
 
     Raises:
         TacoLaunchError: this nightly run is already running, it failed, or the record or the summary cannot be written.
     """
     with _exclusive_lock(run_folder, name):
         begun = LastRun(time.time(), os.getpid(), before=record.usual_seconds(run_folder))
-        with _recorded(run_folder, begun, name, junit) as set_end:
+        with _recorded(run_folder, begun, name, junit, publish) as set_end:
             summary = measure(begun.started)
             path = _write(run_folder, summary, junit)
             result = NightlyResult(summary, line(summary, str(path)), path)
             ended = replace(begun, exit_code=summary.exit_code, outcome=summary.outcome.value)
             set_end(replace(ended, line=result.line, summary=str(path)))
+        publish(result)
     return result
 
 
@@ -88,7 +97,9 @@ def _describe_holder(run_folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _recorded(run_folder: Path, begun: LastRun, name: str, junit: Path | None) -> Iterator[Callable[[LastRun], None]]:
+def _recorded(
+    run_folder: Path, begun: LastRun, name: str, junit: Path | None, publish: Callable[[NightlyResult], None]
+) -> Iterator[Callable[[LastRun], None]]:
     """Record that a nightly run runs, and its end; yield the function that sets the end of a run without errors."""
     record.write(run_folder, begun)
     ended = replace(
@@ -110,7 +121,9 @@ def _recorded(run_folder: Path, begun: LastRun, name: str, junit: Path | None) -
         # What a CI system or a person looks at must not be of another nightly run.
         broken = Summary(name, name, "", "not-begun", begun.started, time.time(), broken=error.message)
         with contextlib.suppress(TacoLaunchError):
-            set_end(replace(ended, summary=str(_write(run_folder, broken, junit))))
+            path = _write(run_folder, broken, junit)
+            set_end(replace(ended, summary=str(path)))
+            publish(NightlyResult(broken, words, path))
         raise
     finally:
         record.write(run_folder, replace(ended, ended=time.time()))

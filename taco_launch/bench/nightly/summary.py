@@ -91,8 +91,7 @@ class Summary:
     """A nightly run; times are seconds since the epoch.
 
     `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none, `mostly_lost` whether it is
-    more than half of them. `unfit` says why the cluster could not be
-    measured, `broken` why the nightly run did not finish. `green` is the last nightly run before that counts in the baseline,
+    more than half of them. `unfit` says why the cluster could not be measured, `broken` why the nightly run did not finish. `green` is the last nightly run before that counts in the baseline,
     from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
     included. `interrupted` says, where somebody ended it, what is kept of it and how to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
     `typed` is how a command with the same inventory begins. `host_notes` says which hosts were left out since they are drained, which
@@ -159,6 +158,12 @@ def cell_name(cell: Cell) -> str:
 
 def line(summary: Summary, path: str) -> str:
     """Return what cron mails: how the nightly run ended, the worst of it, what has changed, and where the summary is."""
+    words = "; ".join((*sentences(summary), f"summary: {path}"))
+    return f"nightly {summary.name}: {summary.outcome.value.upper()}: {words}"
+
+
+def sentences(summary: Summary) -> list[str]:
+    """Return the worst of a nightly run, how often it was so, what has changed and what was done about hosts."""
     told = [_headline(summary)]
     if summary.in_a_row > 1:
         told.append(_again(summary))
@@ -167,17 +172,13 @@ def line(summary: Summary, path: str) -> str:
     )
     is_bad = summary.outcome.waits or summary.outcome is NightlyOutcome.REGRESSION
     if differences := summary.differences if is_bad else starts_over:
-        causes = [_cause(one) for one in differences[:_TOLD]]
-        more = len(differences) - len(causes)
-        told.append(
-            "changed since the last accepted run: " + "; ".join(causes) + (f"; and {more} more" if more else "")
-        )
+        more = len(differences) - _TOLD
+        causes = [*map(_cause, differences[:_TOLD]), *((f"and {more} more",) if more > 0 else ())]
+        told.append(f"changed since the last accepted run: {'; '.join(causes)}")
     if summary.lost and summary.of(VerdictKind.REGRESSION, VerdictKind.UNSURE, VerdictKind.PENDING):
         told.append(summary.lost)
     told += summary.host_notes[:_TOLD]
-    told.append(f"summary: {path}")
-    words = "; ".join(" ".join(part.split()) for part in told)
-    return f"nightly {summary.name}: {summary.outcome.value.upper()}: {words}"
+    return [" ".join(part.split()) for part in told]
 
 
 def _headline(summary: Summary) -> str:
@@ -233,7 +234,7 @@ def _again(summary: Summary) -> str:
 def _worst(judged: Sequence[JudgedMetric]) -> str:
     worst = max(judged, key=lambda one: abs(one.verdict.change.value) if one.verdict.change else 0.0)
     more = f", and {len(judged) - 1} more" if len(judged) > 1 else ""
-    return f"{worst.name} {_change(worst)}{more}"
+    return f"{worst.name} {change(worst)}{more}"
 
 
 def _counts(summary: Summary) -> str:
@@ -299,43 +300,53 @@ def _verdicts(summary: Summary) -> Iterator[str]:
     if not summary.judged:
         return
     rows = ["| cell | verdict | this run | baseline | why |", "|---|---|---|---|---|"]
-    for one in sorted(summary.judged, key=lambda one: _ORDER.index(one.verdict.kind)):
-        values = (_value(value, one.unit) for value in (one.tonight, one.baseline))
+    for one in by_importance(summary.judged):
+        values = (value(each, one.unit) for each in (one.tonight, one.baseline))
         cells = (one.name, one.verdict.kind.value, *values, one.verdict.why)
         rows.append(f"| {' | '.join(_plain(cell) for cell in cells)} |")
     yield "\n".join(("## Verdicts", "", *rows))
 
 
+def by_importance(judged: Sequence[JudgedMetric]) -> list[JudgedMetric]:
+    """Return verdicts with what a person wants to see first in front."""
+    return sorted(judged, key=lambda one: _ORDER.index(one.verdict.kind))
+
+
 def _next(summary: Summary) -> Iterator[str]:
+    if steps := next_steps(summary):
+        yield _list("Next", (f"`{command}`: {_plain(why)}" if command else _plain(why) for command, why in steps))
+
+
+def next_steps(summary: Summary) -> list[tuple[str, str]]:
+    """Return what a person can do next: (command, what it does), or ("", what there is to know)."""
     steps = []
     if summary.interrupted:
-        steps.append("this run is incomplete: it does not count, and the cells that it did not reach are not judged")
+        words = "this run is incomplete: it does not count, and the cells that it did not reach are not judged"
+        steps.append(("", words))
     if summary.unfit:
-        steps.append("nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time")
+        words = "nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time"
+        steps.append(("", words))
     waits, is_slower = summary.outcome.waits, bool(summary.of(VerdictKind.REGRESSION))
     baseline = f"{summary.typed} nightly baseline"
     if summary.green and (waits or summary.outcome is NightlyOutcome.REGRESSION):
-        steps.append(f"`{summary.typed} bench diff {summary.green} {summary.ladder}`: show everything that differs")
+        command = f"{summary.typed} bench diff {summary.green} {summary.ladder}"
+        steps.append((command, "show everything that differs"))
     if waits:
+        listed = "list the earlier nightly runs, so that you can reject those with wrong results"
         steps += [
-            f"`{baseline} accept {summary.ladder}`: the results are correct, and the run counts from now on",
-            f"`{baseline} reject {summary.ladder}`: the run does not count, and you are not asked about it again",
-            f"`{baseline} show {summary.matrix}`: list the earlier nightly runs, so that you can reject those with wrong results",
+            (f"{baseline} accept {summary.ladder}", "the results are correct, and the run counts from now on"),
+            (f"{baseline} reject {summary.ladder}", "the run does not count, and you are not asked about it again"),
+            (f"{baseline} show {summary.matrix}", listed),
         ]
     if is_slower:
-        steps.append(
-            f"`{baseline} accept {summary.ladder}`: the change is not a regression, and the run counts from now on"
-        )
+        words = "the change is not a regression, and the run counts from now on"
+        steps.append((f"{baseline} accept {summary.ladder}", words))
     if waits or is_slower:
-        steps.append(
-            f"`{baseline} reset {summary.ladder}`: the results are the new normal, and a new baseline starts with this run"
-        )
+        words = "the results are the new normal, and a new baseline starts with this run"
+        steps.append((f"{baseline} reset {summary.ladder}", words))
     if summary.judged or summary.failed:
-        steps.append(
-            f"`{summary.typed} bench show {summary.ladder}`: show each run and its log ({_plain(summary.logs)})"
-        )
-    if steps:
-        yield _list("Next", steps)
+        steps.append((f"{summary.typed} bench show {summary.ladder}", f"show each run and its log ({summary.logs})"))
+    return steps
 
 
 def to_json(summary: Summary) -> dict[str, Any]:
@@ -344,6 +355,8 @@ def to_json(summary: Summary) -> dict[str, Any]:
         **asdict(summary),
         "outcome": summary.outcome.value,
         "exit_code": summary.exit_code,
+        "headline": _headline(summary),
+        "next": next_steps(summary),
         "judged": [_judged_json(one) for one in summary.judged],
         "failed": [{**asdict(cell), "why": why} for cell, why in summary.failed],
     }
@@ -363,13 +376,14 @@ def _judged_json(one: JudgedMetric) -> dict[str, Any]:
     }
 
 
-def _change(one: JudgedMetric) -> str:
+def change(one: JudgedMetric) -> str:
     """Return a change in percent with its interval: `-8.1 % [-9.0, -7.2]`."""
     return "" if one.verdict.change is None else percent(one.verdict.change)
 
 
-def _value(value: float | None, unit: str) -> str:
-    return "" if value is None else f"{number(value)} {unit}"
+def value(measured: float | None, unit: str) -> str:
+    """Return a number with its unit, "" for none."""
+    return "" if measured is None else f"{number(measured)} {unit}"
 
 
 def _cause(one: Difference) -> str:

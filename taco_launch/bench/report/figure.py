@@ -1,7 +1,7 @@
 """The tables of a sweep as a figure: rate and linear speedup over ranks, with intervals; cells over time."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from taco_launch.bench.compare.tables import Table, firsts
+from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.report.sweep_report import Trend
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.core.frozen import dataclass
@@ -49,9 +50,9 @@ def svg(tables: Sequence[Table], noun: str) -> str:
     return _svg(lambda: _of_tables(tables, noun, _INK))
 
 
-def svg_of_trends(trends: Sequence[Trend]) -> str:
-    """Return the cells over time, as `svg` does."""
-    return _svg(lambda: _of_trends(trends, _INK))
+def svg_of_trends(trends: Sequence[Trend], marks: Sequence[float], baselines: Mapping[tuple[Cell, str], float]) -> str:
+    """Return the cells over time, as `svg` does, with a line where something changed and one at each cell's baseline."""
+    return _svg(lambda: _of_trends(trends, marks, baselines, _INK))
 
 
 def _svg(draw: Callable[[], Figure]) -> str:
@@ -113,7 +114,8 @@ def _draw(axes: Axes, lines: dict[str, _Line], words: tuple[str, str, str], ink:
             capsize=3,
         )
     axes.set_xticks(range(len(every)), [str(ranks) for ranks in every])
-    axes.set_ylim(bottom=0)
+    tops = [each.value if each.high is None else each.high for line in lines.values() for each in line.values]
+    axes.set_ylim(0, 1.1 * max(tops))
     axes.set_title(title, color=ink)
     axes.set_xlabel(across, color=ink)
     axes.set_ylabel(up, color=ink)
@@ -121,19 +123,31 @@ def _draw(axes: Axes, lines: dict[str, _Line], words: tuple[str, str, str], ink:
     _ink(axes, ink)
 
 
-def _of_trends(trends: Sequence[Trend], ink: str) -> Figure:
+def _of_trends(
+    trends: Sequence[Trend], marks: Sequence[float], baselines: Mapping[tuple[Cell, str], float], ink: str
+) -> Figure:
     figure = Figure(figsize=(_WIDTH, 2.2 * ((len(trends) + 1) // 2)), layout="constrained")
     for number, trend in enumerate(trends):
         axes = figure.add_subplot((len(trends) + 1) // 2, 2, number + 1)
-        when = [datetime.fromtimestamp(start).astimezone() for start, *_values in trend.points]
+        when = [_moment(start) for start, *_values in trend.points]
         means, lows, highs = zip(*(values for _start, *values in trend.points), strict=True)
         axes.fill_between(when, lows, highs, color=_COLOURS[0], alpha=0.2, linewidth=0)  # type: ignore[arg-type]
         axes.plot(when, means, color=_COLOURS[0], marker="o", markersize=4)  # type: ignore[arg-type]
-        axes.set_title(f"{trend.cell.name}, {trend.unit}", color=ink, fontsize=9)
+        for mark in marks:
+            axes.axvline(_moment(mark), color=_COLOURS[1], linewidth=1, linestyle=":")  # type: ignore[arg-type]
+        baseline = baselines.get((trend.cell, trend.metric.name))
+        if baseline is not None:
+            axes.axhline(baseline, color=ink, linewidth=0.8, linestyle="--")
+        axes.set_title(f"{trend.cell.name}, {trend.metric.unit}", color=ink, fontsize=9)
         axes.tick_params(axis="x", labelrotation=30, labelsize=8)
-        axes.set_ylim(min(lows) * 0.9, max(highs) * 1.1)
+        levels = [*lows, *highs, *(() if baseline is None else (baseline,))]
+        axes.set_ylim(min(levels) * 0.9, max(levels) * 1.1)
         _ink(axes, ink)
     return figure
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds).astimezone()
 
 
 def _ink(axes: Axes, ink: str) -> None:

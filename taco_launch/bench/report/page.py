@@ -1,8 +1,7 @@
 """A sweep's report as a page of HTML that loads nothing, or as Markdown."""
 
 import time
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +9,7 @@ import jinja2
 from markupsafe import Markup
 
 from taco_launch.bench.compare.tables import Grid
+from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.report import figure
 from taco_launch.bench.report.sweep_report import MOST_TRENDS, SweepReport
 from taco_launch.bench.stats.verdicts import VerdictKind
@@ -40,40 +40,70 @@ _WORDS = {
     "started": ("Started", "开始"),
     "outcome": ("Outcome", "结果"),
     "logs": ("Logs of the runs", "各次运行的日志"),
+    "all_nights": ("All nightly runs", "所有夜间回归"),
+    "next": ("What to do", "下一步"),
+    "changed_since": ("What changed since the last accepted run, {}", "自上次被接受的运行 {} 以来的变化"),
+    "nothing_changed": (
+        "Nothing that is recorded has changed since the last accepted run. Programs and data outside git are not recorded.",
+        "自上次被接受的运行以来, 所记录的内容没有变化. git 之外的程序和数据不在记录之列.",
+    ),
+    "all_hosts": ("all", "全部"),
+    "verdicts": ("Verdicts", "各单元的结论"),
+    "cell": ("Cell", "单元"),
+    "tonight": ("This run", "本次"),
+    "baseline": ("Baseline", "基线"),
+    "why": ("Why", "原因"),
 }
 
 
 def html(report: SweepReport, language: str) -> str:
     """Return the page in one of LANGUAGES."""
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(files(__package__).joinpath("page.html.j2").read_text("utf-8"))
-    words = _words(language)
-    return template.render(
-        language=language,
-        words=words,
-        ladder=report.ladder,
-        started=_when(report.ladder.started),
+    words = words_in(language)
+    return rendered(
+        "sweep",
+        language,
+        started=when(report.ladder.started),
         red=any(verdict.kind in _RED for verdict in report.verdicts) or bool(report.missing),
         sentences=report.sentences,
-        missing=_missing(report),
-        # matplotlib escapes the names in its SVG
-        figure=Markup(figure.svg(report.measured, report.noun)) if report.measured else "",  # noqa: S704
-        grids=[_cells(grid) for grid in report.grids],
-        number=_number,
-        legend=report.legend,
-        more=max(0, len(report.trends) - MOST_TRENDS),
-        slow=report.slow,
-        trends=Markup(figure.svg_of_trends(report.trends[:MOST_TRENDS])) if report.trends else "",  # noqa: S704
-        changes=[{"when": _when(each.started), "differs": each.differs} for each in reversed(report.changes)],
-        about=_about(report, words),
-        logs=report.logs,
+        **measured(report, words),
     )
+
+
+def rendered(template: str, language: str, **values: Any) -> str:
+    """Return the page that a template of this folder makes, by its name without its end."""
+    loader = jinja2.PackageLoader(__package__, "")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, loader=loader)
+    return environment.get_template(f"{template}.html.j2").render(language=language, words=words_in(language), **values)
+
+
+def measured(
+    report: SweepReport, words: SimpleNamespace, baselines: Mapping[tuple[Cell, str], float] | None = None
+) -> dict[str, Any]:
+    """Return what `measured.html.j2` shows; `baselines` are the means that cells are compared with, by cell and metric."""
+    marks = [each.started for each in report.changes]
+    return {
+        "ladder": report.ladder,
+        "missing": _missing(report),
+        # matplotlib escapes the names in its SVG
+        "figure": Markup(figure.svg(report.measured, report.noun)) if report.measured else "",  # noqa: S704
+        "grids": [_cells(grid) for grid in report.grids],
+        "number": _number,
+        "legend": report.legend,
+        "more": max(0, len(report.trends) - MOST_TRENDS),
+        "slow": report.slow,
+        "trends": Markup(figure.svg_of_trends(report.trends[:MOST_TRENDS], marks, baselines or {}))  # noqa: S704
+        if report.trends
+        else "",
+        "changes": [{"when": when(each.started), "differs": each.differs} for each in reversed(report.changes)],
+        "about": _about(report, words),
+        "logs": report.logs,
+    }
 
 
 def markdown(report: SweepReport, language: str) -> str:
     """Return the report as Markdown, without the figures."""
-    words = _words(language)
-    lines = [f"# {report.ladder.matrix}", "", f"{report.ladder.id}, {_when(report.ladder.started)}", ""]
+    words = words_in(language)
+    lines = [f"# {report.ladder.matrix}", "", f"{report.ladder.id}, {when(report.ladder.started)}", ""]
     lines += [f"- {sentence}" for sentence in report.sentences or (words.nothing,)]
     if report.missing:
         lines += ["", f"## {words.missing}", ""]
@@ -96,12 +126,13 @@ def markdown(report: SweepReport, language: str) -> str:
             _row((words.when, words.what, words.before, words.after)),
             _row(["---"] * 4),
         ]
-        lines += [_row((_when(each.started), *one)) for each in reversed(report.changes) for one in each.differs]
+        lines += [_row((when(each.started), *one)) for each in reversed(report.changes) for one in each.differs]
     lines += ["", f"## {words.about}", "", *(f"- {name}: {text}" for name, text in _about(report, words)), ""]
     return "\n".join(lines)
 
 
-def _words(language: str) -> SimpleNamespace:
+def words_in(language: str) -> SimpleNamespace:
+    """Return the words of a page, in one of LANGUAGES."""
     return SimpleNamespace(**{name: texts[LANGUAGES.index(language)] for name, texts in _WORDS.items()})
 
 
@@ -125,7 +156,7 @@ def _about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]
         (words.cluster, ladder.cluster),
         (words.hosts, ", ".join(report.hosts)),
         (words.gpu, report.gpu),
-        (words.started, _when(ladder.started)),
+        (words.started, when(ladder.started)),
         (words.outcome, ladder.outcome),
     ]
     return [(name, text) for name, text in rows if text]
@@ -135,5 +166,6 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def _when(seconds: float) -> str:
+def when(seconds: float) -> str:
+    """Return a time of day here, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -9,7 +9,7 @@ from taco_launch.bench.compare import tables
 from taco_launch.bench.compare.compare import compare
 from taco_launch.bench.compare.tables import Grid, MissingCell, Table
 from taco_launch.bench.history.history import Ladder
-from taco_launch.bench.model.runs import Cell, Run
+from taco_launch.bench.model.runs import Cell, Metric, Run
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.core.frozen import dataclass
 
@@ -52,7 +52,7 @@ class Trend:
     """The means of a cell's first metric, over sweeps of one matrix: (start of the sweep, mean, lowest, highest)."""
 
     cell: Cell
-    unit: str
+    metric: Metric
     points: tuple[tuple[float, float, float, float], ...]
 
 
@@ -131,7 +131,7 @@ def _trends(measured: Sequence[Table], sweeps: Sequence[Sweep]) -> list[Trend]:
                 if values:
                     points.append((sweep.ladder.started, fmean(values), min(values), max(values)))
             if len(points) > 1:
-                trends.append(Trend(entry.cell, table.metric.unit, tuple(points)))
+                trends.append(Trend(entry.cell, table.metric, tuple(points)))
     return trends
 
 

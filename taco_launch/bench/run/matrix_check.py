@@ -16,6 +16,7 @@ from taco_launch.bench.run.matrix_schema import (
 )
 from taco_launch.hosts.inventory.schema import check, document, names
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
+from taco_launch.hosts.inventory.schema.notify import notices
 from taco_launch.jobs.documents import job_file
 from taco_launch.jobs.documents.job_file import check_job, hide_values
 
@@ -62,6 +63,7 @@ class MatrixCheck:
             only=tuple(
                 MatrixPart(one.workloads or (), one.variants or (), one.sizes or ()) for one in found.only or ()
             ),
+            notify=notices(found.notify),
             source=self._source,
             digest=digest,
         )

@@ -9,6 +9,7 @@ from taco_launch.bench.logs import patterns
 from taco_launch.bench.model.matrix import ALL
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of
+from taco_launch.hosts.inventory.schema.notify import NoticesEntry
 from taco_launch.hosts.inventory.schema.section import SchemaSection
 from taco_launch.hosts.inventory.schema.values import named, whole, whole_schema
 from taco_launch.jobs.documents.job_schema import JobDocument
@@ -146,6 +147,10 @@ class MatrixDocument(SchemaSection):
         default=None, description="The longest time for a ladder, such as 2h. Default: no limit."
     )
     seed: Seed | None = Field(default=None, description="Seed of the order of the runs. Default: random.")
+    notify: NoticesEntry = Field(
+        default=(),
+        description="Who gets messages about its nightly runs besides those of the inventory: as `notify` there.",
+    )
     only: tuple[Only, ...] | None = Field(
         default=None, description="The cells to measure: all cells that match one of these entries. Default: all cells."
     )

@@ -22,7 +22,7 @@ from taco_launch.bench.nightly.status import NightlyStatus
 from taco_launch.bench.nightly.writable_by_others import writable_by_others
 from taco_launch.bench.run import matrix_file
 from taco_launch.bench.stats.estimates import require
-from taco_launch.cli.bench import baseline, ladder_output
+from taco_launch.cli.bench import baseline, ladder_output, nightly_report
 from taco_launch.cli.bench import nightly_run as run
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
@@ -40,6 +40,7 @@ def nightly() -> None:
 
 nightly.add_command(run.run)
 nightly.add_command(baseline.baseline)
+nightly.add_command(nightly_report.report)
 
 
 @verb("install", group=nightly, inventory=True)

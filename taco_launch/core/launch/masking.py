@@ -113,10 +113,11 @@ class Masker:
         values = {value for name, value in (*environ.items(), *spec.env) if value and is_secret(name)}
         values.update(_of_command(spec.command))
         # What follows the host of a webhook's address lets anyone use it. Its path may be a word that stands everywhere.
-        address = _ADDRESS.fullmatch(spec.policy.notify or "")
-        self._notify = (address[0], address[1] + MASK) if address else (MASK, MASK)
-        tail = address[2] if address else ""
-        values.update(part for part in (tail, *tail.split("?")) if len(part) >= _LEAST_TAIL)
+        texts = (spec.policy.notify or "", *(notice.to for notice in spec.policy.notices))
+        addresses = [match for text in texts if (match := _ADDRESS.fullmatch(text))]
+        self._addresses = [(match[0], match[1] + MASK) for match in addresses]
+        tails = [match[2] for match in addresses]
+        values.update(part for tail in tails for part in (tail, *tail.split("?")) if len(part) >= _LEAST_TAIL)
         telling = (value for value in values if len(value) >= _LEAST_LENGTH and not _HARMLESS.fullmatch(value))
         forms = {form for value in telling for form in _forms(value)}
         longest_first = sorted(forms, key=len, reverse=True)
@@ -124,7 +125,8 @@ class Masker:
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
-        text = text.replace(*self._notify)
+        for address, masked in self._addresses:
+            text = text.replace(address, masked)
         if self._values is not None:
             text = self._values.sub(MASK, text)
         for pattern in (*_IN_PLACE, *_IN_COMMAND):

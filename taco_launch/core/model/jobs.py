@@ -7,7 +7,7 @@ from typing import Any, Mapping, Optional, Tuple
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.engines import SlurmOptions
-from taco_launch.core.model.host.hosts import Container, Host, Network
+from taco_launch.core.model.host.hosts import Container, Host, Network, Notice
 from taco_launch.core.model.stalls import Stall
 
 
@@ -82,8 +82,8 @@ class Policy:
     signal: Optional[EarlySignal] = None
     # Whether the job fails if it does not run as planned.
     strict: bool = False
-    # The http or https URL that gets a message at the job's end, a hang or a lost host.
-    notify: Optional[str] = None
+    notify: Optional[str] = None  # gets a message at the job's end, a hang or a lost host
+    notices: Tuple[Notice, ...] = ()  # the inventory's
     fail_on: str = ""  # "nan": a loss that is not a number ends the job
     retry_on: str = "any"  # "same-host": the next attempt waits for the hosts of the one before
 

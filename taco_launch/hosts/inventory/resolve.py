@@ -22,6 +22,7 @@ from taco_launch.core.model.host.hosts import (
 from taco_launch.hosts.inventory import ansible, file_kinds, ranges
 from taco_launch.hosts.inventory.schema import check, document, mounts, names, schema
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
+from taco_launch.hosts.inventory.schema.notify import notices
 from taco_launch.hosts.inventory.schema.schema import Group, HostDefaults, HostEntry, InventoryFile
 
 T = TypeVar("T")
@@ -101,6 +102,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         peermem=_copied(Peermem, file.peermem),
         data=tuple(_copied(DataSet, entry, name=name) for name, entry in file.data.items()),
         data_roots=data_roots,
+        notify=notices(file.notify),
         health=None if file.health is None else _copied(HealthPolicy, file.health),
     )
 

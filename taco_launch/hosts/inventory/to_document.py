@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from taco_launch.core.model.host import hosts
-from taco_launch.hosts.inventory.schema import schema
+from taco_launch.hosts.inventory.schema import notify, schema
 from taco_launch.hosts.inventory.schema.data_folders import DataEntry
 from taco_launch.hosts.inventory.schema.health import HealthPolicy
 from taco_launch.hosts.inventory.schema.section import SchemaSection, section_in
@@ -82,6 +82,7 @@ _FORMS: Mapping[str, Callable[[Any], Any]] = {
     # A section with defaults alone says something, too.
     "health": lambda policy: {"drain": list(policy.drain), **_changed(policy, HealthPolicy)},
     "labels": dict,
+    "notify": lambda held: notify.to_document(held) if isinstance(held, tuple) else held,
     "mounts": lambda mounts: [":".join(mount[:2] if mount[2] == "rw" else mount) for mount in mounts],
     "port_range": _ports,
     "proxy": lambda proxy: {"no_proxy" if name == "no" else name: value for name, value in proxy},

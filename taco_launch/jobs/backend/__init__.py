@@ -255,6 +255,9 @@ class Backend(Protocol):
     def facts(self, *, mpirun: str, path: str, count_slots: bool, topology: bool) -> HeadFacts:
         """Return what the line of a job depends on, of the head itself."""
 
+    def send_message(self, to: str, message: Mapping[str, object]) -> str:
+        """Send a message to an address from the head, once; return why that failed, "" where it did not."""
+
     def prestart(self, operation: str) -> None:
         """Prepare for a call that is still being made up, where that saves time."""
 

@@ -21,8 +21,10 @@ from taco_launch.core.protocol.calls.jobs import (
     Deleted,
     Get,
     JobReply,
+    MessageSent,
     NotDone,
     Resume,
+    SendMessage,
     Stop,
     Submit,
     Suspend,
@@ -288,6 +290,10 @@ class AgentBackend:
         known = self._head.expect(request, FactsReply)
         with understood(self.name, request.op):
             return HeadFacts(known.known.job_host(""), known.openmpi, known.problem, known.links())
+
+    def send_message(self, to: str, message: Mapping[str, object]) -> str:
+        """Send a message to an address from the head, once; return why that failed, "" where it did not."""
+        return self._head.expect(SendMessage(to=to, message=message), MessageSent).problem
 
     def prestart(self, operation: str) -> None:
         """Start the agent of this machine, which loads what it needs while the call is made up."""

@@ -6,7 +6,15 @@ from typing import Any, Literal
 from pydantic import Field, create_model
 
 from taco_launch.hosts.inventory.schema.section import SchemaSection
-from taco_launch.hosts.inventory.schema.values import Image, ImageFrom, Interface, Label, Profile, Size
+from taco_launch.hosts.inventory.schema.values import (
+    Image,
+    ImageFrom,
+    Interface,
+    Label,
+    MessageAddress,
+    Profile,
+    Size,
+)
 from taco_launch.jobs.documents import job_values as values
 from taco_launch.jobs.request import job_fields
 from taco_launch.jobs.request.job_fields import JobField
@@ -35,7 +43,7 @@ _TYPES: Mapping[str, Callable[[JobField], Any]] = {
     "interface": lambda _field: Interface,
     "queue": lambda _field: values.QueueName,
     "signal": lambda _field: values.SignalTime,
-    "url": lambda _field: values.Url,
+    "address": lambda _field: MessageAddress,
     "text": lambda _field: values.NonEmpty,
     "code": lambda _field: values.NonEmpty,
     "folder": lambda _field: str,

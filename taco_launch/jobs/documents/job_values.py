@@ -41,12 +41,6 @@ def _signal(text: str) -> str:
     return text
 
 
-def _url(text: str) -> str:
-    if re.fullmatch(names.HOOK_URL, text) is None:
-        raise ValueError("is not an http or https URL", "write it as https://HOST/PATH")
-    return text
-
-
 def _switch(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else value
 
@@ -172,7 +166,6 @@ Command = Annotated[
 Arguments = tuple[_Argument, ...]
 JobName = Annotated[str, named("a job name")]
 SignalTime = Annotated[str, AfterValidator(_signal)]
-Url = Annotated[str, AfterValidator(_url), WithJsonSchema({"type": "string", "pattern": f"^{names.HOOK_URL}$"})]
 QueueName = Annotated[str, named("a queue name")]
 Hosts = Annotated[str, AfterValidator(_hosts)]
 Indices = Annotated[str, BeforeValidator(_plain_number), AfterValidator(_indices), _TEXT_OR_NUMBER]

@@ -478,13 +478,13 @@ FIELDS = (
     ),
     JobField(
         "notify",
-        "url",
+        "address",
         _P.RECORDS,
-        "Send a message to this http or https URL when the job ends, hangs or loses a host; the head sends it. Webhooks of Slack, "
-        "Teams, WeCom, DingTalk, Feishu and Discord get a text (`slack+URL` and the like for servers of your own; `URL#SECRET` "
-        "signs it for DingTalk and Feishu), any other gets name, state, event, reason and hosts as JSON. To run a command "
-        "instead: `taco-launch wait NAME; COMMAND`.",
-        metavar="URL",
+        "Send a message when the job ends, hangs or loses a host; the head sends it. ADDRESS is mailto:NAME@HOST, or a URL: webhooks "
+        "of Slack, Teams, WeCom, DingTalk, Feishu and Discord get a text (`slack+URL` and the like for servers of your own), "
+        "any other gets name, state, event, reason and hosts as JSON; `URL#SECRET` signs it. The inventory's `notify` has further "
+        "forms. Try it out: `taco-launch notify test ADDRESS`.",
+        metavar="ADDRESS",
     ),
     JobField("replace", "flag", _P.JOB, "Delete a job of yours with this name first, if it has ended."),
     JobField(

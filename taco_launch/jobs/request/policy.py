@@ -5,6 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from taco_launch.core.errors import UsageError
+from taco_launch.core.model.host.hosts import Notice
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import EarlySignal, Policy, Restart
 from taco_launch.hosts.inventory.durations import parse_duration
@@ -13,11 +14,11 @@ from taco_launch.hosts.inventory.schema import names
 # Kubernetes' Job, spec.backoffLimit.
 RETRIES = 6
 # Fields of a Policy that need more than to be copied.
-_OTHERS = ("signal", "suspend", "restart", "backoff_limit")
+_OTHERS = ("signal", "suspend", "restart", "backoff_limit", "notices")
 
 
-def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
-    """Return the policy that is requested; `host_loss_timeout` is the inventory's.
+def policy(request: JobRequest, host_loss_timeout: float | None, notices: tuple[Notice, ...] = ()) -> Policy:
+    """Return the policy that is requested; `host_loss_timeout` and `notices` are the inventory's.
 
     Raises:
         UsageError: fields contradict each other.
@@ -35,22 +36,22 @@ def policy(request: JobRequest, host_loss_timeout: float | None) -> Policy:
         _refuse_waiting(request)
         same["queue_timeout"] = 0.0
     if request.notify is not None:
-        _check_url(request, request.notify)
+        _check_address(request, request.notify)
     if request.progress is not None:
         _check_pattern(request, request.progress)
     restart, limit = _restart(request)
     if request.signal is not None:
         same["signal"] = _signal(request, request.signal)
-    return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit)
+    return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit, notices=notices)
 
 
-def _check_url(request: JobRequest, url: str) -> None:
-    if re.fullmatch(names.HOOK_URL, url) is None:
-        called = request.called("notify")
-        raise UsageError(
-            f"{called}: {url!r} is not an http or https URL",
-            hint=f"{called} https://HOST/PATH; to run a command at the job's end: taco-launch wait NAME; COMMAND",
-        )
+def _check_address(request: JobRequest, text: str) -> None:
+    from taco_launch.core.messages import address  # noqa: PLC0415 - few jobs have one
+
+    try:
+        address.check(text)
+    except ValueError as error:
+        raise UsageError(f"{request.called('notify')}: {text!r} {error}", hint=address.FORMS) from None
 
 
 def _check_pattern(request: JobRequest, text: str) -> None:

@@ -56,7 +56,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     launcher = each(lambda: _launcher(request), "")
     asked = each(lambda: _asked(request), NetworkOverrides())
     options = each(lambda: profile_of(inventory, request.profile, caller.environ), Profile())
-    rules = each(lambda: policy.policy(request, inventory.host_loss_timeout), Policy())
+    rules = each(lambda: policy.policy(request, inventory.host_loss_timeout, inventory.notify), Policy())
     inside = each(lambda: _container(request, inventory), None)
     workdir = each(lambda: _workdir(request), "")
     board = each(lambda: _board(request), None)

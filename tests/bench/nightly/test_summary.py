@@ -12,29 +12,13 @@ from hypothesis import strategies as st
 pytest.importorskip("scipy")
 
 from taco_launch.bench.compare.differences import Difference
-from taco_launch.bench.model.runs import Cell, MetricKey
+from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.nightly.junit import junit
-from taco_launch.bench.nightly.summary import JudgedMetric, NightlyOutcome, Summary, line, markdown, to_json
-from taco_launch.bench.stats.estimates import Interval
-from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
+from taco_launch.bench.nightly.summary import NightlyOutcome, Summary, line, markdown, to_json
+from taco_launch.bench.stats.verdicts import VerdictKind
+from tests.support.nights import NIGHT, SLOWER, judged
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-START = 1_790_000_000.0
-
-
-def judged(kind: VerdictKind, change: float = 0.0, *, ranks: int = 16, why: str = "so it is") -> JudgedMetric:
-    key = MetricKey(("gpu1", "gpu2"), "A100", "resnet50", "RDMA", ranks, "img/sec")
-    interval = Interval(change, change - 0.01, change + 0.01)
-    return JudgedMetric(Verdict(key, kind, interval, 0.001, why), 900 * (1 + change), 900.0, "img/sec")
-
-
-NIGHT = Summary("taco", "taco", "hcc", "taco-3fa2c1", START, START + 3600, logs="/state/ladders/taco-3fa2c1")
-SLOWER = replace(
-    NIGHT,
-    judged=(judged(VerdictKind.OK, 0.001), judged(VerdictKind.REGRESSION, -0.08, ranks=8)),
-    green="taco-111111",
-    differences=(Difference("NIC rate eth0", ("gpu2",), "100 Gbit/s", "25 Gbit/s"),),
-)
 
 
 def test_the_line_names_the_worst_and_what_changed() -> None:

@@ -220,7 +220,7 @@ def test_what_the_policy_did_is_posted(
         posted.append((url, event))
         return "no route"
 
-    monkeypatch.setattr("taco_launch.hosts.drain_policy.post", post)
+    monkeypatch.setattr("taco_launch.hosts.drain_policy.deliver", post)
     where = "https://chat.example.com/hook"
     (tmp_path / "cluster.yaml").write_text(INVENTORY + HEALTH.replace("]}", f"], after: 1, notify: '{where}'}}"))
     done = checks([sick(1), sick(2), sick(3)], "--drain")

@@ -1,7 +1,7 @@
 """Hosts and the inventory that names them, as resolved values (`inventory/` reads what the user wrote)."""
 
 from dataclasses import field
-from typing import Optional, Tuple
+from typing import Iterable, Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 
@@ -228,6 +228,18 @@ class Peermem:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """Who gets messages: an address (core/messages/address.py), and on which occasions (core/messages/occasions.py)."""
+
+    to: str
+    when: Tuple[str, ...] = ("job-failure", "hang", "lost-host", "night-red")
+
+    def wants(self, occasions: Iterable[str]) -> bool:
+        """Return whether it gets a message on one of these."""
+        return any(each in self.when for each in occasions)
+
+
+@dataclass(frozen=True)
 class HealthPolicy:
     """What is done about faults of hosts: by `check --drain`, and by the hosts before each job."""
 
@@ -289,6 +301,8 @@ class Inventory:
     data_roots: Tuple[Tuple[str, str], ...] = ()
     # what is done about faults of hosts; None for nothing
     health: Optional[HealthPolicy] = None
+    # who gets messages about jobs and nightly runs
+    notify: Tuple[Notice, ...] = ()
 
     @property
     def job_hosts(self) -> Tuple[Host, ...]:

@@ -1,6 +1,6 @@
 """Calls about jobs: submit and get of one; stop, suspend, resume and delete of several."""
 
-from typing import List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
 from taco_launch.core.model.job_view import JobView, check_job, check_spec
 from taco_launch.core.model.jobs import JobSpec
@@ -125,3 +125,18 @@ class JobReply(Reply):
     def check(self) -> None:
         """Check that it is a job that somebody could submit, with numbers that can be shown."""
         check_job(self.job)
+
+
+class SendMessage(Request):
+    """Send a message (core/messages/words.py) to an address, once. Reply: MessageSent."""
+
+    op = "message"
+    to: str
+    message: Mapping[str, Any]
+
+
+class MessageSent(Reply):
+    """The message was delivered; `problem` says why it was not, "" otherwise."""
+
+    op = "message-sent"
+    problem: str

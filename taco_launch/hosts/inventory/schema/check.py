@@ -91,7 +91,7 @@ def _loc(steps: Iterable[str | int], faults: Faults) -> Loc:
     loc = tuple(steps)
     if loc[:1] == ("groups",) and len(loc) > 2 and loc[2] != _KEY:
         loc = loc[:2] + loc[3:]  # which form of a group was read
-    if loc[:2] == ("container", "image") or loc[:1] == ("data_roots",):
+    if loc[:2] == ("container", "image") or loc[:1] in (("data_roots",), ("notify",)):
         loc = loc[:2] + loc[3:]
     return loc[:-1] if loc[-1:] == (_KEY,) and loc not in faults.places else loc
 

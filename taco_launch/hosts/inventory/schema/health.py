@@ -8,7 +8,7 @@ from taco_launch.core.facts.reports.health.drain_plan import ALL_FAULTS
 from taco_launch.core.facts.reports.health.judge import GROUPS
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.section import SchemaSection
-from taco_launch.hosts.inventory.schema.values import HookUrl, whole, whole_schema
+from taco_launch.hosts.inventory.schema.values import MessageAddress, whole, whole_schema
 
 # The history keeps at least as many checks.
 MOST_CHECKS = 10
@@ -38,9 +38,9 @@ class HealthPolicy(SchemaSection):
         description="The most hosts that the policy may keep drained, in percent of all hosts: rounded down, but 1 of two or more hosts. "
         "Hosts that do not answer count, and the last host that is open to jobs is never drained.",
     )
-    notify: HookUrl | None = Field(
+    notify: MessageAddress | None = Field(
         default=None,
-        description="URL to which each run that drains or opens hosts, or would have to, is posted as JSON.",
+        description="Address, as in `notify`, that gets a message of each run that drains or opens hosts, or would have to.",
     )
     gate: bool = Field(
         default=True,

@@ -14,8 +14,6 @@ MAX_STRING_BYTES = 128 * 1024
 PATH_MAX = 4096
 # More slots than any one host has cores; a slot too many is a typing mistake.
 MAX_SLOTS = 4096
-# What messages are posted to: without a user and a password, which urllib does not send.
-HOOK_URL = r"(?:(?:slack|teams|wecom|dingtalk|feishu|discord)\+)?https?://[A-Za-z0-9.:\[\]-]+([/?][!-~]*)?"
 
 _SHOWN_CHARACTERS = 60
 _SHOWN_WIDTH = 80  # with escapes

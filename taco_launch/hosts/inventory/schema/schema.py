@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from taco_launch.core.model.engines import ENGINES
 from taco_launch.hosts.inventory.schema.data_folders import DataEntry, DataRootEntry
 from taco_launch.hosts.inventory.schema.health import HealthPolicy
+from taco_launch.hosts.inventory.schema.notify import DESCRIPTION, NoticesEntry
 from taco_launch.hosts.inventory.schema.section import SchemaSection, text_or_mapping
 from taco_launch.hosts.inventory.schema.values import (
     AutoOrOff,
@@ -372,6 +373,7 @@ class InventoryFile(SchemaSection):
         default=None,
         description="What is done about faults of hosts, by `check --drain` and before each job. Default: nothing.",
     )
+    notify: NoticesEntry = Field(default=(), description=f"{DESCRIPTION} Default: nobody.")
     data: dict[DataName, DataEntry] = Field(
         default={}, description="Data sets by name: folders on the hosts that jobs can mount (--data NAME:PATH)."
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
 
 from taco_launch.core.errors import SpecError
+from taco_launch.core.messages import address
 from taco_launch.core.model.engines import ENGINES
 from taco_launch.hosts import plugins
 from taco_launch.hosts.inventory.schema import mounts, names
@@ -51,6 +52,13 @@ def _ruled(rule: Callable[[str], str]) -> AfterValidator:
             raise ValueError(fault.problem, fault.hint) from None
 
     return AfterValidator(check)
+
+
+def _message_address(text: str) -> str:
+    try:
+        return address.check(text)
+    except ValueError as error:
+        raise ValueError(str(error), address.FORMS) from None
 
 
 def _matching(pattern: re.Pattern[str], problem: str) -> AfterValidator:
@@ -250,6 +258,9 @@ Mount = Annotated[
     PlainValidator(_mount),
     WithJsonSchema({"type": "string", "pattern": "^/[^:]*:/[^:]*(:(ro|rw))?$"}),
 ]
+MessageAddress = Annotated[
+    str, AfterValidator(_message_address), WithJsonSchema({"type": "string", "pattern": f"^({address.ADDRESS})$"})
+]
 EngineName = Annotated[str, AfterValidator(_engine)]
 EnvName = Annotated[str, _ruled(_variable)]
 EnvValue = Annotated[str, AfterValidator(_value)]
@@ -259,9 +270,6 @@ HostPath = Annotated[
 ]
 DataRoot = Annotated[HostPath, AfterValidator(_data_root)]
 Url = Annotated[str, _matching(_URL, "is not a URL: http://... or https://..., without spaces or quotes")]
-HookUrl = Annotated[
-    str, _matching(re.compile(names.HOOK_URL), "is not an http or https URL without a login, such as https://HOST/PATH")
-]
 # Plans, logs and package sources show such a URL.
 PublicUrl = Annotated[
     str,

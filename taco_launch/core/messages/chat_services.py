@@ -9,8 +9,10 @@ import hashlib
 import hmac
 import json
 import re
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Tuple
 from urllib.parse import quote_plus, urlsplit, urlunsplit
+
+from taco_launch.core.messages import words
 
 # WeCom takes 2,048 bytes, Discord 2,000 characters.
 _MOST_BYTES = 1900
@@ -53,18 +55,24 @@ _SERVICES: Mapping[str, Tuple[_Service, ...]] = {
 
 
 class Message(NamedTuple):
-    """A request to post: the URL, the body, and the chat service, whose answer shows whether it was accepted; "" for other servers."""
+    """A request to post.
+
+    `service` is the chat service, whose answer shows whether it was accepted, "" for other servers; `signature` is that of the
+    body, "" for none.
+    """
 
     url: str
     body: bytes
     service: str = ""
+    signature: str = ""
 
 
 def message(address: str, event: Mapping[str, Any], now: float) -> Message:
     """Return what an address gets of an event; `now` is in seconds since the epoch.
 
-    An address is a URL, with `SERVICE+` before it where its host does not tell the service. What follows `#` is the secret by
-    which DingTalk and Feishu have messages signed; no server gets it.
+    An address is a URL, with `SERVICE+` before it where its host does not tell the service. What follows `#` is the secret
+    that signs the message: as DingTalk and Feishu ask for it, and by HMAC-SHA256 of the body for servers that are no chat
+    service; no server gets it.
     """
     match = _FORM.fullmatch(address)
     assert match is not None
@@ -72,16 +80,18 @@ def message(address: str, event: Mapping[str, Any], now: float) -> Message:
     url, secret = urlunsplit(parts._replace(fragment="")), parts.fragment
     name = match["form"] or next((name for name in _SERVICES if _is_of(name, parts.hostname or "", parts.path)), "")
     if name not in _SERVICES:
-        return Message(url, json.dumps(event).encode())
-    body = _SERVICES[name][0].body(_text(event))
+        body = json.dumps(event).encode()
+        signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest() if secret else ""
+        return Message(url, body, signature=signature)
+    form = _SERVICES[name][0].body(_text(event))
     if secret and name == "dingtalk":
         stamp = str(int(now * 1000))
         sign = quote_plus(_signed(secret, f"{stamp}\n{secret}"))
         url += f"{'&' if parts.query else '?'}timestamp={stamp}&sign={sign}"
     elif secret and name == "feishu":
         stamp = str(int(now))
-        body = {"timestamp": stamp, "sign": _signed(f"{stamp}\n{secret}", ""), **body}
-    return Message(url, json.dumps(body).encode(), name)
+        form = {"timestamp": stamp, "sign": _signed(f"{stamp}\n{secret}", ""), **form}
+    return Message(url, json.dumps(form).encode(), name)
 
 
 def refusal(service: str, answer: bytes) -> str:
@@ -110,13 +120,5 @@ def _signed(key: str, text: str) -> str:
 
 def _text(event: Mapping[str, Any]) -> str:
     """Return an event as words, as many as every service takes."""
-    state: Optional[str] = event.get("state")
-    hosts = ", ".join(event.get("hosts") or ())
-    lines = [
-        f"{event['name']}: {state}" if state else f"{event['name']}: {event['event']}",
-        str(event.get("reason") or ""),
-        f"hosts: {hosts}" if hosts else "",
-        f"taco-launch get {event['name']}" if state else "",
-    ]
-    text = "\n".join(filter(None, lines)).encode()
+    text = words.text(event).encode()
     return text.decode() if len(text) <= _MOST_BYTES else f"{text[:_MOST_BYTES].decode(errors='ignore')}..."

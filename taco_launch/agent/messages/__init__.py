@@ -1,0 +1,1 @@
+"""Send messages about jobs to people."""

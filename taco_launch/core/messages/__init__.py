@@ -1,0 +1,1 @@
+"""Word messages to people, and read their addresses."""

@@ -1,0 +1,36 @@
+"""A message in words.
+
+A message is a mapping: `name` of the job, cluster or nightly run; `event`; `state`, how it ended, where it is known; `reason`;
+`hosts`; `table`, whose first row is the header; `next`, commands to type; `files` to look at.
+"""
+
+from typing import Any, List, Mapping, Sequence
+
+_MOST_CELL = 60
+
+
+def title(message: Mapping[str, Any]) -> str:
+    """Return what happened, on one line."""
+    return f"{message['name']}: {message.get('state') or message['event']}"
+
+
+def text(message: Mapping[str, Any]) -> str:
+    """Return the whole message as plain text."""
+    hosts = ", ".join(message.get("hosts") or ())
+    commands = message.get("next") or ([f"taco-launch get {message['name']}"] if message.get("state") else [])
+    lines = [
+        title(message),
+        str(message.get("reason") or ""),
+        f"hosts: {hosts}" if hosts else "",
+        *aligned(message.get("table") or ()),
+        *commands,
+        *(message.get("files") or ()),
+    ]
+    return "\n".join(filter(None, lines))
+
+
+def aligned(table: Sequence[Sequence[str]]) -> List[str]:
+    """Return a table as lines with columns below each other; long cells are cut."""
+    rows = [[cell if len(cell) <= _MOST_CELL else f"{cell[: _MOST_CELL - 3]}..." for cell in row] for row in table]
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]

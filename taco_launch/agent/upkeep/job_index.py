@@ -14,8 +14,10 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError
+from taco_launch.core.lifecycle.goodput import trained_ratio
 from taco_launch.core.model.job_rows import FIELDS, decoded, encoded, row_of
 from taco_launch.core.model.job_view import Progress
+from taco_launch.core.model.jobs import JobRecord, JobState
 
 _NAME = ".index.json"
 
@@ -50,13 +52,13 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
-            last, progress = (
-                _said(folder.of_attempt(record.attempt), spec.policy.progress) if record.started else ("", None)
-            )
+            now, pattern = time.time(), spec.policy.progress
+            last, progress, first = _said(folder, record, pattern) if record.started else ("", None, None)
+            events = () if first is None else records.read_events(folder)
+            goodput = None if first is None else trained_ratio(record, events, now, first)
             with records.intact(folder, folder.spec):  # a job that cannot be shown must not hide the others
-                row = row_of(
-                    spec, record, command=shell(spec.command), last_line=last, progress=progress, now=time.time()
-                )
+                command = shell(spec.command)
+                row = row_of(spec, record, command=command, last_line=last, progress=progress, now=now, goodput=goodput)
                 line = encoded(row)
                 decoded(line)
         except TacoLaunchError as error:
@@ -71,12 +73,16 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     return found
 
 
-def _said(folder: JobFolder, pattern: str) -> Tuple[str, Optional[Progress]]:
-    """Return the last line of a job's ranks, and the progress of the attempt that the folder is of."""
+def _said(folder: JobFolder, record: JobRecord, pattern: str) -> Tuple[str, Optional[Progress], Optional[float]]:
+    """Return the last line of a job's ranks, the progress of its attempt, and when a running one printed its first step."""
     from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
 
-    said = output_end.read(folder.merged, pattern, folder)
-    return said.line, said.progress
+    attempt = folder.of_attempt(record.attempt)
+    said = output_end.read(attempt.merged, pattern, attempt)
+    progress = said.progress
+    has_steps = record.state is JobState.RUNNING and progress is not None and progress.step is not None
+    first = output_end.first_step(attempt.rank(progress.rank), pattern) if progress and has_steps else None
+    return said.line, progress, first
 
 
 def _names(jobs: Jobs) -> List[str]:

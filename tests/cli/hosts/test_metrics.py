@@ -31,7 +31,8 @@ def call(*args: str) -> Any:
 
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "collect", lambda _head, _inventory: (b"a 1\n", ("gpu2: no answer\x1b[31m",)))
+    monkeypatch.setattr(flow, "collect", lambda *_head, **_more: (b"a 1\n", ("gpu2: no answer\x1b[31m",)))
+    monkeypatch.setattr("taco_launch.cli.hosts.metrics._of_nights", lambda: (b"", ()))
     monkeypatch.delenv("TACO_LAUNCH_INVENTORY", raising=False)
 
 

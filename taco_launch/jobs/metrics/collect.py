@@ -4,14 +4,13 @@ import contextlib
 import os
 import tempfile
 import threading
-from importlib.resources import files
 from pathlib import Path
 
 import taco_launch
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.jobs.backend import Backend, HostOccupancy
-from taco_launch.jobs.metrics import families
+from taco_launch.jobs.metrics import MONITORING, families
 
 # How long a scrape waits for the hosts.
 _PATIENCE_SECONDS = 5.0
@@ -60,7 +59,7 @@ class Collector:
 
 def rules() -> str:
     """Return the alert rules as a file of Prometheus."""
-    return (files("taco_launch.jobs.metrics") / "rules.yaml").read_text("utf-8")
+    return (MONITORING / "taco-launch.rules.yml").read_text("utf-8")
 
 
 def silent_head(inventory: Inventory) -> bytes:

@@ -21,7 +21,7 @@ _PROGRESS = {
     "steps": "The total number of steps of a running job, as far as it prints it.",
     "rate": "The last speed that a running job printed, in its program's own unit, such as images or tokens per second.",
     "loss": "The last loss that a running job printed.",
-    "goodput": "The fraction of the time since its submission that a running job has trained, if it prints its steps.",
+    "goodput": "The fraction of the time since its submission that a running job has trained in its attempt, if it prints its steps.",
 }
 
 

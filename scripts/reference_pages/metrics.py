@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client.core import Metric
 
 from reference_pages.markdown import code, prose, table
-from taco_launch.bench.nightly import metrics as nights
+from taco_launch.bench import nightly_metrics as nights
 from taco_launch.core.model.job_counts import JobCounts, WaitTimes
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.jobs import JobState
@@ -15,7 +15,7 @@ from taco_launch.jobs.metrics.families import families
 _INTRODUCTION = """\
 # Metrics
 
-This page is generated from `taco_launch/jobs/metrics` and `taco_launch/bench/nightly/metrics.py` by `scripts/generate_docs.py`. `taco-launch metrics` prints these families in
+This page is generated from `taco_launch/jobs/metrics` and `taco_launch/bench/nightly_metrics.py` by `scripts/generate_docs.py`. `taco-launch metrics` prints these families in
 Prometheus' text format; [Share a cluster](../guides/queue.md) shows how to have them scraped.
 """
 # A job, so that its family has a sample, and with that labels.

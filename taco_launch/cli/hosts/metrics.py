@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taco_launch.bench.nightly import metrics as nights
+from taco_launch.bench import nightly_metrics as nights
 from taco_launch.bench.nightly.install import local_zone
 from taco_launch.cli.options.common import Settings, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.output import render

@@ -10,17 +10,25 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from taco_launch.bench.nightly import metrics, record
+from taco_launch.bench import nightly_metrics as metrics
+from taco_launch.bench.model.runs import MetricKey
+from taco_launch.bench.nightly import record
 from taco_launch.bench.nightly.record import LOCK, Installation, LastRun
 from taco_launch.bench.nightly.recorded_run import record_run
 from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.bench.nightly.summary import JudgedMetric, Summary
-from taco_launch.bench.stats.verdicts import VerdictKind
+from taco_launch.bench.stats.estimates import Interval
+from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.jobs.metrics.families import rendered
-from tests.bench.nightly.test_summary import judged
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
+
+
+def judged(kind: VerdictKind, change: float = 0.0, *, ranks: int = 16) -> JudgedMetric:
+    key = MetricKey(("gpu1", "gpu2"), "A100", "resnet50", "RDMA", ranks, "img/sec")
+    interval = Interval(change, change - 0.01, change + 0.01)
+    return JudgedMetric(Verdict(key, kind, interval, 0.001, "why"), 900 * (1 + change), 900.0, "img/sec")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ _INTRODUCTION = """\
 # Metrics
 
 This page is generated from `taco_launch/jobs/metrics` and `taco_launch/bench/nightly_metrics.py` by `scripts/generate_docs.py`. `taco-launch metrics` prints these families in
-Prometheus' text format; [Share a cluster](../guides/queue.md) shows how to have them scraped.
+Prometheus' text format; [Monitor a cluster](../guides/monitoring.md) shows how to have them scraped.
 """
 # A job, so that its family has a sample, and with that labels.
 _JOB = JobRow(

@@ -7,17 +7,18 @@ of change. The file is made anew where it is missing, damaged or of another vers
 import contextlib
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError
-from taco_launch.core.lifecycle.goodput import trained_ratio
 from taco_launch.core.model.job_rows import FIELDS, decoded, encoded, row_of
-from taco_launch.core.model.job_view import Progress
-from taco_launch.core.model.jobs import JobRecord, JobState
+
+if TYPE_CHECKING:
+    from taco_launch.agent.upkeep.job_output import JobOutput
+    from taco_launch.core.model.jobs import JobRecord
 
 _NAME = ".index.json"
 
@@ -52,10 +53,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
-            now, pattern = time.time(), spec.policy.progress
-            last, progress, first = _said(folder, record, pattern) if record.started else ("", None, None)
-            events = () if first is None else records.read_events(folder)
-            goodput = None if first is None else trained_ratio(record, events, now, first)
+            now = time.time()
+            last, progress, goodput = _output(folder, record, spec.policy.progress, now)
             with records.intact(folder, folder.spec):  # a job that cannot be shown must not hide the others
                 command = shell(spec.command)
                 row = row_of(spec, record, command=command, last_line=last, progress=progress, now=now, goodput=goodput)
@@ -73,16 +72,10 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     return found
 
 
-def _said(folder: JobFolder, record: JobRecord, pattern: str) -> Tuple[str, Optional[Progress], Optional[float]]:
-    """Return the last line of a job's ranks, the progress of its attempt, and when a running one printed its first step."""
-    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
+def _output(folder: JobFolder, record: "JobRecord", pattern: str, now: float) -> "JobOutput":
+    from taco_launch.agent.upkeep import job_output  # noqa: PLC0415 - who submits a job needs none of it
 
-    attempt = folder.of_attempt(record.attempt)
-    said = output_end.read(attempt.merged, pattern, attempt)
-    progress = said.progress
-    has_steps = record.state is JobState.RUNNING and progress is not None and progress.step is not None
-    first = output_end.first_step(attempt.rank(progress.rank), pattern) if progress and has_steps else None
-    return said.line, progress, first
+    return job_output.read(folder, record, pattern, now) if record.started else job_output.JobOutput()
 
 
 def _names(jobs: Jobs) -> List[str]:

@@ -77,7 +77,7 @@ def results(environ: Mapping[str, str], uid: int, now: datetime) -> tuple[tuple[
     """Return the last result of each nightly run, by name, and warnings about those that cannot be read."""
     nights = state_folder(environ, uid) / "nights"
     readable, warnings = [], []
-    for run_folder in sorted(nights.iterdir()) if nights.is_dir() else ():
+    for run_folder in sorted(path for path in nights.glob("*") if path.is_dir()):
         try:
             result = _result(run_folder, now)
         except TacoLaunchError as error:

@@ -63,6 +63,15 @@ set_up_mpis() { # a step for each
   done < <(mpis_to_set_up)
 }
 
+prometheus_to_set_up() { # unless TACO_LAUNCH_PROMETHEUS names it; where apt is not there, its tests are skipped
+  [[ -z ${TACO_LAUNCH_PROMETHEUS:-} ]] && command -v apt-get >/dev/null && command -v dpkg >/dev/null
+}
+
+set_up_prometheus() {
+  step "Prometheus" unpacked prometheus_is_there install_prometheus
+  export TACO_LAUNCH_PROMETHEUS=$VENV/prometheus/usr/bin
+}
+
 # --- Python -----------------------------------------------------------------------------------------------------------
 
 find_python() {
@@ -209,7 +218,7 @@ restore_venv() { # from what another checkout has kept, with this one's paths
   touch -- "$kept"
   from=$(sed -n '2s,$,/.venv,p' "$VENV/.made")
   grep -lIZ -- "$from" "$VENV/pyvenv.cfg" "$VENV"/bin/* | xargs -0 sed -i -- "s,$from,$VENV,g" || return 1
-  rm -rf -- "$VENV"/{openmpi5,mpich,impi,pythons,.made}
+  rm -rf -- "$VENV"/{openmpi5,mpich,impi,prometheus,pythons,.made}
   "$VENV/bin/python" -I -m pip install --no-deps --no-build-isolation -e "$ROOT" || return 1
   venv_stamp >"$VENV/.made"
   rm -- "$UNFINISHED"
@@ -340,4 +349,23 @@ install_mpi() {
   echo "trying what was installed: $launcher --version"
   "$VENV/$mpi/bin/$launcher" --version
   requirement_of_mpi >"$VENV/$mpi/.installed"
+}
+
+# --- Prometheus, for tests alone: its package is unpacked and not installed, which would start a service --------------
+
+prometheus_is_there() {
+  "$VENV/prometheus/usr/bin/promtool" --version >/dev/null 2>&1
+}
+
+install_prometheus() {
+  rm -rf -- "${VENV:?}/prometheus"
+  mkdir -- "$VENV/prometheus"
+  cd -- "$VENV/prometheus"
+  apt-get download prometheus || {
+    apt_get update
+    apt-get download prometheus
+  }
+  dpkg -x prometheus_*.deb .
+  rm -- prometheus_*.deb
+  usr/bin/promtool --version
 }

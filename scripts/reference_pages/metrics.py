@@ -5,17 +5,18 @@ from __future__ import annotations
 from prometheus_client.core import Metric
 
 from reference_pages.markdown import code, prose, table
+from taco_launch.bench import nightly_metrics as nights
 from taco_launch.core.model.job_counts import JobCounts, WaitTimes
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.jobs import JobState
-from taco_launch.core.model.slots import Occupancy, SlotState
+from taco_launch.core.model.slots import Drain, Occupancy, SlotState
 from taco_launch.jobs.metrics.families import families
 
 _INTRODUCTION = """\
 # Metrics
 
-This page is generated from `taco_launch/jobs/metrics` by `scripts/generate_docs.py`. `taco-launch metrics` prints these families in
-Prometheus' text format; [Share a cluster](../guides/queue.md) shows how to have them scraped.
+This page is generated from `taco_launch/jobs/metrics` and `taco_launch/bench/nightly_metrics.py` by `scripts/generate_docs.py`. `taco-launch metrics` prints these families in
+Prometheus' text format; [Monitor a cluster](../guides/monitoring.md) shows how to have them scraped.
 """
 # A job, so that its family has a sample, and with that labels.
 _JOB = JobRow(
@@ -50,15 +51,20 @@ _JOB = JobRow(
     steps=1.0,
     rate=1.0,
     loss=1.0,
+    goodput=1.0,
 )
+
+_RATIO = ({"cell": "", "metric": "", "hosts": "", "gpu": ""}, 1.0)
+_NIGHT = nights.LastResult("taco", 1.0, "ok", 1.0, 1.0, (_RATIO,))
 
 
 def page() -> str:
     """Return the page."""
+    drained = Occupancy("gpu1", (SlotState("slot-0"),), drain=Drain("", 0.0, ""))
     removed = JobCounts(waits=(WaitTimes("default"),))
     rows = [
         (code(_name(family)), family.type, ", ".join(map(code, _labels(family))), prose(family.documentation))
-        for family in families((_JOB,), removed, {"gpu1": Occupancy("gpu1", (SlotState("slot-0"),))}, "")
+        for family in (*families((_JOB,), removed, {"gpu1": drained}, ""), *nights.families((_NIGHT,)))
     ]
     return "\n".join([_INTRODUCTION, *table(("Family", "Type", "Labels", "Meaning"), rows)])
 

@@ -60,8 +60,8 @@ _VERBS = {
     "doctor": ("Tools", "doctor", "Check this machine: Python, ssh, Docker, mpirun, inventory."),
     "help": ("Tools", "help_topics", "Explain a topic, such as exit-codes, or a command."),
     "version": ("Tools", "doctor", "Show the versions of taco-launch, its agent and libraries."),
-    "export": ("Tools", "hosts.export", "Write what other programs need, such as an ssh configuration."),
-    "metrics": ("Tools", "hosts.metrics", "Export jobs, queues and slots as Prometheus metrics."),
+    "export": ("Tools", "hosts.export", "Write what other programs need, such as an ssh configuration or alert rules."),
+    "metrics": ("Tools", "hosts.metrics", "Export jobs, queues, slots and nightly runs as Prometheus metrics."),
 }
 
 

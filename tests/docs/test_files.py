@@ -12,6 +12,7 @@ import yaml
 
 from taco_launch.bench.run.matrix_file import parse
 from taco_launch.cli.options import user_config
+from taco_launch.jobs.metrics import MONITORING
 from tests.docs.pages import (
     ROOT,
     blocks,
@@ -78,6 +79,7 @@ def test_every_yaml_file_that_a_command_names_is_shown_or_shipped(page: str) -> 
     text = text_of(page)
     lines = [*commands(text), *(span for span in spans(text) if span.startswith("taco-launch "))]
     made = {words[-1] for line in lines if ">" in (words := line.split())}
+    made |= {f"monitoring/{path.name}" for path in MONITORING.iterdir()}  # `export monitoring` writes them
     of_examples = {path.name for path in (ROOT / "taco_launch/examples").glob("*/*.yaml")}
     named = {name for line in lines for name in _YAML_NAME.findall(line)} - made - _OF_OTHERS - of_examples
     assert {name for name in named if name not in files() and not (ROOT / name).exists()} == set()

@@ -31,7 +31,7 @@ def test_the_page_in_a_browser(taco: Taco, tmp_path: Path) -> None:
             ]
             history.merge(ladder(number, ended=2.0, outcome="done"), list(enumerate(runs)))
     night = replace(SLOWER, ladder=ladder(2).id)
-    record_run(taco.state / "nights" / "taco", "taco", None, lambda _start: night, lambda _result: None)
+    record_run(taco.state / "nights" / "taco", "taco", None, lambda _start: night)
     taco.ok("nightly", "report", "taco", "--db", str(db), "--to", str(page))
     argv = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
     argv += ["--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]

@@ -7,7 +7,7 @@ of change. The file is made anew where it is missing, damaged or of another vers
 import contextlib
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Tuple
 
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
@@ -15,7 +15,10 @@ from taco_launch.agent.upkeep import recovery
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.model.job_rows import FIELDS, decoded, encoded, row_of
-from taco_launch.core.model.job_view import Progress
+
+if TYPE_CHECKING:
+    from taco_launch.agent.upkeep.job_output import JobOutput
+    from taco_launch.core.model.jobs import JobRecord
 
 _NAME = ".index.json"
 
@@ -50,13 +53,11 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
-            last, progress = (
-                _said(folder.of_attempt(record.attempt), spec.policy.progress) if record.started else ("", None)
-            )
+            now = time.time()
+            last, progress, goodput = _output(folder, record, spec.policy.progress, now)
             with records.intact(folder, folder.spec):  # a job that cannot be shown must not hide the others
-                row = row_of(
-                    spec, record, command=shell(spec.command), last_line=last, progress=progress, now=time.time()
-                )
+                command = shell(spec.command)
+                row = row_of(spec, record, command=command, last_line=last, progress=progress, now=now, goodput=goodput)
                 line = encoded(row)
                 decoded(line)
         except TacoLaunchError as error:
@@ -71,12 +72,10 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     return found
 
 
-def _said(folder: JobFolder, pattern: str) -> Tuple[str, Optional[Progress]]:
-    """Return the last line of a job's ranks, and the progress of the attempt that the folder is of."""
-    from taco_launch.agent.logs import output_end  # noqa: PLC0415 - who submits a job needs none of it
+def _output(folder: JobFolder, record: "JobRecord", pattern: str, now: float) -> "JobOutput":
+    from taco_launch.agent.upkeep import job_output  # noqa: PLC0415 - who submits a job needs none of it
 
-    said = output_end.read(folder.merged, pattern, folder)
-    return said.line, said.progress
+    return job_output.read(folder, record, pattern, now) if record.started else job_output.JobOutput()
 
 
 def _names(jobs: Jobs) -> List[str]:

@@ -46,7 +46,7 @@ def record_run(
     name: str,
     junit: Path | None,
     measure: Callable[[float], Summary],
-    publish: Callable[[NightlyResult], None],
+    publish: Callable[[NightlyResult], None] = lambda _result: None,
 ) -> NightlyResult:
     """Measure while no other process does, and record that: `measure` is given the start, in seconds since 1970.
 

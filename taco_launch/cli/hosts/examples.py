@@ -48,7 +48,7 @@ def copy_example(ctx: click.Context, name: str, words: Sequence[str]) -> None:
     if name not in names():
         raise UsageError(f"--example: there is no example {name!r}", hint=f"examples: {', '.join(names())}")
     target = Path(words[0] if words else name)
-    _copy(_FOLDER / name, target)
+    copy_files(_FOLDER / name, target, "name a folder that does not exist: --example NAME FOLDER")
     click.echo(f"{target}: {title(name)}")
     settings_of(ctx).talk(f"next: read {target / 'README.md'}")
 
@@ -67,8 +67,8 @@ def _refuse_others(ctx: click.Context) -> None:
             raise UsageError(f"{param.opts[0]} is for an inventory and has no effect with --example")
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy the files of an example to a folder, and overwrite none.
+def copy_files(source: Path, target: Path, hint: str) -> None:
+    """Copy the files of a folder that is shipped to another one, and overwrite none; `hint` is for one that is not empty.
 
     Raises:
         UsageError: the folder has files, or is not a folder.
@@ -77,7 +77,7 @@ def _copy(source: Path, target: Path) -> None:
     try:
         target.mkdir(parents=True, exist_ok=True)
         if any(target.iterdir()):
-            raise UsageError(f"{target} is not empty", hint="name a folder that does not exist: --example NAME FOLDER")
+            raise UsageError(f"{target} is not empty", hint=hint)
         for file in sorted(path for path in source.iterdir() if path.is_file()):
             with (target / file.name).open("xb") as copy:
                 copy.write(file.read_bytes())

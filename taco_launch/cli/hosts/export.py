@@ -6,23 +6,26 @@ from typing import Any
 
 import click
 
+from taco_launch.cli.hosts.examples import copy_files
 from taco_launch.cli.options.common import access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.job_options import file_option, request_of, spec_of
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.core.errors import UsageError
 from taco_launch.jobs import sbatch_script
+from taco_launch.jobs.metrics import MONITORING
 from taco_launch.setup import export_ssh
 
 
 @click.group(cls=SuggestingGroup)
 def export() -> None:
-    """Write what other programs need, such as an ssh configuration.
+    """Write what other programs need, such as an ssh configuration or alert rules.
 
     \b
     Examples:
       taco-launch -i hosts.yaml export ssh-config --to hcc.ssh
       taco-launch export sbatch -f job.yaml > job.sbatch
+      taco-launch export monitoring monitoring
     """
 
 
@@ -99,3 +102,22 @@ def sbatch(ctx: click.Context, /, *, name: str | None, file: str | None, **more:
     click.echo(text, nl=False)
     for words in missing:
         settings.talk(f"not in the script: {words}")
+
+
+@verb("monitoring", group=export)
+@click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
+def monitoring(ctx: click.Context, folder: Path) -> None:
+    """Write alert rules for Prometheus and dashboards for Grafana.
+
+    DIR gets taco-launch.rules.yml for `rule_files` of Prometheus, and the dashboards cluster.json, jobs.json and nights.json
+    for Grafana. Each alert has an annotation `runbook` with the command to type. DIR must be empty or missing.
+
+    \b
+    Examples:
+      taco-launch export monitoring monitoring
+      taco-launch export monitoring /etc/prometheus/taco-launch
+    """
+    copy_files(MONITORING, folder, "name a folder that does not exist")
+    settings_of(ctx).talk(
+        f"wrote alert rules and dashboards to {folder}; check the rules: promtool check rules {folder}/*.yml"
+    )

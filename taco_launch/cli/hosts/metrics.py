@@ -1,16 +1,21 @@
 """metrics: jobs, queues and slots as Prometheus reads them."""
 
+import os
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from taco_launch.bench import nightly_metrics as nights
+from taco_launch.bench.nightly.install import local_zone
 from taco_launch.cli.options.common import Settings, access_of, add_option, complete_file, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.jobs.metrics import collect as flow
+from taco_launch.jobs.metrics.families import rendered
 from taco_launch.jobs.metrics.listen import Server
 
 if TYPE_CHECKING:
@@ -47,6 +52,11 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
     help=f"Serve the metrics at http://ADDR:PORT/metrics until Ctrl-C. Default of ADDR: {_LOOPBACK}.",
 )
 @add_option(
+    "--compat",
+    type=click.Choice(["mpi-operator"]),
+    help="Also write the metrics that the MPI Operator has under its names, for dashboards that exist.",
+)
+@add_option(
     "--allow-host",
     "names",
     metavar="NAME",
@@ -60,10 +70,11 @@ def metrics(
     rules: bool,
     textfile: Path | None,
     place: tuple[str, int] | None,
+    compat: str | None,
     names: tuple[str, ...],
     **access: Any,
 ) -> None:
-    """Export jobs, queues and slots as Prometheus metrics.
+    """Export jobs, queues, slots and nightly runs as Prometheus metrics.
 
     The counters count all jobs of the head, also those whose records were removed by delete, prune or their ttl, but not
     those that were refused at once, which have no record. If the head does not answer, its taco_launch_host_ready is 0, and
@@ -75,7 +86,7 @@ def metrics(
       taco_launch_jobs_successful_total         mpi_operator_jobs_successful_total
       taco_launch_jobs_failed_total             mpi_operator_jobs_failed_total
       taco_launch_job_info{launcher,namespace}  mpi_operator_job_info{launcher,namespace}
-    namespace is the cluster of the inventory, launcher NAME-launcher. Also:
+    namespace is the cluster of the inventory, launcher NAME-launcher; `--compat mpi-operator` writes both. Also:
       taco_launch_jobs_cancelled_total, taco_launch_jobs{state},
       taco_launch_job_verified{launcher,namespace,status} with the status True, False or Unknown,
       taco_launch_job_step{launcher,namespace}, taco_launch_job_steps{launcher,namespace},
@@ -83,7 +94,13 @@ def metrics(
       taco_launch_queue_length{queue}, taco_launch_queue_wait_seconds{queue} (a histogram),
       taco_launch_slots{host,state} with the states total, allocated, foreign and unknown,
       taco_launch_host_ready{host}, taco_launch_host_drained{host}, taco_launch_build_info{version},
-      taco_launch_host_drain_info{host,kind,by} with the kinds node and user, by person or policy
+      taco_launch_host_drain_info{host,kind,by} with the kinds node and user, by person or policy,
+      taco_launch_host_drain_timestamp_seconds{host}, taco_launch_job_hung{launcher,namespace},
+      taco_launch_job_restarts{launcher,namespace}, taco_launch_job_goodput{launcher,namespace}
+    of nightly runs that this machine records, for the user that runs this command:
+      taco_launch_night_outcome{night,outcome}, taco_launch_night_ratio{night,cell,metric,hosts,gpu},
+      taco_launch_night_start_timestamp_seconds{night}, taco_launch_night_end_timestamp_seconds{night},
+      taco_launch_night_due_timestamp_seconds{night}
 
     \b
     Examples:
@@ -91,6 +108,7 @@ def metrics(
       taco-launch metrics --rules > taco-launch.rules.yml
       taco-launch metrics --textfile /var/lib/node_exporter/taco-launch.prom     (from cron, every minute)
       taco-launch -i cluster.yaml metrics --listen 9464
+      taco-launch -i cluster.yaml metrics --listen 9464 --compat mpi-operator
       taco-launch -i cluster.yaml metrics --listen 0.0.0.0:9464 --allow-host head.example.org
     """
     if rules and (textfile is not None or place is not None):
@@ -104,26 +122,36 @@ def metrics(
         raise UsageError("--allow-host requires --listen")
     settings = settings_of(ctx)
     backend, inventory = settings.backend(access_of(access)), settings.load()
+    mpi_operator = compat == "mpi-operator"
 
     if place is not None:
-        _serve(settings, place, names, flow.Collector(backend, inventory))
+        _serve(settings, place, names, flow.Collector(backend, inventory, mpi_operator=mpi_operator))
         return
 
+    of_nights, unreadable = _of_nights()
+
     def give(text: bytes) -> None:
+        text += of_nights
         if textfile is not None:
             flow.write(textfile, text)
         else:
             click.echo(_safe(text), nl=False)
 
     try:
-        found, warnings = flow.collect(backend, inventory)
+        found, warnings = flow.collect(backend, inventory, mpi_operator=mpi_operator)
     except HostError as error:
         give(flow.silent_head(inventory))
         render.error(error.message, error.hint)  # raised, it would be a document of JSON beside the text
         ctx.exit(error.exit_code)
-    for warning in warnings:
+    for warning in (*warnings, *unreadable):
         render.warning(settings, warning)
     give(found)
+
+
+def _of_nights() -> tuple[bytes, tuple[str, ...]]:
+    """Return the metrics of this user's nightly runs on this machine, and warnings."""
+    results, warnings = nights.results(os.environ, os.geteuid(), datetime.now(local_zone()[0]))
+    return rendered(nights.families(results)), warnings
 
 
 def _safe(found: bytes) -> bytes:
@@ -139,11 +167,13 @@ def _serve(settings: Settings, place: tuple[str, int], names: tuple[str, ...], c
     def collect() -> bytes:
         nonlocal told
         found, warnings = collector.collect()
+        of_nights, unreadable = _of_nights()
+        warnings += unreadable
         for warning in warnings:
             if warning not in told:  # a host that stays away is told once
                 render.warning(settings, warning)
         told = warnings
-        return found
+        return found + of_nights
 
     try:
         server = Server(*place, collect, names)

@@ -49,6 +49,13 @@ def time_spent(
     return spent
 
 
+def trained_ratio(record: JobRecord, events: Sequence[Event], now: float, first_step: float) -> Optional[float]:
+    """Return the fraction of the time since its submission that a job has trained; None where no time has passed."""
+    spent = time_spent(record, events, now, first_step)
+    total = sum(spent.values())
+    return min(max(spent[TRAINED] / total, 0.0), 1.0) if total > 0 else None
+
+
 def _hangs(events: Sequence[Event], now: float) -> List[Tuple[float, float]]:
     """Return from when to when ranks hung: until they went on, or the attempt was over."""
     found: List[Tuple[float, float]] = []

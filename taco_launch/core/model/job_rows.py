@@ -22,7 +22,8 @@ class JobRow:
     many seconds it waited after its first start, suspended or for another attempt, `suspended_since` since when it does.
     `last_line` is what its ranks wrote last, and `progress` how far its training has come: as words, and as `step` of
     `steps`, `rate` (in the program's unit) and `loss`, as far as it prints them. `verified` is whether its attempt runs as
-    planned: True, False or Unknown, "" before that was looked at.
+    planned: True, False or Unknown, "" before that was looked at. `hung_since` is since when its ranks hang, None where they do
+    not. `goodput` is the fraction of the time since its submission that it has trained, of a running job that prints its steps.
     """
 
     name: str
@@ -56,6 +57,8 @@ class JobRow:
     steps: Optional[float] = None
     rate: Optional[float] = None
     loss: Optional[float] = None
+    hung_since: Optional[float] = None
+    goodput: Optional[float] = None
 
     @property
     def is_counted(self) -> bool:
@@ -91,6 +94,7 @@ def row_of(
     last_line: str = "",
     progress: Optional[Progress] = None,
     now: Optional[float] = None,
+    goodput: Optional[float] = None,
 ) -> JobRow:
     """Return the line of a job; `command` is its command as it is typed, `now` in seconds since the epoch, as in `Progress.text`."""
     told = Progress("", 0, 0.0) if progress is None else progress
@@ -128,6 +132,8 @@ def row_of(
         steps=_known(told.total),
         rate=_known(told.rate),
         loss=_known(told.loss),
+        hung_since=_hung_since(record),
+        goodput=goodput,
     )
 
 
@@ -188,6 +194,11 @@ def _kinds() -> Tuple[Tuple[type, ...], ...]:
 def _known(value: Optional[float]) -> Optional[float]:
     """Return a number that a program printed, None where it is none that a line of a job may have."""
     return value if value is not None and abs(value) <= LATEST else None
+
+
+def _hung_since(record: JobRecord) -> Optional[float]:
+    stall = record.stalled
+    return stall.since if stall is not None and stall.hung and record.state is JobState.RUNNING else None
 
 
 def _slots(record: JobRecord) -> int:

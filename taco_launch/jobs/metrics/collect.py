@@ -4,26 +4,27 @@ import contextlib
 import os
 import tempfile
 import threading
-from importlib.resources import files
 from pathlib import Path
 
 import taco_launch
 from taco_launch.core.errors import HostError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.jobs.backend import Backend, HostOccupancy
-from taco_launch.jobs.metrics import families
+from taco_launch.jobs.metrics import MONITORING, families
 
 # How long a scrape waits for the hosts.
 _PATIENCE_SECONDS = 5.0
 
 
-def collect(backend: Backend, inventory: Inventory) -> tuple[bytes, tuple[str, ...]]:
+def collect(backend: Backend, inventory: Inventory, *, mpi_operator: bool = False) -> tuple[bytes, tuple[str, ...]]:
     """Return the metrics as Prometheus reads them, and warnings: records and hosts of which nothing is known.
+
+    With `mpi_operator` also under the names of the MPI Operator.
 
     Raises:
         HostError: the head cannot be reached.
     """
-    return _collected(backend, backend.nodes(inventory))
+    return _collected(backend, backend.nodes(inventory), mpi_operator)
 
 
 class Collector:
@@ -32,8 +33,9 @@ class Collector:
     Prometheus gives a target ten seconds, and ssh as many to a host that is switched off.
     """
 
-    def __init__(self, backend: Backend, inventory: Inventory) -> None:
+    def __init__(self, backend: Backend, inventory: Inventory, *, mpi_operator: bool = False) -> None:
         """Ask nobody yet."""
+        self._mpi_operator = mpi_operator
         self._backend = backend
         self._inventory = inventory
         self._nodes: tuple[HostOccupancy, ...] = ()
@@ -46,7 +48,7 @@ class Collector:
             self._looking.start()
         self._looking.join(_PATIENCE_SECONDS)
         try:
-            return _collected(self._backend, self._nodes)
+            return _collected(self._backend, self._nodes, self._mpi_operator)
         except HostError as error:
             return silent_head(self._inventory), (error.message,)
 
@@ -57,7 +59,7 @@ class Collector:
 
 def rules() -> str:
     """Return the alert rules as a file of Prometheus."""
-    return (files("taco_launch.jobs.metrics") / "rules.yaml").read_text("utf-8")
+    return (MONITORING / "taco-launch.rules.yml").read_text("utf-8")
 
 
 def silent_head(inventory: Inventory) -> bytes:
@@ -65,13 +67,14 @@ def silent_head(inventory: Inventory) -> bytes:
     return families.silent_head_text(inventory.head, taco_launch.__version__)
 
 
-def _collected(backend: Backend, nodes: tuple[HostOccupancy, ...]) -> tuple[bytes, tuple[str, ...]]:
+def _collected(backend: Backend, nodes: tuple[HostOccupancy, ...], mpi_operator: bool) -> tuple[bytes, tuple[str, ...]]:
     counters = backend.counters()
     nodes = tuple(node for node in nodes if node.is_head or node.is_used)
     silent = [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]
     hosts = {node.host.name: node.occupancy for node in nodes}
-    found = families.text(counters.rows, counters.removed, hosts, taco_launch.__version__)
-    return found, (*counters.warnings, *silent)
+    version = taco_launch.__version__
+    text = families.text(counters.rows, counters.removed, hosts, version, mpi_operator=mpi_operator)
+    return text, (*counters.warnings, *silent)
 
 
 def write(path: Path, found: bytes) -> None:

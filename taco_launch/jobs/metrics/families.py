@@ -21,23 +21,49 @@ _PROGRESS = {
     "steps": "The total number of steps of a running job, as far as it prints it.",
     "rate": "The last speed that a running job printed, in its program's own unit, such as images or tokens per second.",
     "loss": "The last loss that a running job printed.",
+    "goodput": "The fraction of the time since its submission that a running job has trained in its attempt, if it prints its steps.",
 }
 
 
-def text(rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupancy | None], version: str) -> bytes:
+# Families that the MPI Operator has as well, and its prefix for them.
+_OF_MPI_OPERATOR = ("jobs_created", "jobs_successful", "jobs_failed", "job_info")
+_MPI_OPERATOR = "mpi_operator_"
+
+
+def text(
+    rows: Sequence[JobRow],
+    removed: JobCounts,
+    hosts: Mapping[str, Occupancy | None],
+    version: str,
+    *,
+    mpi_operator: bool = False,
+) -> bytes:
     """Return all families as text: of the jobs that there are, of those that were removed, of hosts (None: no answer).
 
-    Characters that UTF-8 does not have become question marks.
+    Characters that UTF-8 does not have become question marks. With `mpi_operator` the families that the MPI Operator has
+    come under its names as well.
     """
-    return _text(families(rows, removed, hosts, version))
+    ours = families(rows, removed, hosts, version)
+    return rendered((*ours, *_renamed(ours)) if mpi_operator else ours)
+
+
+def _renamed(ours: Iterable[Metric]) -> Iterable[Metric]:
+    for family in ours:
+        if family.name.removeprefix(_PREFIX) in _OF_MPI_OPERATOR:
+            theirs = Metric(family.name.replace(_PREFIX, _MPI_OPERATOR, 1), family.documentation, family.type)
+            theirs.samples = [
+                each._replace(name=each.name.replace(_PREFIX, _MPI_OPERATOR, 1)) for each in family.samples
+            ]
+            yield theirs
 
 
 def silent_head_text(head: str, version: str) -> bytes:
     """Return what is known while the head does not answer: that it is not ready. Counters are left out: 0 would be a reset."""
-    return _text((_ready({head: None}), _build(version)))
+    return rendered((_ready({head: None}), _build(version)))
 
 
-def _text(found: Sequence[Metric]) -> bytes:
+def rendered(found: Sequence[Metric]) -> bytes:
+    """Return families as text."""
     registry = CollectorRegistry()
     registry.register(_CollectedMetrics(found))
     return generate_latest(registry)
@@ -64,7 +90,8 @@ class _CollectedMetrics(Collector):
         return self._families
 
 
-def _gauge(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+def gauge(name: str, words: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> Metric:
+    """Return a family of gauges: of each sample its labels and its value."""
     family = GaugeMetricFamily(_PREFIX + name, words)
     for labels, value in samples:
         family.add_sample(family.name, {key: _valid(each) for key, each in labels.items()}, value)
@@ -84,20 +111,25 @@ def _counters(tally: JobCounts) -> Iterable[Metric]:
 
 def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
     words = "1 for every job whose record exists; the labels are its launcher and its cluster."
-    yield _gauge("job_info", words, ((_job(row), 1) for row in rows))
+    yield gauge("job_info", words, ((_job(row), 1) for row in rows))
     by_state = Counter(row.state for row in rows)
     words = "1 for every running job; status is whether it runs as planned: True, False, or Unknown while that is not known."
     running = [row for row in rows if row.state is JobState.RUNNING]
     checked = ({**_job(row), "status": row.verified or Truth.UNKNOWN.value} for row in running)
-    yield _gauge("job_verified", words, ((labels, 1) for labels in checked))
+    yield gauge("job_verified", words, ((labels, 1) for labels in checked))
     for name, words in _PROGRESS.items():
         values = ((_job(row), getattr(row, name)) for row in running)
-        yield _gauge(f"job_{name}", words, ((labels, value) for labels, value in values if value is not None))
+        yield gauge(f"job_{name}", words, ((labels, value) for labels, value in values if value is not None))
+    words = "1 for a running job whose ranks hang, else 0."
+    yield gauge("job_hung", words, ((_job(row), float(row.hung_since is not None)) for row in running))
+    words = "Attempts of an unfinished job after its first one: restarts, and starts after a suspension."
+    unfinished = (row for row in rows if not row.state.is_terminal)
+    yield gauge("job_restarts", words, ((_job(row), max((row.attempt or 1) - 1, 0)) for row in unfinished))
     words = "Jobs whose records exist, by state."
-    yield _gauge("jobs", words, (({"state": state.value}, by_state[state]) for state in JobState))
+    yield gauge("jobs", words, (({"state": state.value}, by_state[state]) for state in JobState))
     waiting = Counter(row.queue for row in rows if row.state.waits and row.state is not JobState.SUSPENDED)
     words = "Jobs that wait for their slots or their next attempt."
-    yield _gauge("queue_length", words, (({"queue": entry.queue}, waiting[entry.queue]) for entry in tally.waits))
+    yield gauge("queue_length", words, (({"queue": entry.queue}, waiting[entry.queue]) for entry in tally.waits))
     words = "Seconds from a job's submission to its first start."
     waits = HistogramMetricFamily(f"{_PREFIX}queue_wait_seconds", words, labels=("queue",))
     bounds = [*map(str, BOUNDS), "+Inf"]
@@ -114,19 +146,21 @@ def _job(row: JobRow) -> Mapping[str, str]:
 
 def _ready(hosts: Mapping[str, Occupancy | None]) -> Metric:
     ready = (({"host": name}, float(found is not None)) for name, found in hosts.items())
-    return _gauge("host_ready", "1 for a host that answers, 0 for one that does not.", ready)
+    return gauge("host_ready", "1 for a host that answers, 0 for one that does not.", ready)
 
 
 def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
     yield _ready(hosts)
     drained = (({"host": name}, float(found.drain is not None)) for name, found in hosts.items() if found is not None)
-    yield _gauge("host_drained", "1 for a host that is drained and takes no new jobs, else 0.", drained)
+    yield gauge("host_drained", "1 for a host that is drained and takes no new jobs, else 0.", drained)
     records = {name: each.drain for name, each in hosts.items() if each is not None and each.drain is not None}
     kinds = (
         ({"host": name, "kind": drain.kind, "by": "policy" if drain.policy else "person"}, 1)
         for name, drain in records.items()
     )
-    yield _gauge("host_drain_info", "1 for every drained host: the kind of its drain, and who decided it.", kinds)
+    yield gauge("host_drain_info", "1 for every drained host: the kind of its drain, and who decided it.", kinds)
+    since = (({"host": name}, drain.since) for name, drain in records.items())
+    yield gauge("host_drain_timestamp_seconds", "When a drained host was drained, in seconds since the epoch.", since)
     samples: list[tuple[Mapping[str, str], float]] = []
     for name, found in hosts.items():
         if found is None:
@@ -148,11 +182,11 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
         "processes outside taco-launch use them, and unknown, whose users the host cannot tell, as of a GPU that is lost. "
         "The total includes the other three."
     )
-    yield _gauge("slots", words, samples)
+    yield gauge("slots", words, samples)
 
 
 def _build(version: str) -> Metric:
-    return _gauge(
+    return gauge(
         "build_info",
         "Always 1; the label is the version of taco-launch that reports this.",
         [({"version": version}, 1)],

@@ -9,17 +9,18 @@ from typing import Any
 
 import click
 import pytest
-import yaml
 from click.testing import CliRunner
 
+from taco_launch.bench.nightly import record
+from taco_launch.bench.nightly.record import LastRun
 from taco_launch.cli.hosts.metrics import metrics
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_counts import JobCounts
 from taco_launch.core.model.slots import Occupancy, SlotState
 from taco_launch.jobs.backend import Counters, HostOccupancy
+from taco_launch.jobs.metrics import MONITORING, families
 from taco_launch.jobs.metrics import collect as flow
-from taco_launch.jobs.metrics import families
 from tests.conftest import eventually
 from tests.support.fake_backend import FakeBackend
 from tests.support.raisers import raiser
@@ -31,7 +32,8 @@ def call(*args: str) -> Any:
 
 @pytest.fixture
 def collected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow, "collect", lambda _head, _inventory: (b"a 1\n", ("gpu2: no answer\x1b[31m",)))
+    monkeypatch.setattr(flow, "collect", lambda *_head, **_more: (b"a 1\n", ("gpu2: no answer\x1b[31m",)))
+    monkeypatch.setattr("taco_launch.cli.hosts.metrics._of_nights", lambda: (b"", ()))
     monkeypatch.delenv("TACO_LAUNCH_INVENTORY", raising=False)
 
 
@@ -39,6 +41,22 @@ def collected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_on_stdout() -> None:
     result = call()
     assert (result.stdout, result.stderr) == ("a 1\n", "warning: gpu2: no answer\\x1b[31m\n")
+
+
+def test_nightly_runs_come_too_and_what_cannot_be_read_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(flow, "collect", lambda *_head, **_more: (b"a 1\n", ()))
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
+    record.write(tmp_path / "nights" / "taco", LastRun(1.0, 1, 2.0, 0, "drift"))
+    (tmp_path / "nights" / "odd").mkdir()
+    (tmp_path / "nights" / "odd" / "last.json").write_text("{")
+    result = call()
+    assert result.stdout.startswith("a 1\n")
+    assert 'taco_launch_night_outcome{night="taco",outcome="drift"} 1.0\n' in result.stdout
+    assert "warning: nightly run odd: " in result.stderr
+    monkeypatch.setattr(flow, "collect", raiser(HostError("head: no route to host", "is it up?")))
+    assert 'taco_launch_night_end_timestamp_seconds{night="taco"} 2.0\n' in call().stdout
 
 
 @pytest.mark.usefixtures("collected")
@@ -154,14 +172,8 @@ def test_of_a_head_that_does_not_answer_that_alone_is_told(monkeypatch: pytest.M
     assert (tmp_path / "a.prom").read_text() == result.stdout
 
 
-def test_the_alert_rules_name_families_that_exist() -> None:
-    found = yaml.safe_load(call("--rules").stdout)
-    expressions = [rule["expr"] for group in found["groups"] for rule in group["rules"]]
-    known = families.text((), JobCounts(), {"n1": Occupancy("n1", (SlotState("slot-0"),))}, "1").decode()
-    names = set(re.findall(r"^# TYPE (\w+)", known, re.MULTILINE))
-    asked = set(re.findall(r"taco_launch_\w+", " ".join(expressions)))
-    assert len(expressions) >= 7
-    assert asked <= names, asked - names
+def test_the_rules_are_those_of_export_monitoring() -> None:
+    assert call("--rules").stdout == (MONITORING / "taco-launch.rules.yml").read_text("utf-8")
 
 
 def test_hosts_that_nobody_asks_are_not_away(monkeypatch: pytest.MonkeyPatch) -> None:

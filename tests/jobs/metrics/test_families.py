@@ -140,6 +140,37 @@ def test_the_progress_of_running_jobs() -> None:
     }
 
 
+def test_hangs_and_restarts() -> None:
+    rows = (
+        row("fine", JobState.RUNNING, waited=0.0, attempt=1),
+        row("hangs", JobState.RUNNING, waited=0.0, attempt=3, hung_since=5.0),
+        row("waits", JobState.RESTARTING, waited=0.0, attempt=2),
+        row("new", JobState.QUEUED, attempt=0),
+        row("over", JobState.FAILED, waited=0.0, attempt=4),
+    )
+    found = parsed(text(rows, JobCounts(), {}, "1"))
+    values = {
+        name: {dict(labels)["launcher"].removesuffix("-launcher"): value for labels, value in found[name].items()}
+        for name in ("taco_launch_job_hung", "taco_launch_job_restarts")
+    }
+    assert values["taco_launch_job_hung"] == {"fine": 0, "hangs": 1}
+    assert values["taco_launch_job_restarts"] == {"fine": 0, "hangs": 2, "waits": 1, "new": 0}
+
+
+def test_under_the_names_of_the_mpi_operator() -> None:
+    found = parsed(text(ROWS, JobCounts(), {}, "1", mpi_operator=True))
+    theirs = {name for name in found if name.startswith("mpi_operator_")}
+    assert theirs == {
+        "mpi_operator_jobs_created_total",
+        "mpi_operator_jobs_successful_total",
+        "mpi_operator_jobs_failed_total",
+        "mpi_operator_job_info",
+    }
+    for name in theirs:
+        assert found[name] == found[name.replace("mpi_operator_", "taco_launch_")]
+    assert not [name for name in parsed(text(ROWS, JobCounts(), {}, "1")) if name.startswith("mpi_operator_")]
+
+
 @given(st.permutations(ROWS), st.integers(0, len(ROWS)))
 def test_nothing_falls_when_records_are_removed(rows: list[JobRow], first: int) -> None:
     removed = JobCounts()
@@ -177,7 +208,9 @@ def test_the_kind_of_a_drain_and_who_decided_it() -> None:
         "n3": Drain("root@ctl", 1.0, "policy: disk space: full", USER, policy=True),
     }
     hosts = {name: Occupancy(name, (), drain=drain) for name, drain in drains.items()}
-    assert parsed(text((), JobCounts(), hosts, "1"))["taco_launch_host_drain_info"] == {
+    found = parsed(text((), JobCounts(), hosts, "1"))
+    assert found["taco_launch_host_drain_timestamp_seconds"] == {(("host", "n2"),): 1, (("host", "n3"),): 1}
+    assert found["taco_launch_host_drain_info"] == {
         (("by", "person"), ("host", "n2"), ("kind", "node")): 1,
         (("by", "policy"), ("host", "n3"), ("kind", "user")): 1,
     }

@@ -11,6 +11,7 @@ from taco_launch.agent.logs import segments
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.agent.store.usage_series import UsageKeeper
 from taco_launch.agent.supervisor import start, teardown
 from taco_launch.agent.supervisor.deadlines import Divergence, EarlySignal, Limits, SlowStart, SomeEnded
 from taco_launch.agent.supervisor.ranks import Ranks
@@ -62,6 +63,7 @@ class SupervisedAttempt:
         self.some_ended = SomeEnded(self.ranks, self.events)
         self.divergence = Divergence(self.folder, self.spec.policy)
         self.orphans = teardown.Orphans(guard_process, self.gang)
+        self.usage = UsageKeeper(self.folder)
         self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)
         # mpirun, torchrun's or our own starter, once it was started.
         self.launcher: Optional[start.Launcher] = None
@@ -171,6 +173,7 @@ class SupervisedAttempt:
             self.verification.note(link.name, message)
             self.limits.note(link.name, message)
             self.early.note(message)
+            self.usage.note(link.name, message, time.time())
             self.ranks.note(link, message, blame=self.cut_short is None)
 
     def reap(self) -> None:

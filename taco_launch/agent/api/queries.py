@@ -1,5 +1,6 @@
-"""Calls about what exists: list, get, metrics, top, prune."""
+"""Calls about what exists: list, live, get, metrics, top, prune."""
 
+import contextlib
 import subprocess
 import time
 from dataclasses import replace
@@ -12,10 +13,13 @@ from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.agent.upkeep import job_counters, job_index, removal
 from taco_launch.core.errors import TacoLaunchError, last_line
+from taco_launch.core.lifecycle.goodput import time_spent, trained_share
 from taco_launch.core.model.job_rows import decoded, encoded, last_run
+from taco_launch.core.model.jobs import JobState
+from taco_launch.core.model.run.usage import LiveJob
 from taco_launch.core.protocol.calls import Notice, Reply, Request
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
-from taco_launch.core.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
+from taco_launch.core.protocol.calls.job_list import Counted, List, Live, LiveJobs, Metrics, Prune, Rows
 from taco_launch.core.protocol.calls.jobs import Get, JobReply
 
 # nvidia-smi alone has 30 seconds on a host.
@@ -27,6 +31,21 @@ def _list(jobs: Jobs, _agent: str, _request: List) -> Iterator[Reply]:
     yield Rows(rows=found.rows)
     for warning in found.warnings:
         yield Notice(text=warning)
+
+
+def _live(jobs: Jobs, _agent: str, _request: Live) -> Iterator[Reply]:
+    found = job_index.current_rows(jobs)
+    yield Rows(rows=found.rows)
+    running = []
+    for row in map(decoded, found.rows):
+        if row.state is JobState.RUNNING:
+            with contextlib.suppress(TacoLaunchError):  # it has been removed meanwhile
+                view = current_view(jobs.get(row.name), events=True)
+                spent = time_spent(view.record, view.events, time.time(), view.first_step)
+                running.append(LiveJob(row.name, trained_share(spent), view.usage))
+    for warning in found.warnings:
+        yield Notice(text=warning)
+    yield LiveJobs(jobs=running)
 
 
 def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
@@ -106,6 +125,7 @@ def _prune(jobs: Jobs, agent: str, request: Prune) -> Iterator[Reply]:
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     List: _list,
+    Live: _live,
     Get: _get,
     Metrics: _metrics,
     Top: _top,

@@ -17,6 +17,7 @@ from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobState
+from taco_launch.core.model.run.usage import LiveJob
 from taco_launch.core.model.slots import describe_holders
 from taco_launch.jobs.backend import HostOccupancy
 from taco_launch.jobs.request.caller import person
@@ -146,7 +147,11 @@ def top() -> None:
 @verb(group=top, access=True, output=True)
 @_watch_option
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
-    """Show hosts with their GPUs, and how many of these jobs hold.
+    """Show hosts with their GPUs, how many of these jobs hold, and what is in use.
+
+    What is in use is measured while the host is asked: the share of time in which its GPUs ran a kernel, the share of their memory
+    in use, power per GPU, the highest temperature, the CPUs' use and the share of their time that waits for disks, and what the
+    network interfaces receive and send.
 
     If no host has a GPU, slots are counted; if the inventory sets `slots`, GPU slots: the GPUs that jobs may use.
     What -H HOST:SLOTS adds for one job counts in `top job` only. -o wide shows who holds each, and which containers hosts have besides the
@@ -187,30 +192,37 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 @verb(group=top, access=True, output=True)
 @_watch_option
 def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
-    """Show jobs with the GPUs that each requests and holds.
+    """Show jobs with the GPUs that each requests and holds, what they use, and their progress.
 
     Jobs that ended are left out: `list` shows them. If no job has or had a GPU, slots are counted. -o wide adds the queue, priority,
-    owner, whether it runs as planned (VERIFIED) and progress.
+    owner and whether it runs as planned (VERIFIED).
+
+    What a job uses is the mean of its hosts over the last minute, sampled every ten seconds: the share of time in which its GPUs
+    ran a kernel, the share of their memory in use, power per GPU, the highest temperature, how many of a host's CPUs the job
+    uses, the share of the CPUs' time that waits for disks, and what the network interfaces receive and send. GOODPUT is the share
+    of its time in which a job that prints its steps has trained. Below the table, hints name what keeps the GPUs idle, with the
+    numbers; they require about a minute of samples.
 
     \b
     Example:
-      taco-launch top job
+      taco-launch top job -w
     """
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def data(rows: Sequence[JobRow]) -> Any:
-        held = sum(row.allocated for row in rows)
-        return {"jobs": to_json(rows), "allocated": held, "requested": job_tables.total_requested(rows)}
+    def query() -> tuple[tuple[Sequence[JobRow], Sequence[LiveJob]], Sequence[str]]:
+        rows, live, warnings = backend.live()
+        return (rows, live), warnings
 
-    wide = settings.output == "wide"
-    _show(
-        settings,
-        backend.list,
-        lambda rows: job_tables.top_jobs(rows, time.time(), wide=wide),
-        data,
-        watch=watch,
-    )
+    def data(found: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> Any:
+        held = sum(row.allocated for row in found[0])
+        jobs = node_tables.live_data(*found)
+        return {"jobs": jobs, "allocated": held, "requested": node_tables.total_requested(found[0])}
+
+    def table(found: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> str:
+        return node_tables.top_jobs(found[0], time.time(), wide=settings.output == "wide", live=found[1])
+
+    _show(settings, query, table, data, watch=watch)
 
 
 @verb(access=True, output=True)

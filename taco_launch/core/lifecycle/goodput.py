@@ -49,6 +49,12 @@ def time_spent(
     return spent
 
 
+def trained_share(spent: Dict[str, float]) -> Optional[float]:
+    """Return the share of a job's time in which it trained, given `time_spent`; None where no step was printed."""
+    total = sum(spent.values())
+    return spent[TRAINED] / total if spent[TRAINED] and total else None
+
+
 def _hangs(events: Sequence[Event], now: float) -> List[Tuple[float, float]]:
     """Return from when to when ranks hung: until they went on, or the attempt was over."""
     found: List[Tuple[float, float]] = []

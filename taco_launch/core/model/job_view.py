@@ -7,6 +7,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.jobs import LATEST, MOST_PRIORITY, MOST_RANKS, Event, JobRecord, JobSpec
 from taco_launch.core.model.launchers import LAUNCHERS
+from taco_launch.core.model.run.usage import HostUsages
 
 # Why a job waits: (host, why), what concerns no single host under "".
 WaitReasons = Tuple[Tuple[str, str], ...]
@@ -105,6 +106,8 @@ class JobView:
     last_run: Optional[LastRun] = None
     # when the last attempt printed its first step, in seconds since the epoch; None where it has not
     first_step: Optional[float] = None
+    # what it used in its last minute, by host; only with the events, while it runs
+    usage: HostUsages = ()
     # its number in Slurm, None before it is there and of other jobs
     slurm_job: Optional[int] = None
 

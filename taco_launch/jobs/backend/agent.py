@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
     from taco_launch.core.model.run.rank_samples import RankStack
+    from taco_launch.core.model.run.usage import LiveJob
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
     from taco_launch.core.protocol.calls.exec_command import Exec
@@ -152,6 +153,15 @@ class AgentBackend:
         """Return a row of every job, the newest first, and warnings."""
         return self._rows()
 
+    def live(self) -> "tuple[tuple[JobRow, ...], tuple[LiveJob, ...], tuple[str, ...]]":
+        """Return what `list` returns, and what the running jobs use."""
+        from taco_launch.core.protocol.calls.job_list import Live, LiveJobs  # noqa: PLC0415 - few calls need them
+
+        replies = self._head.call(Live())
+        rows = self._sorted_rows(Live.op, replies)
+        jobs = tuple(job for reply in replies if isinstance(reply, LiveJobs) for job in reply.jobs)
+        return rows, jobs, _warnings(replies)
+
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
         return self._follower(query, output, watch, math.inf).to_end()
@@ -234,7 +244,9 @@ class AgentBackend:
         for host in inventory.hosts:
             answer = answers.get(host.name) or SlotsReply(host=host.name, problem=_UNUSED)
             found.append(
-                HostOccupancy(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used)
+                HostOccupancy(
+                    host, host.name == inventory.head, answer.occupancy, answer.problem, host in used, answer.usage
+                )
             )
         return tuple(found)
 
@@ -343,14 +355,19 @@ class AgentBackend:
 
     def _rows(self, **removal: Any) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, or of each that a Prune with these fields removes; and warnings."""
-        from taco_launch.core.protocol.calls.job_list import List, Prune, Rows  # noqa: PLC0415 - few calls need them
+        from taco_launch.core.protocol.calls.job_list import List, Prune  # noqa: PLC0415 - few calls need them
 
         request = Prune(**removal) if removal else List()
         replies = self._head.call(request)
-        with understood(self.name, request.op):
+        return self._sorted_rows(request.op, replies), _warnings(replies)
+
+    def _sorted_rows(self, op: str, replies: Sequence[Reply]) -> "tuple[JobRow, ...]":
+        from taco_launch.core.protocol.calls.job_list import Rows  # noqa: PLC0415 - few calls need them
+
+        with understood(self.name, op):
             found = [row for reply in replies if isinstance(reply, Rows) for row in reply.jobs()]
         found.sort(key=lambda row: (-(row.submitted or 0), row.name))
-        return tuple(found), _warnings(replies)
+        return tuple(found)
 
     def _next(self, replies: Iterator[Reply], kind: type[_Kind]) -> _Kind:
         reply = next(replies, None)

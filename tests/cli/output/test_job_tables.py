@@ -64,7 +64,7 @@ def test_no_data_moves_the_cursor() -> None:
 
 def test_top_job() -> None:
     assert (
-        text(job_tables.top_jobs(ROWS, NOW, wide=False))
+        text(node_tables.top_jobs(ROWS, NOW, wide=False))
         == """\
 NAME  STATUS   REQUESTED  HELD  LAUNCHER  HOSTS     AGE
 dist  RUNNING          3     3  mpirun    gpu[1-2]  29s
@@ -78,7 +78,7 @@ def test_top_job_without_gpus() -> None:
     shares = (HostRanks("gpu1", 2, ("slot-0", "slot-1")),)
     rows = (row("b", 4, JobState.QUEUED, 1), row("a", 2, JobState.RUNNING, 5, shares=shares))
     assert (
-        text(job_tables.top_jobs(rows, NOW, wide=False))
+        text(node_tables.top_jobs(rows, NOW, wide=False))
         == """\
 NAME  STATUS   REQUESTED  HELD  LAUNCHER  HOSTS  AGE
 a     RUNNING          2     2  mpirun    gpu1   5s
@@ -90,13 +90,13 @@ slots of jobs that have not ended: 6 requested, 2 held"""
 
 def test_wide_top_job() -> None:
     rows = (replace(ROWS[0], verified="False", progress="step 5/10"),)
-    header, line = text(job_tables.top_jobs(rows, NOW, wide=True)).splitlines()[:2]
+    header, line = text(node_tables.top_jobs(rows, NOW, wide=True)).splitlines()[:2]
     assert header.endswith("AGE  QUEUE    PRIORITY  OWNER  VERIFIED  PROGRESS")
     assert line.endswith("29s  default         0  alice  False     step 5/10")
 
 
 def test_top_job_that_asks_for_what_nobody_knows_yet() -> None:
-    shown = text(job_tables.top_jobs((replace(ROWS[3], requested=None),), NOW, wide=False)).splitlines()
+    shown = text(node_tables.top_jobs((replace(ROWS[3], requested=None),), NOW, wide=False)).splitlines()
     assert shown[1].split() == ["next", "QUEUED", "-", "0", "mpirun", "-", "3s"]
     assert shown[-1].endswith(": 0 requested, 0 held")
 
@@ -202,7 +202,7 @@ def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
     found = job("a", 2, state, 61, shares=GPUS[1:], first_failure=RankEnd(0, "gpu2", 1))
     rows = (row_of(found.spec, found.record),)
     (listed,) = text(job_tables.job_list(rows, NOW, wide=False)).splitlines()[1:]
-    top = text(job_tables.top_jobs(rows, NOW, wide=False)).splitlines()
+    top = text(node_tables.top_jobs(rows, NOW, wide=False)).splitlines()
     topped = [line for line in top if line.startswith("a ")]
     shown = text(job_tables.one_job(found, NOW, wide=False)).splitlines()
     assert shown[0] == f"STATUS: {listed.split()[1]}"

@@ -51,6 +51,7 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool, live: Sequence[L
     words = "GPUs" if any(row.gpus for row in rows) else "slots"
     shown = sorted((row for row in rows if not row.state.is_terminal), key=most_slots_first)
     running = {job.name: job for job in live}
+    measured = any(job.hosts for job in live)
     names, uses = usage_cells([job_usage(running.get(row.name)) for row in shown])
     header = ["NAME", "STATUS", "REQUESTED", "HELD", "LAUNCHER", "HOSTS", "AGE"]
     header += ["QUEUE", "PRIORITY", "OWNER", "VERIFIED"] if wide else []
@@ -65,8 +66,8 @@ def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool, live: Sequence[L
         ]
         job = running.get(row.name)
         goodput = "-" if job is None or job.goodput is None else f"{100 * job.goodput:.0f} %"
-        cells.append([*line, *use, goodput, row.progress] if live else [*line, *([row.progress] if wide else [])])
-    header += [*names, "GOODPUT", "PROGRESS"] if live else ["PROGRESS"] if wide else []
+        cells.append([*line, *use, goodput, row.progress] if measured else [*line, *([row.progress] if wide else [])])
+    header += [*names, "GOODPUT", "PROGRESS"] if measured else ["PROGRESS"] if wide else []
     held = sum(row.allocated for row in rows)
     table = columns(header, cells, numbers=("REQUESTED", "HELD", "PRIORITY", "GOODPUT", *names))
     total = f"{words} of jobs that have not ended: {total_requested(rows)} requested, {held} held"

@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 11_750,
+    "cli": 11_830,
     "api": 1_400,
     "bench": 9_250,
     "jobs": 12_850,
     "setup": 9_100,
     "hosts": 8_100,
     "lab": 3_650,
-    "agent": 18_900,
-    "core": 33_200,
+    "agent": 19_350,
+    "core": 33_550,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

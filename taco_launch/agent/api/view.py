@@ -74,9 +74,9 @@ def _output_of(folder: JobFolder, view: JobView) -> "Tuple[OutputEnd, Optional[f
 def _usage(folder: JobFolder) -> "HostUsages":
     """Return what a running job uses on each host that has told it lately."""
     with contextlib.suppress(TacoLaunchError):  # a damaged file is replaced by the next sample
-        found = usage_series.read(folder)
+        usage = usage_series.read(folder)
         since = time.time() - _OLDEST_SECONDS
-        return () if found is None else tuple((host, usage) for host, usage in found.hosts if usage.time > since)
+        return () if usage is None else tuple((host, last) for host, last in usage.hosts if last.time > since)
     return ()
 
 

@@ -26,24 +26,26 @@ class GpuNumbers(NamedTuple):
 
 def parse(text: str) -> Dict[str, GpuNumbers]:
     """Read lines of `gpus.COUNTERS`, by UUID; the last one of a GPU counts, and what is no number is not known."""
-    found: Dict[str, GpuNumbers] = {}
+    rows: Dict[str, GpuNumbers] = {}
     for line in text.splitlines():
         words = [word.strip() for word in line.split(",")]
-        if len(words) == 7 and len(found) < _MOST_GPUS:
+        if len(words) == 7 and len(rows) < _MOST_GPUS:
             use, used, total, power, temperature = map(_number, words[1:6])
             memory = used / total if used is not None and total else None
-            found[words[0]] = GpuNumbers(
+            rows[words[0]] = GpuNumbers(
                 _share(None if use is None else use / 100), _share(memory), power, temperature, _throttled(words[6])
             )
-    return found
+    return rows
 
 
-def added(usage: Usage, found: Sequence[GpuNumbers]) -> Usage:
+def added(usage: Usage, numbers: Sequence[GpuNumbers]) -> Usage:
     """Add GPUs to a host: the mean of each value, and the highest temperature."""
-    values = {name: [one for one in column if one is not None] for name, column in zip(GpuNumbers._fields, zip(*found))}
+    values = {
+        name: [one for one in column if one is not None] for name, column in zip(GpuNumbers._fields, zip(*numbers))
+    }
     hottest = max(values.pop("temperature", ()), default=None)
-    means = {name: sum(known) / len(known) for name, known in values.items() if known}
-    return replace(usage, gpus=len(found), temperature=hottest, **means)
+    means = {name: sum(column) / len(column) for name, column in values.items() if column}
+    return replace(usage, gpus=len(numbers), temperature=hottest, **means)
 
 
 class GpuSampler:
@@ -72,9 +74,9 @@ class GpuSampler:
             return []
         with contextlib.suppress(BlockingIOError):
             self._rest += os.read(self._process.stdout.fileno(), _MOST_BYTES)
-        told, _line_end, self._rest = self._rest.rpartition(b"\n")
+        lines, _line_end, self._rest = self._rest.rpartition(b"\n")
         self._rest = self._rest[-_MOST_BYTES:]
-        return [one for uuid, one in parse(told.decode("ascii", "replace")).items() if uuid in self._uuids]
+        return [one for uuid, one in parse(lines.decode("ascii", "replace")).items() if uuid in self._uuids]
 
     def close(self) -> None:
         """End it."""

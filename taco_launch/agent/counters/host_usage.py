@@ -36,15 +36,15 @@ def read(members: Optional[Collection[Key]] = None) -> Reading:
 
 def cpu_ticks(text: str) -> Dict[str, Tuple[int, int, int]]:
     """Read /proc/stat, proc(5): time within guests counts as user time already."""
-    found = {}
+    cpus = {}
     for line in text.splitlines():
         name, *numbers = line.split()
         if not name.startswith("cpu"):
             break
         if name != "cpu" and len(numbers) >= 8 and all(map(str.isdecimal, numbers[:8])):
             ticks = [int(number) for number in numbers[:8]]
-            found[name] = sum(ticks) - ticks[3] - ticks[4], ticks[4], sum(ticks)
-    return found
+            cpus[name] = sum(ticks) - ticks[3] - ticks[4], ticks[4], sum(ticks)
+    return cpus
 
 
 def swapped_bytes(text: str) -> Optional[int]:
@@ -58,7 +58,7 @@ def between(before: Reading, after: Reading) -> Usage:
     span = max(after.time - before.time, 1e-3)
     shares = _cpu_shares(before, after)
     ways = [_rates(before, after, way, span) for way in (0, 1)]
-    known = [rate / speed for way in ways for name, rate in way.items() for speed in [nics.link_speed(name)] if speed]
+    loads = [rate / speed for way in ways for name, rate in way.items() for speed in [nics.link_speed(name)] if speed]
     job = _job_ticks(before, after)
     per_second = span * os.sysconf("SC_CLK_TCK")
     swapped = None if before.swapped is None or after.swapped is None else after.swapped - before.swapped
@@ -72,7 +72,7 @@ def between(before: Reading, after: Reading) -> Usage:
         swap=None if swapped is None else max(0.0, swapped / span),
         received=sum(ways[0].values()) if ways[0] else None,
         sent=sum(ways[1].values()) if ways[1] else None,
-        link=min(1.0, max(known)) if known else None,
+        link=min(1.0, max(loads)) if loads else None,
         job_cpus=None if job is None else sum(each for each, _main in job) / per_second,
         thread=None if not job else min(1.0, max(main for _all, main in job) / per_second),
     )
@@ -80,22 +80,22 @@ def between(before: Reading, after: Reading) -> Usage:
 
 def _cpu_shares(before: Reading, after: Reading) -> List[Tuple[float, float]]:
     """Return the share of its time that each CPU was busy, and waited for disks; iowait can fall, by proc(5)."""
-    found = []
+    shares = []
     for name, then in before.cpus.items():
         busy, wait, total = (now - past for now, past in zip(after.cpus.get(name, then), then))
         if total > 0:
-            found.append((min(1.0, max(0.0, busy / total)), min(1.0, max(0.0, wait / total))))
-    return found
+            shares.append((min(1.0, max(0.0, busy / total)), min(1.0, max(0.0, wait / total))))
+    return shares
 
 
 def _rates(before: Reading, after: Reading, way: int, span: float) -> Dict[str, float]:
     """Return the bytes per second of each interface in one direction; a driver that was loaded again counts from 0."""
-    found = {}
+    rates = {}
     for name, counts in after.links.items():
         now, then = counts[way], before.links.get(name, (None, None))[way]
         if now is not None and then is not None:
-            found[name] = max(0.0, (now - then) / span)
-    return found
+            rates[name] = max(0.0, (now - then) / span)
+    return rates
 
 
 def _job_ticks(before: Reading, after: Reading) -> Optional[Sequence[Tuple[int, int]]]:
@@ -107,9 +107,9 @@ def _job_ticks(before: Reading, after: Reading) -> Optional[Sequence[Tuple[int, 
 
 
 def _ticks(key: Key) -> Optional[Tuple[int, int]]:
-    found = process_trees.look_at([key])
+    looks = process_trees.look_at([key])
     fields = process_trees.word(key[0], f"task/{key[0]}/stat").rpartition(")")[2].split()
-    return (found[0].ticks, int(fields[11]) + int(fields[12])) if found and len(fields) >= 20 else None
+    return (looks[0].ticks, int(fields[11]) + int(fields[12])) if looks and len(fields) >= 20 else None
 
 
 def _mean(values: Sequence[float]) -> Optional[float]:

@@ -99,6 +99,6 @@ def carriers(root: Path = _ROOT) -> List[DeviceCounters]:
 
     Bridges, bonds and ends of containers repeat what a device carries; a container has no device, and there all count.
     """
-    found = interfaces(root)
-    real = [one for one in found if (root / "net" / one.name / "device").exists()]
-    return (real or found) + infiniband_ports(root)
+    every = interfaces(root)
+    real = [one for one in every if (root / "net" / one.name / "device").exists()]
+    return (real or every) + infiniband_ports(root)

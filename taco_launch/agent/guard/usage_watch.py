@@ -51,8 +51,8 @@ class UsageWatcher:
         before, self._before = self._before, host_usage.read(self._members)
         if before is not None:
             usage = host_usage.between(before, self._before)
-            found = self._gpus.read()
-            tell(UsageSample(usage=gpu_usage.added(usage, found) if found else usage))
+            numbers = self._gpus.read()
+            tell(UsageSample(usage=gpu_usage.added(usage, numbers) if numbers else usage))
 
     def close(self) -> None:
         """End what it has started."""

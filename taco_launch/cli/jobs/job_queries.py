@@ -149,9 +149,8 @@ def top() -> None:
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     """Show hosts with their GPUs, how many of these jobs hold, and what is in use.
 
-    What is in use is measured while the host is asked: the share of time in which its GPUs ran a kernel, the share of their memory
-    in use, power per GPU, the highest temperature, the CPUs' use and the share of their time that waits for disks, and what the
-    network interfaces receive and send.
+    What is in use is measured while the host is asked. GPU USE is the share of time in which its GPUs ran a kernel, POWER is per
+    GPU, and TEMP is that of the hottest. IO WAIT is the share of time in which CPUs had nothing to do but wait for disks.
 
     If no host has a GPU, slots are counted; if the inventory sets `slots`, GPU slots: the GPUs that jobs may use.
     What -H HOST:SLOTS adds for one job counts in `top job` only. -o wide shows who holds each, and which containers hosts have besides the
@@ -197,11 +196,11 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     Jobs that ended are left out: `list` shows them. If no job has or had a GPU, slots are counted. -o wide adds the queue, priority,
     owner and whether it runs as planned (VERIFIED).
 
-    What a job uses is the mean of its hosts over the last minute, sampled every ten seconds: the share of time in which its GPUs
-    ran a kernel, the share of their memory in use, power per GPU, the highest temperature, how many of a host's CPUs the job
-    uses, the share of the CPUs' time that waits for disks, and what the network interfaces receive and send. GOODPUT is the share
-    of its time in which a job that prints its steps has trained. Below the table, hints name what keeps the GPUs idle, with the
-    numbers; they require about a minute of samples.
+    What a job uses is the mean of its hosts over the last minute, sampled every ten seconds. GPU USE is the share of time in which
+    its GPUs ran a kernel, POWER is per GPU, and TEMP is that of the hottest. CPU is how many CPUs of a host the job uses. IO WAIT
+    is the share of time in which the host's CPUs had nothing to do but wait for disks. GOODPUT is the share of its time in which
+    a job that prints its steps has trained. Hints below the table name what may keep the GPUs idle, with the numbers of at least
+    55 seconds.
 
     \b
     Example:
@@ -214,13 +213,13 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
         rows, live, warnings = backend.live()
         return (rows, live), warnings
 
-    def data(found: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> Any:
-        held = sum(row.allocated for row in found[0])
-        jobs = node_tables.live_data(*found)
-        return {"jobs": jobs, "allocated": held, "requested": node_tables.total_requested(found[0])}
+    def data(pair: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> Any:
+        held = sum(row.allocated for row in pair[0])
+        jobs = node_tables.live_data(*pair)
+        return {"jobs": jobs, "allocated": held, "requested": node_tables.total_requested(pair[0])}
 
-    def table(found: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> str:
-        return node_tables.top_jobs(found[0], time.time(), wide=settings.output == "wide", live=found[1])
+    def table(pair: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> str:
+        return node_tables.top_jobs(pair[0], time.time(), wide=settings.output == "wide", live=pair[1])
 
     _show(settings, query, table, data, watch=watch)
 

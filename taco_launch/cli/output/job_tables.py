@@ -301,8 +301,8 @@ def _hang(job: JobView, now: float) -> str:
 
 def hint_lines(title: str, usages: HostUsages) -> str:
     """Return why a job uses little of its hosts, with the numbers of the last minute; "" where no rule holds."""
-    found = hints(usages)
-    return "\n".join((title, *(f"  {printable(text)}" for text in found))) if found else ""
+    lines = [f"  {printable(text)}" for text in hints(usages)]
+    return "\n".join((title, *lines)) if lines else ""
 
 
 def _uses(job: JobView) -> str:

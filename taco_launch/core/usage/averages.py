@@ -17,14 +17,14 @@ def mean(usages: Sequence[Usage], seconds: float) -> Usage:
     """Return the mean of at least one, weighted by their seconds, as one that covers `seconds`."""
     values: Dict[str, Any] = {"seconds": seconds}
     for name in Usage.__dataclass_fields__:
-        found = [(getattr(usage, name), usage.seconds) for usage in usages if getattr(usage, name) is not None]
-        if name == "seconds" or not found:
+        pairs = [(getattr(usage, name), usage.seconds) for usage in usages if getattr(usage, name) is not None]
+        if name == "seconds" or not pairs:
             continue
         if name in _HIGHEST:
-            values[name] = max(value for value, _weight in found)
+            values[name] = max(value for value, _weight in pairs)
         else:
-            total = sum(weight for _value, weight in found)
-            values[name] = float(f"{sum(value * weight for value, weight in found) / total:.{_DIGITS}g}")
+            total = sum(weight for _value, weight in pairs)
+            values[name] = float(f"{sum(value * weight for value, weight in pairs) / total:.{_DIGITS}g}")
     return Usage(**values)
 
 
@@ -40,12 +40,12 @@ def over_hosts(usages: Sequence[Usage]) -> Usage:
 
 def with_point(series: Sequence[Usage], every: float, point: Usage) -> Tuple[float, Tuple[Usage, ...]]:
     """Add a point to a series whose points cover `every` seconds; where it becomes too long, merge each two neighbours."""
-    found = list(series)
-    if found and found[-1].seconds < _OPEN * every:
-        found[-1] = over_time((found[-1], point))
+    points = list(series)
+    if points and points[-1].seconds < _OPEN * every:
+        points[-1] = over_time((points[-1], point))
     else:
-        found.append(point)
-    if len(found) > MOST_POINTS:
+        points.append(point)
+    if len(points) > MOST_POINTS:
         every *= 2
-        found = [over_time(found[index : index + 2]) for index in range(0, len(found), 2)]
-    return every, tuple(found)
+        points = [over_time(points[index : index + 2]) for index in range(0, len(points), 2)]
+    return every, tuple(points)

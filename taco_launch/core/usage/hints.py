@@ -102,14 +102,14 @@ RULES: Tuple[Rule, ...] = (
 
 def hints(hosts: HostUsages) -> Tuple[str, ...]:
     """Return each cause that holds on a host, with that host's numbers; of several hosts the first, with how many others."""
-    told = []
+    lines = []
     for rule in RULES:
         where = [(name, usage) for name, usage in hosts if usage.seconds >= LEAST_SECONDS and _holds(rule, usage)]
         if where:
             name, usage = where[0]
             others = f" (as on {len(where) - 1} more)" if len(where) > 1 else ""
-            told.append(f"{name}{others}: {rule.words(usage)}: {rule.advice}")
-    return tuple(told)
+            lines.append(f"{name}{others}: {rule.words(usage)}: {rule.advice}")
+    return tuple(lines)
 
 
 def _holds(rule: Rule, usage: Usage) -> bool:

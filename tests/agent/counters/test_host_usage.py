@@ -133,10 +133,12 @@ GPU-d, -5, nan, 80000, 1e99, 71, 1
 
 def test_what_nvidia_smi_says() -> None:
     found = gpu_usage.parse(ROWS)
-    assert found["GPU-a"] == (0.38, 0.25, 311.5, 66, 0)
-    assert found["GPU-b"] == (1, 0.75, None, 71, 1)
-    assert found["GPU-c"] == (None, None, None, None, None)
-    assert found["GPU-d"] == (None, None, None, 71, 0)
+    assert found == {
+        "GPU-a": (0.38, 0.25, 311.5, 66, 0),
+        "GPU-b": (1, 0.75, None, 71, 1),
+        "GPU-c": (None, None, None, None, None),
+        "GPU-d": (None, None, None, 71, 0),
+    }
     host = gpu_usage.added(Usage(1, 10), list(found.values())[:3])
     assert (host.gpus, host.gpu, host.gpu_memory, host.power, host.temperature) == (3, 0.69, 0.5, 311.5, 71)
     assert host.throttled == 0.5

@@ -1,6 +1,7 @@
 """When a guard samples how much its job uses: not while the ranks start, then every ten seconds of the test's own time."""
 
 import sys
+from collections.abc import Mapping
 
 import pytest
 
@@ -28,7 +29,12 @@ def test_samples(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     root = family.root(family.start((sys.executable, "-S", "-c", "input()")))
     walks = []
     trees = process_trees.trees
-    monkeypatch.setattr(process_trees, "trees", lambda roots: walks.append(1) or trees(roots))
+
+    def counted(roots: Mapping[int, tuple[int, int]]) -> dict[int, list[tuple[int, int]]]:
+        walks.append(1)
+        return trees(roots)
+
+    monkeypatch.setattr(process_trees, "trees", counted)
     watch = Watch()
     assert watch.at(0.0) == 0
     assert [watch.at(now, root) for now in (1.0, 10.9, 11.0, 20.9)] == [0, 0, 0, 0]

@@ -2,25 +2,20 @@
 
 import contextlib
 import re
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Optional, Tuple
 
 from taco_launch.agent.logs import segments
-from taco_launch.agent.store import records, usage_series
+from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.errors import HostError, TacoLaunchError
+from taco_launch.core.errors import HostError
 from taco_launch.core.model.job_view import BoardView, JobView, check_spec
-from taco_launch.core.model.jobs import JobState
 
 if TYPE_CHECKING:
     from taco_launch.agent.logs.output_end import OutputEnd
     from taco_launch.core.model.jobs import JobSpec
-    from taco_launch.core.model.run.usage import HostUsages
 
-# What a host used longer ago than this is not what it uses.
-_OLDEST_SECONDS = 60.0
 _NO_NUMBER = re.compile(r"(?i)\b(?:nan|inf|infinity)\b")
 
 
@@ -44,7 +39,6 @@ def current_view(folder: JobFolder, *, events: bool = False) -> JobView:
         last_line=output.labelled,
         progress=output.progress,
         first_step=first_step,
-        usage=_usage(folder) if view.record.state is JobState.RUNNING else (),
     )
 
 
@@ -69,15 +63,6 @@ def _output_of(folder: JobFolder, view: JobView) -> "Tuple[OutputEnd, Optional[f
     if output.progress is None:
         return output, None
     return output, output_end.first_step(attempt.rank(output.progress.rank), pattern)
-
-
-def _usage(folder: JobFolder) -> "HostUsages":
-    """Return what a running job uses on each host that has told it lately."""
-    with contextlib.suppress(TacoLaunchError):  # a damaged file is replaced by the next sample
-        usage = usage_series.read(folder)
-        since = time.time() - _OLDEST_SECONDS
-        return () if usage is None else tuple((host, last) for host, last in usage.hosts if last.time > since)
-    return ()
 
 
 def _number(folder: JobFolder, spec: "JobSpec") -> Optional[int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Collection, Dict, List, NamedTuple, Optional, Sequence
 
 from taco_launch.agent.host import gpus
-from taco_launch.core.model.run.usage import Usage
+from taco_launch.core.model.job_view import Usage
 
 # Of NVML's nvmlClocksEventReasons: HwSlowdown, SwThermalSlowdown, HwThermalSlowdown, HwPowerBrakeSlowdown.
 _FAULTS = 0x8 | 0x20 | 0x40 | 0x80

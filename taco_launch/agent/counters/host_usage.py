@@ -7,7 +7,7 @@ from typing import Collection, Dict, List, Mapping, NamedTuple, Optional, Sequen
 
 from taco_launch.agent.counters import nics, process_trees
 from taco_launch.agent.counters.process_trees import Key
-from taco_launch.core.model.run.usage import Usage
+from taco_launch.core.model.job_view import Usage
 
 _MOST_BYTES = 1 << 20
 # A CPU that is busy for this share of the time is at 100 %.

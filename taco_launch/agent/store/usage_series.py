@@ -9,9 +9,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.model.codec import from_json, to_json
-from taco_launch.core.model.run.usage import JobUsage, Usage
-from taco_launch.core.protocol.guard_messages import UsageSample
-from taco_launch.core.protocol.message import Message
+from taco_launch.core.model.job_view import JobUsage, Usage
 from taco_launch.core.usage import averages
 
 # As guard/usage_watch.py samples; a host that sends more often is not listened to meanwhile.
@@ -44,13 +42,11 @@ class UsageKeeper:
         self._new: Dict[str, List[Usage]] = {}
         self._due = 0.0
 
-    def note(self, host: str, message: Message, now: float) -> None:
-        """Take a guard's message; `now` is in seconds since the epoch, since the host's clock may be wrong."""
-        if not isinstance(message, UsageSample):
-            return
+    def note(self, host: str, sample: Usage, now: float) -> None:
+        """Take a guard's sample; `now` is in seconds since the epoch, since the host's clock may be wrong."""
         samples = self._hosts.setdefault(host, deque(maxlen=_MOST_SAMPLES))
         if not samples or now - samples[-1].time > _SOONEST:
-            usage = replace(message.usage, time=now)
+            usage = replace(sample, time=now)
             samples.append(usage)
             self._new.setdefault(host, []).append(usage)
 

@@ -60,7 +60,8 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
     from taco_launch.agent.supervisor import failure_analysis  # noqa: PLC0415 - loaded while the ranks ran
 
-    failure = state.culprit(_blamed(folder, end.failures), end.code)
+    failures = failure_analysis.blamed(folder, end.failures) if end.failures else ()
+    failure = state.culprit(failures, end.code)
     each = spec.procs_per_gpu
     verdict = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
     if verdict.state is JobState.SUCCEEDED:
@@ -118,11 +119,3 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
         data["findings"] = to_json(told.findings)
     folder.caller.unlink(missing_ok=True)
     records.ended(events, job_state, code, reason, hint=verdict.hint, **data)
-
-
-def _blamed(folder: JobFolder, failures: Tuple[RankEnd, ...]) -> Tuple[RankEnd, ...]:
-    if not failures:
-        return failures
-    from taco_launch.agent.supervisor.failure_analysis import blamed  # noqa: PLC0415
-
-    return blamed(folder, failures)

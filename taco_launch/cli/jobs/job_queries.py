@@ -15,9 +15,8 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.manifest import size_text
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow
-from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.job_view import JobView, LiveJob
 from taco_launch.core.model.jobs import JobState
-from taco_launch.core.model.run.usage import LiveJob
 from taco_launch.core.model.slots import describe_holders
 from taco_launch.jobs.backend import HostOccupancy
 from taco_launch.jobs.request.caller import person

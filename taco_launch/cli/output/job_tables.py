@@ -26,9 +26,8 @@ from taco_launch.core.manifest import size_text
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow, row_of
-from taco_launch.core.model.job_view import JobView, LastRun
+from taco_launch.core.model.job_view import HostUsages, JobView, LastRun
 from taco_launch.core.model.jobs import JobState, Restart
-from taco_launch.core.model.run.usage import HostUsages
 from taco_launch.core.model.stalls import HANGS, doing
 from taco_launch.core.usage.averages import over_hosts
 from taco_launch.core.usage.cells import cells

@@ -7,7 +7,7 @@ from taco_launch.cli.output import job_tables
 from taco_launch.cli.output.render import age, columns, printable
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow
-from taco_launch.core.model.run.usage import LiveJob, Usage
+from taco_launch.core.model.job_view import LiveJob, Usage
 from taco_launch.core.model.slots import describe_holders, is_gpu
 from taco_launch.core.usage.averages import over_hosts
 from taco_launch.core.usage.cells import cells as usage_cells

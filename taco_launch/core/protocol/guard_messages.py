@@ -10,7 +10,7 @@ from taco_launch.core import trace
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import GpuConstraints
-from taco_launch.core.model.run.usage import Usage, check_usage
+from taco_launch.core.model.job_view import Usage, check_usage
 from taco_launch.core.model.slots import Occupancy, check_occupancy
 from taco_launch.core.protocol.job_host_facts import JobHostFacts
 from taco_launch.core.protocol.message import Message

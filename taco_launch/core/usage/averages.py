@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Sequence, Tuple
 
-from taco_launch.core.model.run.usage import Usage
+from taco_launch.core.model.job_view import Usage
 
 # Of a job: at ten seconds each, points are merged for the first time after 40 minutes.
 MOST_POINTS = 240

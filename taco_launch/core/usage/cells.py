@@ -2,7 +2,7 @@
 
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from taco_launch.core.model.run.usage import Usage
+from taco_launch.core.model.job_view import Usage
 
 _GPU: Dict[str, Callable[[Usage], str]] = {
     "GPU USE": lambda use: _percent(use.gpu),

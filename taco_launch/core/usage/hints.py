@@ -2,7 +2,7 @@
 
 from typing import Callable, Dict, List, NamedTuple, Tuple
 
-from taco_launch.core.model.run.usage import HostUsages, Usage
+from taco_launch.core.model.job_view import HostUsages, Usage
 
 # About a minute: what is seen for less is no habit.
 LEAST_SECONDS = 55.0

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from taco_launch.core.model.job_counts import JobCounts
     from taco_launch.core.model.job_facts import JobHost
     from taco_launch.core.model.job_rows import JobRow
-    from taco_launch.core.model.job_view import JobView, WaitReasons
+    from taco_launch.core.model.job_view import JobView, LiveJob, Usage, WaitReasons
     from taco_launch.core.model.run.rank_samples import RankStack
-    from taco_launch.core.model.run.usage import LiveJob, Usage
     from taco_launch.core.model.slots import Occupancy
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles

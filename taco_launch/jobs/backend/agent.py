@@ -46,8 +46,8 @@ from taco_launch.jobs.backend.agent_client import AgentClient, reach
 if TYPE_CHECKING:
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
+    from taco_launch.core.model.job_view import LiveJob
     from taco_launch.core.model.run.rank_samples import RankStack
-    from taco_launch.core.model.run.usage import LiveJob
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
     from taco_launch.core.protocol.calls.exec_command import Exec

@@ -17,8 +17,8 @@ from taco_launch.agent.upkeep import job_index
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import from_json, to_json
 from taco_launch.core.model.job_rows import JobRow, decoded, row_of
+from taco_launch.core.model.job_view import JobUsage, LiveJob, Usage
 from taco_launch.core.model.jobs import JobRecord, JobSpec
-from taco_launch.core.model.run.usage import JobUsage, LiveJob, Usage
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.core.protocol.calls.job_list import LiveJobs
 from tests.agent.conftest import Family, write_agent

@@ -10,7 +10,7 @@ import pytest
 
 from taco_launch.agent.counters import gpu_usage, host_usage, nics
 from taco_launch.agent.host import processes
-from taco_launch.core.model.run.usage import Usage, check_usage
+from taco_launch.core.model.job_view import Usage, check_usage
 from tests.conftest import eventually
 from tests.support.smi import GPUS
 

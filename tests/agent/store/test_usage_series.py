@@ -7,21 +7,19 @@ import pytest
 from taco_launch.agent.store import usage_series
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import DamagedRecordError
-from taco_launch.core.model.run.usage import Usage
-from taco_launch.core.protocol.guard_messages import Heartbeat, UsageSample
+from taco_launch.core.model.job_view import Usage
 
 
 def keep(keeper: usage_series.UsageKeeper, times: Iterable[float], **hosts: float) -> None:
     for now in times:
         for host, cpu in hosts.items():
-            keeper.note(host, UsageSample(usage=Usage(1.0, 10, cpus=4, cpu=cpu)), now)
+            keeper.note(host, Usage(1.0, 10, cpus=4, cpu=cpu), now)
         keeper.step(now)
 
 
 def test_what_was_kept_is_read(folder: JobFolder) -> None:
     assert usage_series.read(folder) is None
     keeper = usage_series.UsageKeeper(folder)
-    keeper.note("a", Heartbeat(), 5.0)
     keeper.step(5.0)
     assert usage_series.read(folder) is None
     keep(keeper, range(10, 101, 10), a=0.2, b=0.6)

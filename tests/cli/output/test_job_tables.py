@@ -6,9 +6,8 @@ import pytest
 
 from taco_launch.cli.output import job_tables, node_tables
 from taco_launch.core.model.job_rows import row_of
-from taco_launch.core.model.job_view import LastRun, Progress
+from taco_launch.core.model.job_view import LastRun, LiveJob, Progress, Usage
 from taco_launch.core.model.jobs import HostRanks, JobState, RankEnd
-from taco_launch.core.model.run.usage import LiveJob, Usage
 from taco_launch.core.model.slots import Drain, Occupancy, SlotHolder, SlotState
 from taco_launch.jobs.backend import HostOccupancy
 from tests.support.job_rows import GPUS, HOSTS, NOW, ROWS, job, row, text

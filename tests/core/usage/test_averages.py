@@ -2,7 +2,7 @@
 
 import pytest
 
-from taco_launch.core.model.run.usage import Usage, check_usage
+from taco_launch.core.model.job_view import Usage, check_usage
 from taco_launch.core.usage import averages
 from taco_launch.core.usage.cells import cells
 

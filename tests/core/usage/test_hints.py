@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from taco_launch.core.model.run.usage import Usage
+from taco_launch.core.model.job_view import Usage
 from taco_launch.core.usage.hints import LEAST_SECONDS, hints
 
 # A host whose GPUs are busy, and nothing else is.

@@ -2,7 +2,7 @@
 
 from typing import Optional, Sequence
 
-from taco_launch.core.model.run.usage import Usage, check_usage
+from taco_launch.core.model.job_view import Usage, check_usage
 from taco_launch.core.model.slots import Occupancy, check_occupancy
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.message import Message

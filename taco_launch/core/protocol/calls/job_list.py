@@ -5,7 +5,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 from taco_launch.core.model.job_counts import BOUNDS, JobCounts
 from taco_launch.core.model.job_rows import JobRow, decoded
-from taco_launch.core.model.run.usage import LiveJob, check_usage
+from taco_launch.core.model.job_view import LiveJob, check_usage
 from taco_launch.core.protocol.calls import Reply, Request
 
 _MOST = 1 << 63

@@ -45,7 +45,7 @@ RULES: Tuple[Rule, ...] = (
         _WORKERS,
     ),
     Rule(
-        {"thread": 0.95, "gpu": 0},
+        {"thread": 0.9, "gpu": 0},
         {"gpu": 0.7, "cpu": 0.6, "full_cpus": 2},
         lambda use: (
             f"{_idle(use)} while one CPU thread is at {_of(use.thread)} and the host's CPUs are {_of(use.cpu)} busy"
@@ -53,7 +53,7 @@ RULES: Tuple[Rule, ...] = (
         _WORKERS,
     ),
     Rule(
-        {"thread": 0.95, "job_cpus": 0},
+        {"thread": 0.9, "job_cpus": 0},
         {"job_cpus": 1.5, "cpu": 0.6, "gpus": 1},
         lambda use: f"one CPU thread is at {_of(use.thread)}, and the job uses {use.job_cpus:.1f} of {use.cpus} CPUs",
         "share the work among more threads, processes or ranks",
@@ -65,7 +65,7 @@ RULES: Tuple[Rule, ...] = (
         "preprocess the data in a job before this one, or on the GPUs (NVIDIA DALI)",
     ),
     Rule(
-        {"iowait_cpus": 0.5},
+        {"iowait_cpus": 0.3},
         {"gpu": 0.7},
         lambda use: f"processes wait for disks: I/O wait is {_of(use.iowait)} of {use.cpus} CPUs",
         _DISKS,
@@ -93,7 +93,7 @@ RULES: Tuple[Rule, ...] = (
     ),
     Rule(
         {"gpu": 0, "cpu": 0},
-        {"gpu": 0.3, "cpu": 0.05, "iowait_cpus": 0.5, "link": 0.5, "thread": 0.5},
+        {"gpu": 0.3, "cpu": 0.05, "iowait_cpus": 0.3, "link": 0.5, "thread": 0.5},
         lambda use: f"{_idle(use)}, and the host's CPUs are {_of(use.cpu)} busy",
         "the ranks wait, for data on another host or for each other; taco-launch stacks shows where",
     ),

@@ -45,6 +45,7 @@ def test_a_host_that_sends_too_often_is_not_listened_to(folder: JobFolder) -> No
     found = usage_series.read(folder)
     assert found is not None
     assert len(found.series) == 3
+    assert sum(point.seconds for point in found.series) <= 60
     assert found.hosts[0][1].seconds <= 60
 
 

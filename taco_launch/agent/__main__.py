@@ -60,7 +60,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "code": Operation("snapshots.fetch", {"folder": job, "descriptor": int}),
     "snapshot-serve": Operation("snapshots.serve", {"state": Path, "snapshot": str}),
     "snapshot-evict": Operation("snapshots.eviction", {"state": Path, "since": float, "dry_run": is_dry_run}),
-    "slots": Operation("host.occupancy", _SLOTS, "print_slots"),
+    "slots": Operation("counters.slots_answer", _SLOTS),
     "watch": Operation("host.occupancy", _SLOTS, "watch_slots"),
     "keep-queue": Operation("scheduler.keeper", {"lock": int}),
     "schedule": Operation("scheduler.scheduler", {"lock": int, "keeper": int}),

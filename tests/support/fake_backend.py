@@ -40,6 +40,9 @@ class FakeBackend:
     def list(self) -> tuple[tuple[JobRow, ...], tuple[str, ...]]:
         raise AssertionError("list")
 
+    def live(self) -> Any:
+        raise AssertionError("live")
+
     def follow(self, query: LogQuery, _output: Output, _watch: FollowListener | None = None) -> JobView:
         raise AssertionError(f"follow {query}")
 

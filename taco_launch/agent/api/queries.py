@@ -1,5 +1,6 @@
-"""Calls about what exists: list, get, metrics, top, prune."""
+"""Calls about what exists: list, live, get, metrics, top, prune."""
 
+import contextlib
 import subprocess
 import time
 from dataclasses import replace
@@ -9,17 +10,23 @@ from taco_launch.agent.api.view import current_view
 from taco_launch.agent.host import occupancy
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.ssh import commands as ssh
-from taco_launch.agent.store.folders import Jobs
+from taco_launch.agent.store import usage_series
+from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import job_counters, job_index, removal
 from taco_launch.core.errors import TacoLaunchError, last_line
+from taco_launch.core.lifecycle.goodput import time_spent, trained_share
 from taco_launch.core.model.job_rows import decoded, encoded, last_run
+from taco_launch.core.model.job_view import HostUsages, JobView, LiveJob
+from taco_launch.core.model.jobs import JobState
 from taco_launch.core.protocol.calls import Notice, Reply, Request
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
-from taco_launch.core.protocol.calls.job_list import Counted, List, Metrics, Prune, Rows
+from taco_launch.core.protocol.calls.job_list import Counted, List, Live, LiveJobs, Metrics, Prune, Rows
 from taco_launch.core.protocol.calls.jobs import Get, JobReply
 
 # nvidia-smi alone has 30 seconds on a host.
 _SLOTS_SECONDS = 40.0
+# What a host used longer ago than this is not what it uses.
+_OLDEST_SECONDS = 60.0
 
 
 def _list(jobs: Jobs, _agent: str, _request: List) -> Iterator[Reply]:
@@ -29,13 +36,41 @@ def _list(jobs: Jobs, _agent: str, _request: List) -> Iterator[Reply]:
         yield Notice(text=warning)
 
 
+def _live(jobs: Jobs, _agent: str, _request: Live) -> Iterator[Reply]:
+    found = job_index.current_rows(jobs)
+    yield Rows(rows=found.rows)
+    running = []
+    for row in map(decoded, found.rows):
+        if row.state is JobState.RUNNING:
+            with contextlib.suppress(TacoLaunchError):  # it has been removed meanwhile
+                folder = jobs.get(row.name)
+                view = current_view(folder, events=True)
+                spent = time_spent(view.record, view.events, time.time(), view.first_step)
+                running.append(LiveJob(row.name, trained_share(spent), _usage(folder, view)))
+    for warning in found.warnings:
+        yield Notice(text=warning)
+    yield LiveJobs(jobs=running)
+
+
 def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
-    view = current_view(jobs.get(request.name), events=True)
+    folder = jobs.get(request.name)
+    view = current_view(folder, events=True)
+    view = replace(view, usage=_usage(folder, view))
     if view.progress is not None and view.progress.rate is not None and not view.record.state.is_terminal:
         rows = {row.name: row for row in map(decoded, job_index.current_rows(jobs).rows)}
         if request.name in rows:
             view = replace(view, last_run=last_run(rows[request.name], rows.values()))
     yield JobReply(job=view)
+
+
+def _usage(folder: JobFolder, view: JobView) -> HostUsages:
+    """Return what a running job uses on each host that has told it lately."""
+    if view.record.state is JobState.RUNNING:
+        with contextlib.suppress(TacoLaunchError):  # a damaged file is replaced by the next sample
+            usage = usage_series.read(folder)
+            since = time.time() - _OLDEST_SECONDS
+            return () if usage is None else tuple((host, last) for host, last in usage.hosts if last.time > since)
+    return ()
 
 
 def _metrics(jobs: Jobs, _agent: str, _request: Metrics) -> Iterator[Reply]:
@@ -106,6 +141,7 @@ def _prune(jobs: Jobs, agent: str, request: Prune) -> Iterator[Reply]:
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     List: _list,
+    Live: _live,
     Get: _get,
     Metrics: _metrics,
     Top: _top,

@@ -79,3 +79,26 @@ def _read(path: Path) -> Optional[int]:
             return number(file.read(_MOST_BYTES))
     except OSError:  # an interface that is down, or a counter that the driver lacks
         return None
+
+
+def link_speed(name: str, root: Path = _ROOT) -> Optional[float]:
+    """Return the speed of an interface or port in bytes per second in each direction; None where the driver tells none."""
+    hca, colon, port = name.partition(":")
+    path = root / "infiniband" / hca / "ports" / port / "rate" if colon else root / "net" / name / "speed"
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            word = file.read(_MOST_BYTES).partition(" ")[0].strip()  # "100 Gb/sec (4X EDR)", or 25000 (Mbit/s)
+        speed = float(word) * (1e9 if colon else 1e6) / 8
+    except (OSError, ValueError):
+        return None
+    return speed if 0 < speed < 1e15 else None
+
+
+def carriers(root: Path = _ROOT) -> List[DeviceCounters]:
+    """Return the HCA ports and the interfaces that carry the host's traffic, each byte once.
+
+    Bridges, bonds and ends of containers repeat what a device carries; a container has no device, and there all count.
+    """
+    every = interfaces(root)
+    real = [one for one in every if (root / "net" / one.name / "device").exists()]
+    return (real or every) + infiniband_ports(root)

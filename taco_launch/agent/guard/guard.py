@@ -23,6 +23,7 @@ from taco_launch.agent.guard.host_probe import ProbeOnce
 from taco_launch.agent.guard.memory_kills import MemoryKills
 from taco_launch.agent.guard.observer import ProgressWatcher
 from taco_launch.agent.guard.slot_allocator import JobSlots
+from taco_launch.agent.guard.usage_watch import UsageWatcher
 from taco_launch.agent.host import ports, process_registry, processes
 from taco_launch.agent.logs.agent_log import GuardTrace
 from taco_launch.agent.logs.remote_streams import LAUNCHER, LogSender
@@ -71,6 +72,7 @@ class _Guard:
         self._told: List[Message] = []
         self._sender = LogSender(folder)
         self._observer = ProgressWatcher(folder)
+        self._usage = UsageWatcher()
         self._kills = MemoryKills()
         self._trace = GuardTrace(folder, elsewhere=self._elsewhere)
         self._slots = JobSlots(folder)
@@ -119,12 +121,14 @@ class _Guard:
             self._probe.follow()
             self._look_at_launcher()
             self._observer.check(looked, self._ranks.values(), self._answer)
+            self._usage.check(looked, self._observer.running(self._ranks.values()), self._slots.taken, self._answer)
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._on_supervisor_lost(silent=silent)
         self._probe.close()
         self._code.close()
         self._observer.close()
+        self._usage.close()
         if self._supervisor is not None:
             self._supervisor.finish(_LAST_WORDS_SECONDS)
 
@@ -359,6 +363,7 @@ class _Guard:
         """
         if self._has_told(guard_messages.Ended):
             return
+        self._usage.close()
         self._remember(*message.roots)
         for line in self._lines():  # what the ranks have said already comes before the end
             self._hear(line)

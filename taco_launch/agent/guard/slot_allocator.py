@@ -34,6 +34,7 @@ class JobSlots:
         self._leases = leases.Leases(self._place, folder.path.parent)
         self._slots: Optional[occupancy.Slots] = None
         self._port = 0  # where the ranks meet, if that is here
+        self.taken: Sequence[str] = ()
 
     def report(self, message: Supervise) -> HostReport:
         """Return what the supervisor asks of the host: its slots and who has them, which ports are in use."""
@@ -52,6 +53,7 @@ class JobSlots:
             return None
         answer = take(self._folder, job_id, self._leases, self._slots, message)
         self._port = answer.port or 0
+        self.taken = answer.slots or ()
         return answer
 
     def occupancy(self) -> Optional[Occupancy]:

@@ -23,6 +23,11 @@ _FORMAT = "--format=csv,noheader,nounits"
 _PROCESSES = ("--query-compute-apps=gpu_uuid,pid,process_name,used_memory", _FORMAT)
 _MEMORY = ("--query-gpu=uuid,memory.used", _FORMAT)
 _ERRORS = ("--query-gpu=uuid,ecc.errors.uncorrected.volatile.total", _FORMAT)
+# Oldest names: drivers before 535 know no others, and later ones know both.
+COUNTERS = (
+    "--query-gpu=uuid,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu,clocks_throttle_reasons.active",
+    _FORMAT,
+)
 # See `GpuUse.describe`.
 _IDLE_MIB = 1024
 
@@ -129,6 +134,15 @@ def used(*, errors: bool = False) -> Dict[str, GpuUse]:
         if uuid in use and count.isdecimal():  # else it has no ECC
             use[uuid] = use[uuid]._replace(errors=int(count))
     return use
+
+
+def counters() -> str:
+    """Return what nvidia-smi says of the use of each GPU, once.
+
+    Raises:
+        HostError: it does not answer.
+    """
+    return _asked(COUNTERS)[0]
 
 
 def parse_use(processes: str, memory: str) -> Dict[str, GpuUse]:

@@ -194,17 +194,15 @@ def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
     return (AUTO if size is None else str(size), gpus_, *(places if any(places) else ()))
 
 
-def print_slots(size: str = AUTO, gpus: str = AUTO, leases: str = "", state: str = "") -> int:
-    """Answer with one SlotsReply; the arguments are those of `arguments`."""
-    return _answer(size, gpus, leases, state, watch=False)
-
-
 def watch_slots(size: str = AUTO, gpus: str = AUTO, leases: str = "", state: str = "") -> int:
     """Answer with a SlotsReply, and with another at each change, until stdin ends."""
-    return _answer(size, gpus, leases, state, watch=True)
+    return answer(size, gpus, leases, state)
 
 
-def _answer(size: str, gpus_: str, leases: str, state: str, *, watch: bool) -> int:
+def answer(
+    size: str, gpus_: str, leases: str, state: str, completed: Optional[Callable[[SlotsReply], SlotsReply]] = None
+) -> int:
+    """Answer with a SlotsReply; go on as `watch_slots` does, unless it is given what completes it."""
     place = Path(state) if state else state_folder(os.environ, os.geteuid())
     try:
         host = Slots(Path(leases) if leases else _folder(place), Jobs(place).path, size, gpus_)
@@ -212,8 +210,9 @@ def _answer(size: str, gpus_: str, leases: str, state: str, *, watch: bool) -> i
         _say(SlotsReply(host="", problem=error.message))
         return error.exit_code
     occupancy = host.read_thoroughly()
-    _say(SlotsReply(host=occupancy.host, occupancy=occupancy))
-    if watch:
+    reply = SlotsReply(host=occupancy.host, occupancy=occupancy)
+    _say(reply if completed is None else completed(reply))
+    if completed is None:
         _watch(host, occupancy)
     return OK
 

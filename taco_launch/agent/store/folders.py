@@ -161,6 +161,8 @@ class JobFolder:
         self.stop = path / "stop.json"
         self.suspend = path / "suspend.json"
         self.debug = path / "debug.log"
+        # How much of its hosts' hardware the job uses (store/usage_series.py).
+        self.usage = path / "usage.json"
         # TensorBoard: where it answers, what it says, and the lock of who keeps it.
         self.board = path / "tensorboard.json"
         self.board_log = path / "tensorboard.log"

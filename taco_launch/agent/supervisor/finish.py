@@ -58,7 +58,10 @@ class AttemptEnd(NamedTuple):
 
 def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: AttemptEnd) -> None:
     """Append the event; `folder` is that of the attempt. What the caller brought is removed with the last one."""
-    failure = state.culprit(_blamed(folder, end.failures), end.code)
+    from taco_launch.agent.supervisor import failure_analysis  # noqa: PLC0415 - loaded while the ranks ran
+
+    failures = failure_analysis.blamed(folder, end.failures) if end.failures else ()
+    failure = state.culprit(failures, end.code)
     each = spec.procs_per_gpu
     verdict = state.verdict(end.np, len(end.started), failure, end.code, end.cut_short, each)
     if verdict.state is JobState.SUCCEEDED:
@@ -67,7 +70,6 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     told: Optional[FailureAnalysis] = None
     if job_state is JobState.FAILED:
         from taco_launch.agent.processes.cpu_limit import bounded  # noqa: PLC0415
-        from taco_launch.agent.supervisor import failure_analysis  # noqa: PLC0415
 
         first = end.started.get(0, end.here)
         ended_itself = end.cut_short is None
@@ -91,9 +93,7 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     data: Dict[str, Any] = {}
     host = end.lost_host
     if failure and not end.cut_short:
-        from taco_launch.agent.supervisor.failure_analysis import last_lines  # noqa: PLC0415
-
-        log, lines = last_lines(folder, spec, failure, 0 if told is None else told.line)
+        log, lines = failure_analysis.last_lines(folder, spec, failure, 0 if told is None else told.line)
         data, host = {"rank": failure.rank, "host": failure.host, "log": log, "lines": lines}, failure.host
     # An exception ends a program with 1; what it leaves behind, such as threads of gloo, may abort it then.
     raised = code == _ABORTED and told is not None and told.line and told.findings[0].signature == "python-exception"
@@ -119,11 +119,3 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
         data["findings"] = to_json(told.findings)
     folder.caller.unlink(missing_ok=True)
     records.ended(events, job_state, code, reason, hint=verdict.hint, **data)
-
-
-def _blamed(folder: JobFolder, failures: Tuple[RankEnd, ...]) -> Tuple[RankEnd, ...]:
-    if not failures:
-        return failures
-    from taco_launch.agent.supervisor.failure_analysis import blamed  # noqa: PLC0415
-
-    return blamed(folder, failures)

@@ -102,6 +102,8 @@ class Running:
         if killed and attempt.launcher is not None:
             attempt.forced = attempt.forced or attempt.ranks.running
             attempt.launcher.kill()
+        if attempt.usage is not None:
+            attempt.usage.step(now)
         self._look_at_folder(now)
 
     def _look_at_folder(self, now: float) -> None:

@@ -3,7 +3,7 @@
 import signal
 import time
 from dataclasses import replace
-from typing import List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, List, Optional, Tuple, Union
 
 from taco_launch.agent.gang.gang_allocation import GangAllocation
 from taco_launch.agent.gang.guard_connection import GuardConnection
@@ -20,9 +20,12 @@ from taco_launch.core.errors import SIGNAL_BASE, PlacementError, TacoLaunchError
 from taco_launch.core.lifecycle import state, waits
 from taco_launch.core.lifecycle.state import JobOutcome
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
-from taco_launch.core.protocol.guard_messages import GaveUp
+from taco_launch.core.protocol.guard_messages import GaveUp, UsageSample
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import Terminate
+
+if TYPE_CHECKING:
+    from taco_launch.agent.store.usage_series import UsageKeeper
 
 
 def _for_retry(spec: JobSpec, record: JobRecord) -> JobSpec:
@@ -62,6 +65,8 @@ class SupervisedAttempt:
         self.some_ended = SomeEnded(self.ranks, self.events)
         self.divergence = Divergence(self.folder, self.spec.policy)
         self.orphans = teardown.Orphans(guard_process, self.gang)
+        # What the job uses; None before the first sample of a guard.
+        self.usage: Optional[UsageKeeper] = None
         self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)
         # mpirun, torchrun's or our own starter, once it was started.
         self.launcher: Optional[start.Launcher] = None
@@ -167,6 +172,12 @@ class SupervisedAttempt:
             if link is not self.gang.here:
                 reason = reason.replace("its guard", f"its guard on {link.name}", 1)
             self.cut_short = JobOutcome(JobState.FAILED, errors.FAILED, reason)
+        elif isinstance(message, UsageSample):
+            if self.usage is None:
+                from taco_launch.agent.store.usage_series import UsageKeeper  # noqa: PLC0415 - not while a job starts
+
+                self.usage = UsageKeeper(self.folder)
+            self.usage.note(link.name, message.usage, time.time())
         else:
             self.verification.note(link.name, message)
             self.limits.note(link.name, message)

@@ -5,7 +5,7 @@ from typing import NamedTuple, Optional
 from taco_launch.agent.logs import output_end
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.core.lifecycle.goodput import trained_ratio
+from taco_launch.core.lifecycle.goodput import time_spent, trained_share
 from taco_launch.core.model.job_view import Progress
 from taco_launch.core.model.jobs import JobRecord, JobState
 
@@ -26,5 +26,5 @@ def read(folder: JobFolder, record: JobRecord, pattern: str, now: float) -> JobO
     if record.state is JobState.RUNNING and end.progress is not None and end.progress.step is not None:
         first = output_end.first_step(attempt.rank(end.progress.rank), pattern)
         if first is not None:
-            goodput = trained_ratio(record, records.read_events(folder), now, first)
+            goodput = trained_share(time_spent(record, records.read_events(folder), now, first))
     return JobOutput(end.line, end.progress, goodput)

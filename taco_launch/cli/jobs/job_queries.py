@@ -15,7 +15,7 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.manifest import size_text
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow
-from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.job_view import JobView, LiveJob
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.slots import describe_holders
 from taco_launch.jobs.backend import HostOccupancy
@@ -146,7 +146,10 @@ def top() -> None:
 @verb(group=top, access=True, output=True)
 @_watch_option
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
-    """Show hosts with their GPUs, and how many of these jobs hold.
+    """Show hosts with their GPUs, how many of these jobs hold, and what is in use.
+
+    What is in use is measured while the host is asked. GPU USE is the share of time in which its GPUs ran a kernel, POWER is per
+    GPU, and TEMP is that of the hottest. IO WAIT is the share of time in which CPUs had nothing to do but wait for disks.
 
     If no host has a GPU, slots are counted; if the inventory sets `slots`, GPU slots: the GPUs that jobs may use.
     What -H HOST:SLOTS adds for one job counts in `top job` only. -o wide shows who holds each, and which containers hosts have besides the
@@ -187,30 +190,37 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
 @verb(group=top, access=True, output=True)
 @_watch_option
 def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
-    """Show jobs with the GPUs that each requests and holds.
+    """Show jobs with their GPUs, use and progress.
 
     Jobs that ended are left out: `list` shows them. If no job has or had a GPU, slots are counted. -o wide adds the queue, priority,
-    owner, whether it runs as planned (VERIFIED) and progress.
+    owner and whether it runs as planned (VERIFIED).
+
+    What a job uses is the mean of its hosts over the last minute, sampled every ten seconds. GPU USE is the share of time in which
+    its GPUs ran a kernel, POWER is per GPU, and TEMP is that of the hottest. CPU is how many CPUs of a host the job uses. IO WAIT
+    is the share of time in which the host's CPUs had nothing to do but wait for disks. GOODPUT is the share of its time in which
+    a job that prints its steps has trained. Hints below the table name what may keep the GPUs idle, with the numbers of at least
+    55 seconds.
 
     \b
     Example:
-      taco-launch top job
+      taco-launch top job -w
     """
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
 
-    def data(rows: Sequence[JobRow]) -> Any:
-        held = sum(row.allocated for row in rows)
-        return {"jobs": to_json(rows), "allocated": held, "requested": job_tables.total_requested(rows)}
+    def query() -> tuple[tuple[Sequence[JobRow], Sequence[LiveJob]], Sequence[str]]:
+        rows, live, warnings = backend.live()
+        return (rows, live), warnings
 
-    wide = settings.output == "wide"
-    _show(
-        settings,
-        backend.list,
-        lambda rows: job_tables.top_jobs(rows, time.time(), wide=wide),
-        data,
-        watch=watch,
-    )
+    def data(pair: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> Any:
+        held = sum(row.allocated for row in pair[0])
+        jobs = node_tables.live_data(*pair)
+        return {"jobs": jobs, "allocated": held, "requested": node_tables.total_requested(pair[0])}
+
+    def table(pair: tuple[Sequence[JobRow], Sequence[LiveJob]]) -> str:
+        return node_tables.top_jobs(pair[0], time.time(), wide=settings.output == "wide", live=pair[1])
+
+    _show(settings, query, table, data, watch=watch)
 
 
 @verb(access=True, output=True)

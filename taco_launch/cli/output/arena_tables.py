@@ -76,12 +76,12 @@ def top_jobs(rows: Sequence[JobRow], now: float) -> str:
             job_tables.age_of(row, now),
             job_tables.nodes(row.nodes, _NONE),
         ]
-        for row in sorted(rows, key=job_tables.most_slots_first)
+        for row in sorted(rows, key=node_tables.most_slots_first)
     ]
     header = ["NAME", f"{unit}(Requests)", f"{unit}(Allocated)", "STATUS", "TRAINER", "AGE", "NODE"]
     totals = (
         f"Total Allocated {words} of Training Job:\n{sum(row.allocated for row in rows)}",
-        f"Total Requested {words} of Training Job:\n{job_tables.total_requested(rows)}",
+        f"Total Requested {words} of Training Job:\n{node_tables.total_requested(rows)}",
     )
     return "\n\n".join((columns(header, cells), *totals))
 

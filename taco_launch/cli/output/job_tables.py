@@ -26,9 +26,12 @@ from taco_launch.core.manifest import size_text
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow, row_of
-from taco_launch.core.model.job_view import JobView, LastRun
+from taco_launch.core.model.job_view import HostUsages, JobView, LastRun
 from taco_launch.core.model.jobs import JobState, Restart
 from taco_launch.core.model.stalls import HANGS, doing
+from taco_launch.core.usage.averages import over_hosts
+from taco_launch.core.usage.cells import cells
+from taco_launch.core.usage.hints import hints
 from taco_launch.hosts.inventory.ranges import fold
 
 # A job on more hosts is shown without the ranks of each.
@@ -57,42 +60,6 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
     return columns(header + (more if wide else []), cells, numbers=("RANKS", "EXIT", "PRIORITY"))
 
 
-def top_jobs(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
-    """Return the table of `top job`: jobs with the most slots first, then those that request most, then the newest.
-
-    Jobs that ended are left out. The slots are called GPUs if any job has or had one.
-    """
-    words = "GPUs" if any(row.gpus for row in rows) else "slots"
-    header = ["NAME", "STATUS", "REQUESTED", "HELD", "LAUNCHER", "HOSTS", "AGE"]
-    more = ["QUEUE", "PRIORITY", "OWNER", "VERIFIED", "PROGRESS"] if wide else []
-    cells = []
-    for row in sorted((row for row in rows if not row.state.is_terminal), key=most_slots_first):
-        requested = "-" if row.requested is None else str(row.requested)
-        line = [
-            row.name,
-            row.state.value,
-            requested,
-            str(row.allocated),
-            row.launcher,
-            nodes(row.nodes),
-            age_of(row, now),
-        ]
-        cells.append(line + ([row.queue, str(row.priority), row.owner, row.verified, row.progress] if wide else []))
-    held = sum(row.allocated for row in rows)
-    table = columns(header + more, cells, numbers=("REQUESTED", "HELD", "PRIORITY"))
-    return f"{table}\n\n{words} of jobs that have not ended: {total_requested(rows)} requested, {held} held"
-
-
-def most_slots_first(row: JobRow) -> tuple[bool, int, int, float, str]:
-    """Return what puts jobs in the order of `top job`."""
-    return row.state.is_terminal, -row.allocated, -(row.requested or 0), -(row.submitted or 0), row.name
-
-
-def total_requested(rows: Sequence[JobRow]) -> int:
-    """Return the number of slots that jobs request; one that ended requests none."""
-    return sum(row.requested or 0 for row in rows if not row.state.is_terminal)
-
-
 def one_job(job: JobView, now: float, *, wide: bool) -> str:
     """Return what `get` shows: how the job is and why, where it runs and how far it is, then what it is, then its ranks' lines."""
     row = row_of(job.spec, job.record)
@@ -106,6 +73,7 @@ def one_job(job: JobView, now: float, *, wide: bool) -> str:
                 ("HOSTS", _hosts(job)),
                 *_said(job, now),
                 ("DURATION", "" if training is None else age(training)),
+                ("USES", _uses(job)),
                 ("GOODPUT", _goodput(job, now, wide=wide)),
             )
         ),
@@ -142,7 +110,7 @@ def _verified(job: JobView) -> list[tuple[str, str]]:
 
 def below(job: JobView, now: float) -> tuple[str, ...]:
     """Return what stands below a job's table: what it waits for, what its ranks did, its TensorBoard."""
-    return _waiting(job, now), _hang(job, now), _last_lines(job), _board(job)
+    return _waiting(job, now), _hang(job, now), hint_lines("HINTS:", job.usage), _last_lines(job), _board(job)
 
 
 def _board(job: JobView) -> str:
@@ -175,6 +143,7 @@ def job_data(job: JobView) -> dict[str, Any]:
     }
     values = {**shape, **ours, "spec": {**shape["spec"], **to_json(job.spec)}}
     values |= {"progress": None if job.progress is None else to_json(job.progress)}
+    values |= {"usage": {host: to_json(usage) for host, usage in job.usage}, "hints": list(hints(job.usage))}
     values |= {"last_run": None if job.last_run is None else to_json(job.last_run)}
     values |= {"time_spent": time_spent(job.record, job.events, time.time(), job.first_step)}
     return {**values, "events": to_json(job.events)} if job.events else values
@@ -327,6 +296,20 @@ def _hang(job: JobView, now: float) -> str:
     ]
     title = f"STALLED: {HANGS} for {span}, since {at}" if found.hung else f"WHAT EACH RANK DID AT THE TIMEOUT, {at}"
     return f"{title}\n{columns(header, rows, numbers=('RANK', 'PID', 'SILENT'))}"
+
+
+def hint_lines(title: str, usages: HostUsages) -> str:
+    """Return why a job uses little of its hosts, with the numbers of the last minute; "" where no rule holds."""
+    lines = [f"  {printable(text)}" for text in hints(usages)]
+    return "\n".join((title, *lines)) if lines else ""
+
+
+def _uses(job: JobView) -> str:
+    """Return what the job used in its last minute, the mean of its hosts."""
+    if not job.usage:
+        return ""
+    names, (values,) = cells([over_hosts([usage for _host, usage in job.usage])])
+    return ", ".join(f"{name} {value}" for name, value in zip(names, values, strict=True) if value != "-")
 
 
 def _last_lines(job: JobView) -> str:

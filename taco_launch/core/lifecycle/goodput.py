@@ -49,11 +49,10 @@ def time_spent(
     return spent
 
 
-def trained_ratio(record: JobRecord, events: Sequence[Event], now: float, first_step: float) -> Optional[float]:
-    """Return the fraction of the time since its submission that a job has trained; None where no time has passed."""
-    spent = time_spent(record, events, now, first_step)
+def trained_share(spent: Dict[str, float]) -> Optional[float]:
+    """Return the share of a job's time in which it trained, given `time_spent`; None where no step was printed."""
     total = sum(spent.values())
-    return min(max(spent[TRAINED] / total, 0.0), 1.0) if total > 0 else None
+    return spent[TRAINED] / total if spent[TRAINED] and total else None
 
 
 def _hangs(events: Sequence[Event], now: float) -> List[Tuple[float, float]]:

@@ -10,6 +10,7 @@ from taco_launch.core import trace
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import GpuConstraints
+from taco_launch.core.model.job_view import Usage, check_usage
 from taco_launch.core.model.slots import Occupancy, check_occupancy
 from taco_launch.core.protocol.job_host_facts import JobHostFacts
 from taco_launch.core.protocol.message import Message
@@ -269,6 +270,17 @@ class RankStarted(Message):
     def check(self) -> None:
         """Check that its roots are processes."""
         check_roots(self.roots)
+
+
+class UsageSample(Message):
+    """How much of the host's hardware was used since the last sample."""
+
+    op = "usage"
+    usage: Usage
+
+    def check(self) -> None:
+        """Check that a host can have these numbers."""
+        check_usage(self.usage)
 
 
 class LauncherEnded(Message):

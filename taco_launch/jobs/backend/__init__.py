@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from taco_launch.core.model.job_counts import JobCounts
     from taco_launch.core.model.job_facts import JobHost
     from taco_launch.core.model.job_rows import JobRow
-    from taco_launch.core.model.job_view import JobView, WaitReasons
+    from taco_launch.core.model.job_view import JobView, LiveJob, Usage, WaitReasons
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.model.slots import Occupancy
     from taco_launch.core.protocol.calls.caller_input import CallerInput
@@ -89,6 +89,8 @@ class HostOccupancy:
     problem: str = ""
     # Whether jobs run there: without a container they run on the head alone.
     is_used: bool = True
+    # What was in use while it was asked, None where that was not measured.
+    usage: "Usage | None" = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,9 @@ class Backend(Protocol):
 
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings about records that could not be read."""
+
+    def live(self) -> "tuple[tuple[JobRow, ...], tuple[LiveJob, ...], tuple[str, ...]]":
+        """Return what `list` returns, and what the running jobs use."""
 
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = ...) -> "JobView":
         """Return a job's log to `output` as it comes; return the job as it stands then."""

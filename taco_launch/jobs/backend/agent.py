@@ -48,6 +48,7 @@ from taco_launch.jobs.backend.agent_client import AgentClient, reach
 if TYPE_CHECKING:
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
+    from taco_launch.core.model.job_view import LiveJob
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
@@ -152,7 +153,12 @@ class AgentBackend:
 
     def list(self) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Return a row of every job, the newest first, and warnings."""
-        return self._rows()
+        rows, _live, warnings = self._rows("list")
+        return rows, warnings
+
+    def live(self) -> "tuple[tuple[JobRow, ...], tuple[LiveJob, ...], tuple[str, ...]]":
+        """Return what `list` returns, and what the running jobs use."""
+        return self._rows("live")
 
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""
@@ -208,7 +214,8 @@ class AgentBackend:
 
     def prune(self, since: float, owner: str | None, *, dry_run: bool) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
         """Remove the records of jobs that ended long ago; return them."""
-        return self._rows(since=since, owner=owner, dry_run=dry_run)
+        rows, _live, warnings = self._rows("prune", since=since, owner=owner, dry_run=dry_run)
+        return rows, warnings
 
     def prune_code(
         self, since: float, inventory: Inventory, *, dry_run: bool
@@ -236,7 +243,9 @@ class AgentBackend:
         for host in inventory.hosts:
             answer = answers.get(host.name) or SlotsReply(host=host.name, problem=_UNUSED)
             found.append(
-                HostOccupancy(host, host.name == inventory.head, answer.occupancy, answer.problem, host in used)
+                HostOccupancy(
+                    host, host.name == inventory.head, answer.occupancy, answer.problem, host in used, answer.usage
+                )
             )
         return tuple(found)
 
@@ -347,16 +356,17 @@ class AgentBackend:
             return self._head.error(reply.failure)
         return reply.job if isinstance(reply, JobReply) else None
 
-    def _rows(self, **removal: Any) -> "tuple[tuple[JobRow, ...], tuple[str, ...]]":
-        """Return a row of every job, or of each that a Prune with these fields removes; and warnings."""
-        from taco_launch.core.protocol.calls.job_list import List, Prune, Rows  # noqa: PLC0415 - few calls need them
+    def _rows(self, op: str, **fields: Any) -> "tuple[tuple[JobRow, ...], tuple[LiveJob, ...], tuple[str, ...]]":
+        """Make a call about all jobs; return their rows, the newest first, what those that run use, and warnings."""
+        from taco_launch.core.protocol.calls import job_list  # noqa: PLC0415 - few calls need it
 
-        request = Prune(**removal) if removal else List()
+        request = {kind.op: kind for kind in (job_list.List, job_list.Live, job_list.Prune)}[op](**fields)
         replies = self._head.call(request)
-        with understood(self.name, request.op):
-            found = [row for reply in replies if isinstance(reply, Rows) for row in reply.jobs()]
-        found.sort(key=lambda row: (-(row.submitted or 0), row.name))
-        return tuple(found), _warnings(replies)
+        with understood(self.name, op):
+            rows = [row for reply in replies if isinstance(reply, job_list.Rows) for row in reply.jobs()]
+        rows.sort(key=lambda row: (-(row.submitted or 0), row.name))
+        live = tuple(job for reply in replies if isinstance(reply, job_list.LiveJobs) for job in reply.jobs)
+        return tuple(rows), live, _warnings(replies)
 
     def _next(self, replies: Iterator[Reply], kind: type[_Kind]) -> _Kind:
         reply = next(replies, None)

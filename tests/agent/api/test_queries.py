@@ -17,8 +17,10 @@ from taco_launch.agent.upkeep import job_index
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import from_json, to_json
 from taco_launch.core.model.job_rows import JobRow, decoded, row_of
+from taco_launch.core.model.job_view import JobUsage, LiveJob, Usage
 from taco_launch.core.model.jobs import JobRecord, JobSpec
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
+from taco_launch.core.protocol.calls.job_list import LiveJobs
 from tests.agent.conftest import Family, write_agent
 from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 from tests.support.patience import HANG
@@ -131,6 +133,26 @@ def test_a_job_that_lost_its_supervisor(jobs: Jobs, family: Family) -> None:
     records.Events(folder).add("launched", boot=facts.boot_id(), roots=[family.root(process)])
     assert rows()["vgg"].state.value == "LOST"
     assert process.wait(HANG) == -9
+
+
+def test_what_running_jobs_use(jobs: Jobs, running: JobFolder) -> None:
+    submitted(jobs, "done", (state.PLACED, PLACED), SUCCEEDED)
+    now = time.time()
+    fresh, old = (Usage(when, 60, cpus=4, cpu=0.5) for when in (now - 5, now - 500))
+    for folder in (running, jobs.get("done")):
+        records.write_json(folder.usage, to_json(JobUsage(10, (fresh,), (("n1", fresh), ("n2", old)))))
+    *_others, frame = call("live").frames
+    live = LiveJobs.from_wire(frame)
+    assert live.jobs == [LiveJob("running", None, (("n1", fresh),))]
+    (shown,) = call("get", name=running.name).frames
+    assert [host for host, _usage in shown["job"]["usage"]] == ["n1"]
+    (shown,) = call("get", name="done").frames
+    assert shown["job"]["usage"] == []
+    running.usage.write_text("{", "ascii")
+    (shown,) = call("get", name=running.name).frames
+    assert shown["job"]["usage"] == [], "the next sample replaces a damaged file"
+    with pytest.raises(ValueError, match="cpu is 7"):
+        LiveJobs.from_wire({"jobs": [to_json(LiveJob("a", None, (("n1", replace(fresh, cpu=7.0)),)))]})
 
 
 # --- the index

@@ -6,7 +6,7 @@ import pytest
 
 from taco_launch.cli.output import job_tables, node_tables
 from taco_launch.core.model.job_rows import row_of
-from taco_launch.core.model.job_view import LastRun, Progress
+from taco_launch.core.model.job_view import LastRun, LiveJob, Progress, Usage
 from taco_launch.core.model.jobs import HostRanks, JobState, RankEnd
 from taco_launch.core.model.slots import Drain, Occupancy, SlotHolder, SlotState
 from taco_launch.jobs.backend import HostOccupancy
@@ -64,7 +64,7 @@ def test_no_data_moves_the_cursor() -> None:
 
 def test_top_job() -> None:
     assert (
-        text(job_tables.top_jobs(ROWS, NOW, wide=False))
+        text(node_tables.top_jobs(ROWS, NOW, wide=False))
         == """\
 NAME  STATUS   REQUESTED  HELD  LAUNCHER  HOSTS     AGE
 dist  RUNNING          3     3  mpirun    gpu[1-2]  29s
@@ -78,7 +78,7 @@ def test_top_job_without_gpus() -> None:
     shares = (HostRanks("gpu1", 2, ("slot-0", "slot-1")),)
     rows = (row("b", 4, JobState.QUEUED, 1), row("a", 2, JobState.RUNNING, 5, shares=shares))
     assert (
-        text(job_tables.top_jobs(rows, NOW, wide=False))
+        text(node_tables.top_jobs(rows, NOW, wide=False))
         == """\
 NAME  STATUS   REQUESTED  HELD  LAUNCHER  HOSTS  AGE
 a     RUNNING          2     2  mpirun    gpu1   5s
@@ -90,13 +90,56 @@ slots of jobs that have not ended: 6 requested, 2 held"""
 
 def test_wide_top_job() -> None:
     rows = (replace(ROWS[0], verified="False", progress="step 5/10"),)
-    header, line = text(job_tables.top_jobs(rows, NOW, wide=True)).splitlines()[:2]
+    header, line = text(node_tables.top_jobs(rows, NOW, wide=True)).splitlines()[:2]
     assert header.endswith("AGE  QUEUE    PRIORITY  OWNER  VERIFIED  PROGRESS")
     assert line.endswith("29s  default         0  alice  False     step 5/10")
 
 
+LOADS = Usage(NOW, 60, cpus=64, cpu=0.2, full_cpus=8, job_cpus=9.5, gpus=4, gpu=0.38, gpu_memory=0.7, sent=2e6)
+
+
+def test_top_job_shows_what_is_used_and_why_gpus_idle() -> None:
+    rows = (replace(ROWS[0], progress="step 5/10"), ROWS[3])
+    live = (LiveJob(ROWS[0].name, 0.61, (("gpu1", LOADS), ("gpu2", replace(LOADS, gpu=0.42)))),)
+    header, train, waits, _empty, total, _empty, title, hint = text(
+        node_tables.top_jobs(rows, NOW, wide=False, live=live)
+    ).splitlines()
+    assert header.endswith("AGE  GPU USE  GPU MEM  POWER  TEMP        CPU  IO WAIT  RECEIVE    SEND  GOODPUT  PROGRESS")
+    assert train.endswith("29s     40 %     70 %      -     -  9.5 of 64        -        -  2 MB/s     61 %  step 5/10")
+    assert waits.split()[7:] == ["-"] * 9
+    assert total.startswith("GPUs of jobs")
+    assert title == f"HINTS for {ROWS[0].name}:"
+    assert hint.startswith(
+        "  gpu1 (as on 1 more): GPUs idle 62 % of the time while 8 of 64 CPUs are at 100 %: use more"
+    )
+    data = node_tables.live_data(rows, live)
+    assert [(job["goodput"], list(job["usage"]), len(job["hints"])) for job in data] == [
+        (0.61, ["gpu1", "gpu2"], 1),
+        (None, [], 0),
+    ]
+
+
+def test_get_shows_what_a_job_uses() -> None:
+    view = replace(job("a", 2, JobState.RUNNING, 60, shares=(HostRanks("gpu1", 2),)), usage=(("gpu1", LOADS),))
+    shown = text(job_tables.one_job(view, NOW, wide=False))
+    assert "\nUSES: GPU USE 38 %, GPU MEM 70 %, CPU 9.5 of 64, SEND 2 MB/s\n" in shown
+    assert "\n\nHINTS:\n  gpu1: GPUs idle 62 % of the time" in shown
+    data = job_tables.job_data(view)
+    assert data["usage"]["gpu1"]["gpu"] == 0.38
+    assert len(data["hints"]) == 1
+
+
+def test_top_node_shows_what_is_in_use() -> None:
+    nodes = (replace(NODES[0], usage=replace(LOADS, job_cpus=None)), *NODES[1:])
+    header, first, second = text(node_tables.top_nodes(nodes, wide=False)).splitlines()[:3]
+    assert header.endswith("HELD  GPU USE  GPU MEM  POWER  TEMP   CPU  IO WAIT  RECEIVE    SEND")
+    assert first.endswith("38 %     70 %      -     -  20 %        -        -  2 MB/s")
+    assert second.split()[-8:] == ["-"] * 8
+    assert node_tables.node_data(nodes[0])["usage"]["cpu"] == 0.2
+
+
 def test_top_job_that_asks_for_what_nobody_knows_yet() -> None:
-    shown = text(job_tables.top_jobs((replace(ROWS[3], requested=None),), NOW, wide=False)).splitlines()
+    shown = text(node_tables.top_jobs((replace(ROWS[3], requested=None),), NOW, wide=False)).splitlines()
     assert shown[1].split() == ["next", "QUEUED", "-", "0", "mpirun", "-", "3s"]
     assert shown[-1].endswith(": 0 requested, 0 held")
 
@@ -202,7 +245,7 @@ def test_list_and_get_show_the_same_of_a_job(state: JobState) -> None:
     found = job("a", 2, state, 61, shares=GPUS[1:], first_failure=RankEnd(0, "gpu2", 1))
     rows = (row_of(found.spec, found.record),)
     (listed,) = text(job_tables.job_list(rows, NOW, wide=False)).splitlines()[1:]
-    top = text(job_tables.top_jobs(rows, NOW, wide=False)).splitlines()
+    top = text(node_tables.top_jobs(rows, NOW, wide=False)).splitlines()
     topped = [line for line in top if line.startswith("a ")]
     shown = text(job_tables.one_job(found, NOW, wide=False)).splitlines()
     assert shown[0] == f"STATUS: {listed.split()[1]}"

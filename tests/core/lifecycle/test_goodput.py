@@ -1,7 +1,7 @@
 """Split the time of a job by its states and its first step, without the time that it hung."""
 
 from taco_launch.core.lifecycle import state
-from taco_launch.core.lifecycle.goodput import time_spent, trained_ratio
+from taco_launch.core.lifecycle.goodput import time_spent, trained_share
 from taco_launch.core.model.jobs import Event, JobRecord, JobState, Transition
 
 CHANGES = (
@@ -55,6 +55,6 @@ def test_only_steps_are_training() -> None:
 
 def test_the_ratio_counts_steps_of_the_attempt_alone() -> None:
     again = Event(90.0, state.STALLED, "it hangs", {"since": 80.0})
-    assert trained_ratio(RECORD, (), 100.0, 70.0) == 0.3
-    assert trained_ratio(RECORD, (again,), 100.0, 70.0) == 0.1
-    assert trained_ratio(JobRecord("1", JobState.RUNNING), (), 100.0, 70.0) is None
+    assert trained_share(time_spent(RECORD, (), 100.0, 70.0)) == 0.3
+    assert trained_share(time_spent(RECORD, (again,), 100.0, 70.0)) == 0.1
+    assert trained_share(time_spent(JobRecord("1", JobState.RUNNING), (), 100.0, 70.0)) is None

@@ -38,6 +38,14 @@ class Host:
         assert answer.returncode == 0, (line, answer)
         return answer.stdout
 
+    def start(self, words: Sequence[str]) -> "subprocess.Popen[str]":
+        """Start one of the host's tools that continues."""
+        name, *arguments = words
+        found = shutil.which(name, path=":".join(str(self.root / folder) for folder in _PATH))
+        assert found is not None
+        env = {"PATH": os.environ["PATH"], "SIMULATED_HARDWARE_ROOT": str(self.root)}
+        return subprocess.Popen([found, *arguments], env=env, stdout=subprocess.PIPE, text=True)
+
     def set(self, fact: str, value: str) -> None:
         answer = self.run([str(self.root / LIBRARY / "simulated-hardware"), "set", fact, value])
         assert answer.returncode == 0, answer.stderr

@@ -211,6 +211,24 @@ def test_a_process_is_on_its_gpu_while_it_lives(own: Own) -> None:
     assert host.ok("nvidia-smi --query-gpu=memory.used --format=csv,noheader -i 2") == "0 MiB\n"
 
 
+def test_a_gpu_is_as_busy_as_the_programs_that_see_it(own: Own) -> None:
+    host = own("pcie4")
+    uuid = host.read("var/lib/simulated-hardware/gpu/2/uuid")
+    asked = ["--query-gpu=index,utilization.gpu", "--format=csv,noheader,nounits", "--loop=1"]
+    busy = [sys.executable, "-S", "-c", "while True: pass"]
+    with subprocess.Popen(busy, env={"CUDA_VISIBLE_DEVICES": uuid}) as program:
+        smi = host.start(["nvidia-smi", *asked])
+        assert smi.stdout is not None
+        rows = [smi.stdout.readline().split(", ") for _row in range(8)]
+        smi.kill()
+        program.kill()
+        smi.communicate()
+    uses = [(index, int(use)) for index, use in rows]
+    assert [use for _index, use in uses[:4]] == [0, 0, 0, 0], "nothing is known before the first second is over"
+    assert [index for index, use in uses[4:] if use > 10] == ["2"]
+    assert max(use for _index, use in uses) <= 100
+
+
 def test_persistence_mode_is_set(own: Own) -> None:
     host = own("pcie4")
     assert host.ok("nvidia-smi -i 1 -pm 0") == "Disabled persistence mode for GPU 00000000:19:00.0.\nAll done.\n"

@@ -5,6 +5,7 @@ from typing import Any, Optional, Sequence, Tuple
 
 from taco_launch.core.model.job_counts import BOUNDS, JobCounts
 from taco_launch.core.model.job_rows import JobRow, decoded
+from taco_launch.core.model.job_view import LiveJob, check_usage
 from taco_launch.core.protocol.calls import Reply, Request
 
 _MOST = 1 << 63
@@ -14,6 +15,12 @@ class List(Request):
     """Return a row of every job. Replies: Rows, Notice for each record that could not be read."""
 
     op = "list"
+
+
+class Live(Request):
+    """Return a row of every job, and what those that run use. Replies: Rows, Notice for each record that could not be read, LiveJobs."""
+
+    op = "live"
 
 
 class Prune(Request):
@@ -45,6 +52,21 @@ class Rows(Reply):
             ValueError: one is none.
         """
         return tuple(map(decoded, self.rows))
+
+
+class LiveJobs(Reply):
+    """What the running jobs use."""
+
+    op = "live-jobs"
+    jobs: Sequence[LiveJob]
+
+    def check(self) -> None:
+        """Check that hosts can have these numbers."""
+        for job in self.jobs:
+            if job.goodput is not None and not 0 <= job.goodput <= 1:
+                raise ValueError(f"goodput is {job.goodput!r:.40}")
+            for _host, usage in job.hosts:
+                check_usage(usage)
 
 
 class Counted(Reply):

@@ -33,6 +33,8 @@ function has(word) { return index("," format ",", "," word ",") > 0 }
 
 function measured(name, folder,    text) {
     text = value[name]
+    if (name == "utilization.gpu" && match(" " busy, " " gpu[folder, "uuid"] " [0-9]+"))
+        text = substr(busy, RSTART + length(gpu[folder, "uuid"]) + 1, RLENGTH - length(gpu[folder, "uuid"]) - 2)
     if (text ~ /^@/) text = gpu[folder, substr(text, 2)]
     else if (text ~ /^![0-9]/) text = reason(gpu[folder, "event-reasons"], substr(text, 2) + 0)
     else if (text == "!") text = computed(name, folder)

@@ -146,7 +146,7 @@ def top() -> None:
 @verb(group=top, access=True, output=True)
 @_watch_option
 def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
-    """Show hosts with their GPUs, how many of these jobs hold, and what is in use.
+    """Show hosts with their GPUs: held by jobs, and in use.
 
     What is in use is measured while the host is asked. GPU USE is the share of time in which its GPUs ran a kernel, POWER is per
     GPU, and TEMP is that of the hottest. IO WAIT is the share of time in which CPUs had nothing to do but wait for disks.

@@ -1,1 +1,1 @@
-"""Judge how much of its hardware a job uses: averages over time and hosts, and hints why GPUs idle; pure."""
+"""Average what a job uses, and hint why its GPUs idle."""

@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_000,
+    "cli": 12_100,
     "api": 1_420,
-    "bench": 9_700,
-    "jobs": 12_900,
+    "bench": 9_850,
+    "jobs": 12_950,
     "setup": 9_100,
     "hosts": 8_150,
     "lab": 3_650,
     "agent": 19_550,
-    "core": 33_750,
+    "core": 33_800,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

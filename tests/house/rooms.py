@@ -14,7 +14,7 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
     "cli": 12_100,
-    "api": 1_420,
+    "api": 1_450,
     "bench": 9_850,
     "jobs": 12_950,
     "setup": 9_100,

@@ -24,8 +24,9 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Path:
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a history of two nightly runs, and write the summary and the pages of each."""
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     path, folder = tmp_path / "history.db", record.folder(os.environ, os.geteuid(), "taco")
     with open_history(path) as history:
         for number in (1, 2):

@@ -18,9 +18,9 @@ ROOMS = {
     "bench": 9_850,
     "jobs": 12_950,
     "setup": 9_100,
-    "hosts": 8_150,
+    "hosts": 8_200,
     "lab": 3_650,
-    "agent": 19_550,
+    "agent": 19_600,
     "core": 33_800,
 }
 # Folders that users copy: data, no room.

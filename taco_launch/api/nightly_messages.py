@@ -63,7 +63,7 @@ def write_pages(result: NightlyResult, history: Path, warn: Callable[[str], None
             with open_history(history, create=False) as opened:
                 ladder = opened.ladder(summary.ladder)
                 measured = None if ladder is None else read_history.read(opened, ladder, nights=True)
-        write_private(path, night_page.html(to_json(summary), measured, "en"))
+        write_private(path, night_page.html(to_json(summary), measured, "en", is_beside_index=True))
         write_private(path.parent / night_page.INDEX, night_page.index(path.parent, summary.name, "en"))
     except (TacoLaunchError, OSError) as error:
         warn(f"no page was written: {error.message if isinstance(error, TacoLaunchError) else error}")

@@ -196,11 +196,9 @@ class _Site:
 def _bring(state: Path, taken: Any) -> None:
     """Have the head keep a snapshot."""
     from taco_launch.agent.snapshots.store import SnapshotStore  # noqa: PLC0415 - only where hosts are made
+    from tests.support import packs  # noqa: PLC0415 - see above
 
-    store = SnapshotStore(state)
-    for chunk in store.missing(store.begin(taken.id, taken.text)):
-        store.put(chunk, taken.read(chunk))
-    store.finish(taken.id)
+    packs.keep_taken(SnapshotStore(state), taken)
 
 
 if __name__ == "__main__":

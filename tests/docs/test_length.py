@@ -15,7 +15,10 @@ pytestmark = pytest.mark.docs
 WORDS = 5 * 260
 # Pages that list what the code has, and grow with it.
 LISTS = {
-    *(f"docs/reference/{name}.md" for name in ("cli/index", "cli/run", "inventory", "job", "knobs", "matrix", "messages", "python")),
+    *(
+        f"docs/reference/{name}.md"
+        for name in ("cli/index", "cli/run", "inventory", "job", "knobs", "matrix", "messages", "python")
+    ),
     *("docs/zh/inventory.md", "docs/zh/job.md"),
 }
 # Known failures are looked up by their names, so a page of them may be long: each one is short.

@@ -115,18 +115,18 @@ def _write(place: Place, file: FileEntry, folder: Path) -> bool:
     path = f"{folder}/{file.path}"
     mode = 0o700 if file.executable else 0o600
     out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    whole, at = hashlib.sha256(), 0
+    hasher, at = hashlib.sha256(), 0
     try:
         while at < place.size:
             data = os.pread(place.file, min(_BLOCK, place.size - at), place.offset + at)
             if not data:
                 break
-            whole.update(data)
+            hasher.update(data)
             write(out, data)
             at += len(data)
     finally:
         os.close(out)
-    if whole.hexdigest() == file.content:
+    if hasher.hexdigest() == file.content:
         return True
     os.unlink(path)  # noqa: PTH108 - see above
     return False

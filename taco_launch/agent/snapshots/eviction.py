@@ -75,16 +75,16 @@ def _remove(
 ) -> Removed:
     """Remove snapshots that nobody has used for so many seconds, the oldest first, until so many bytes are free; no base before what needs it."""
     now, used = time.time(), {*in_use(store), keep}
-    left, freed = {kept.name: kept for kept in every}, 0
+    remaining, freed = {kept.name: kept for kept in every}, 0
     for kept in sorted(every, key=lambda kept: (not kept.base, kept.used)):
         least = _LEFT_SECONDS if kept.name.endswith(PART) else _FRESH_SECONDS
-        is_needed = kept.name in used or any(other.base == kept.name for other in left.values())
+        is_needed = kept.name in used or any(other.base == kept.name for other in remaining.values())
         if is_needed or freed >= surplus or now - kept.used <= max(since, least):
             continue
         if dry_run or _unlink(store, kept.name):
-            del left[kept.name]
+            del remaining[kept.name]
             freed += kept.size
-    return Removed(len(every) - len(left), freed)
+    return Removed(len(every) - len(remaining), freed)
 
 
 def main(state: Path, since: float, dry_run: bool = False) -> int:

@@ -111,11 +111,15 @@ def _stamp(above: Path) -> Path:
 
 
 def _noted(above: Path) -> Tuple[str, int]:
-    """Return the snapshot that a tree was written from, and when."""
-    told = records.read_json(_stamp(above))
-    if not isinstance(told, dict):
+    """Return the snapshot that a tree was written from, and when.
+
+    Raises:
+        ValueError: the note is not JSON, or lacks one of them.
+    """
+    noted = records.read_json(_stamp(above))
+    if not isinstance(noted, dict):
         raise ValueError(f"{_stamp(above)} is not a JSON object")  # noqa: TRY004 - as of any other wrong value
-    return str(told["snapshot"]), int(told["written"])
+    return str(noted["snapshot"]), int(noted["written"])
 
 
 def _outputs(tree: Path, written: int) -> Optional[List[str]]:

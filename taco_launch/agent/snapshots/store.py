@@ -50,11 +50,11 @@ class Pack:
 
     def __init__(self, path: Path, file: int, line: bytes, found: Manifest) -> None:
         """Take an open file that begins with this line; it is, or is to be, at a path."""
-        told = header(line)
-        assert told is not None
+        header_line = header(line)
+        assert header_line is not None
         self.id, self.file, self.manifest = path.name, file, found
-        self.base_path = path.with_name(told.base) if told.base else None
-        self._begin, self.content = len(line) + told.text, told.content
+        self.base_path = path.with_name(header_line.base) if header_line.base else None
+        self._begin, self.content = len(line) + header_line.text, header_line.content
         self._base: Optional[Pack] = None
 
     def is_whole(self) -> bool:
@@ -244,8 +244,8 @@ def open_pack(path: Path, *, is_base: bool = False) -> Pack:
         raise DamagedError(f"{path}: {error.strerror}") from None
     with contextlib.ExitStack() as stack:
         stack.callback(os.close, file)
-        line, told = _line(path, os.read(file, LINE_BYTES))
-        text = os.pread(file, told.text, len(line))
+        line, header_line = _line(path, os.read(file, LINE_BYTES))
+        text = os.pread(file, header_line.text, len(line))
         found = checked(path.name, text)
         pack = Pack(path, file, line, found)
         if not pack.is_whole() or (pack.base_path and (is_base or not pack.base_path.exists())):

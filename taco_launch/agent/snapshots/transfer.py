@@ -44,16 +44,16 @@ def fetch(store: SnapshotStore, snapshot: str, host: str, agent: str) -> int:
         assert process.stdout is not None
         answer = _Answer(process.stdout)
         answer.skip_to(serve.greeting(snapshot))
-        told, text = answer.header()
+        head, text = answer.header()
         received = 0
-        if told.base:
-            with store.arriving(told.base):
-                base = store.found(told.base)
+        if head.base:
+            with store.arriving(head.base):
+                base = store.found(head.base)
                 if base is None:
-                    received = fetch(store, told.base, host, agent)
+                    received = fetch(store, head.base, host, agent)
                 else:
                     base.__exit__()
-        return received + _receive(store, snapshot, told, text, answer)
+        return received + _receive(store, snapshot, head, text, answer)
     except (TransferError, DamagedError) as error:
         words = _ended(process) and errors.last_line()
         raise TransferError(words if words and words.isprintable() else str(error)) from None
@@ -73,15 +73,15 @@ def _ended(process: "subprocess.Popen[bytes]") -> bool:
         return False
 
 
-def _receive(store: SnapshotStore, snapshot: str, told: Header, text: bytes, answer: "_Answer") -> int:
-    pack, part, _wanted = store.begin(snapshot, told.base, text)
+def _receive(store: SnapshotStore, snapshot: str, head: Header, text: bytes, answer: "_Answer") -> int:
+    pack, part, _wanted = store.begin(snapshot, head.base, text)
     try:
         with pack:
-            left = pack.content
-            while left:
-                data = answer.some(left)
+            remaining = pack.content
+            while remaining:
+                data = answer.some(remaining)
                 write(pack.file, data)
-                left -= len(data)
+                remaining -= len(data)
             store.finish(snapshot, pack, part)
     except (TransferError, DamagedError, OSError):
         part.unlink()
@@ -118,14 +118,14 @@ class _Answer:
         Raises:
             TransferError: it is none.
         """
-        told = header(self._line(LINE_BYTES))
-        if told is None:
+        head = header(self._line(LINE_BYTES))
+        if head is None:
             raise TransferError("not a taco-launch answer: it has no header")
-        pieces, left = [], told.text
-        while left:
-            pieces.append(self.some(left))
-            left -= len(pieces[-1])
-        return told, b"".join(pieces)
+        pieces, remaining = [], head.text
+        while remaining:
+            pieces.append(self.some(remaining))
+            remaining -= len(pieces[-1])
+        return head, b"".join(pieces)
 
     def some(self, most: int) -> bytes:
         """Return the next bytes, as many as are there and at most so many.

@@ -48,16 +48,20 @@ class Snapshot(NamedTuple):
         place = self.places[content]
         try:
             with _opened(place.path) as file:
-                whole, left = None if place.status else hashlib.sha256(), place.size
-                while left and (piece := file.read(min(_PIECE_BYTES, left))):
-                    if whole:
-                        whole.update(piece)
-                    left -= len(piece)
+                hasher, remaining = None if place.status else hashlib.sha256(), place.size
+                while remaining and (piece := file.read(min(_PIECE_BYTES, remaining))):
+                    if hasher:
+                        hasher.update(piece)
+                    remaining -= len(piece)
                     yield piece
                 now = os.fstat(file.fileno())
         except OSError as error:
             raise UsageError(f"{shown(place.path)}: cannot be read: {error.strerror}") from None
-        if left or (place.status and _stamp(place.status) != _stamp(now)) or (whole and whole.hexdigest() != content):
+        if (
+            remaining
+            or (place.status and _stamp(place.status) != _stamp(now))
+            or (hasher and hasher.hexdigest() != content)
+        ):
             raise _changes(place.path)
 
 
@@ -169,12 +173,12 @@ def _read(root: str, file: FoundFile) -> _Hashed:
         for _try in range(_TRIES):
             with _opened(path) as opened:
                 before = os.fstat(opened.fileno())
-                whole = hashlib.sha256()
+                hasher = hashlib.sha256()
                 while piece := opened.read(_PIECE_BYTES):
-                    whole.update(piece)
+                    hasher.update(piece)
                 after = os.fstat(opened.fileno())
             if _stamp(before) == _stamp(after):
-                return whole.hexdigest(), after
+                return hasher.hexdigest(), after
     except OSError as error:
         raise UsageError(f"{shown(path)}: cannot be read: {error.strerror}", hint=_LEAVE_OUT) from None
     raise _changes(path)

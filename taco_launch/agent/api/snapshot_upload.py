@@ -23,34 +23,43 @@ def receive(jobs: Jobs, snapshot: str, caller: CallerStream) -> Iterator[Reply]:
 
     Raises:
         UsageError: what it sends is not that.
-        BrokenPipeError: it is gone; nothing of what came stays.
+        BrokenPipeError: it is gone; the files that came stay, and are not wanted again.
     """
     store = SnapshotStore(jobs.path.parent)
     if store.use(snapshot):
         return
     make_private(jobs.path)
     require_local_disk(jobs.path)
-    sent, part = _Sent(caller), None
-    try:
-        yield wanted([snapshot])
-        text = sent.text()
-        base = store.base_for(checked(snapshot, text))
-        pack, part, lacks = store.begin(snapshot, base, text, alone=False)
-        with pack:
-            if lacks:
-                eviction.shrink(store, keep=base)
-                yield wanted(lacks)
-            for data in sent.pieces(pack.content):
+    with store.arriving(snapshot):
+        if not store.use(snapshot):
+            try:
+                yield from _receive(store, snapshot, _Sent(caller))
+            except (DamagedError, ValueError) as error:
+                raise UsageError(
+                    f"the head rejected the uploaded code: {error}",
+                    hint="submit the job again; the upload was damaged",
+                ) from None
+            store.use(snapshot)
+
+
+def _receive(store: SnapshotStore, snapshot: str, sent: "_Sent") -> Iterator[Reply]:
+    yield wanted([snapshot])
+    text = sent.text()
+    base = store.base_for(checked(snapshot, text))
+    pack, part, lacks = store.begin(snapshot, base, text)
+    with pack:
+        if lacks:
+            eviction.shrink(store, keep=base)
+            yield wanted(lacks)
+        try:
+            for data in sent.pieces(sum(lacks.values())):
                 write(pack.file, data)
             store.finish(snapshot, pack, part)
-    except (DamagedError, ValueError) as error:
-        raise UsageError(
-            f"the head rejected the uploaded code: {error}", hint="submit the job again; the upload was damaged"
-        ) from None
-    finally:
-        if part is not None:
-            part.unlink(missing_ok=True)
-    store.use(snapshot)
+        except BrokenPipeError:
+            raise
+        except (DamagedError, OSError):  # a disk that is full is not kept so
+            part.unlink()
+            raise
 
 
 class _Sent:

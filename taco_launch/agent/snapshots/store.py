@@ -148,38 +148,26 @@ class SnapshotStore:
         """
         return open_pack(self.pack(snapshot))
 
-    def begin(self, snapshot: str, base: str, text: bytes, *, alone: bool = True) -> Tuple[Pack, Path, Dict[str, int]]:
-        """Begin a snapshot; return it, its path until `finish`, and the contents that are to be written behind what is there.
+    def begin(self, snapshot: str, base: str, text: bytes) -> Tuple[Pack, Path, Dict[str, int]]:
+        """Begin a snapshot, or continue one that broke off, in a block of `arriving`.
 
-        Where the caller is not `alone` the path is one that no other knows.
+        Return it, its path until `finish`, and the contents that are to be written behind what is there.
 
         Raises:
             DamagedError: the manifest is not what its hash says, or the base is not here.
             OSError: it cannot be written.
         """
         found, path = checked(snapshot, text), self.pack(snapshot)
-        below = self.pack(base) if base else None
         there: Dict[str, Place] = {}
-        if below:
-            with open_pack(below, is_base=True) as opened:
+        if base:
+            with open_pack(self.pack(base), is_base=True) as opened:
                 there = opened.places()
         wanted = missing(found, there)
-        drawn = path.with_name(f"{path.name}.{os.urandom(6).hex()}{PART}")
         line = b"%s %d %d\n" % (base.encode() or b"-", len(text), sum(wanted.values()))
         make_private(self.packs)
-        file = os.open(drawn, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        pack = Pack(path, file, line, found)
-        try:
-            write(file, line + text)
-            if alone:  # it is seen once its manifest is whole
-                part = path.with_name(path.name + PART)
-                drawn.rename(part)
-                return pack, part, wanted
-        except OSError:
-            drawn.unlink()
-            pack.__exit__()
-            raise
-        return pack, drawn, wanted
+        part = path.with_name(path.name + PART)
+        file = _resumed(part, line + text, wanted)
+        return Pack(path, _begun(part, line + text) if file is None else file, line, found), part, wanted
 
     def finish(self, snapshot: str, pack: Pack, part: Path) -> None:
         """Show a snapshot whose contents were written as whole.
@@ -252,6 +240,37 @@ def open_pack(path: Path, *, is_base: bool = False) -> Pack:
             raise DamagedError(f"snapshot {path.name[:12]} is not whole")
         stack.pop_all()
     return pack
+
+
+def _begun(part: Path, data: bytes) -> int:
+    """Open a new file that is seen at a path once it begins with this data."""
+    drawn = part.with_name(f"{part.name.partition('.')[0]}.{os.urandom(6).hex()}{PART}")
+    file = os.open(drawn, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        write(file, data)
+        drawn.rename(part)
+    except OSError:
+        drawn.unlink()
+        os.close(file)
+        raise
+    return file
+
+
+def _resumed(part: Path, data: bytes, wanted: Dict[str, int]) -> Optional[int]:
+    """Open a file that begins with this data at its last whole content, and take what it has from `wanted`; None for no such file."""
+    with contextlib.suppress(OSError):
+        file = untrusted.open_regular(part, os.O_RDWR)
+        if os.pread(file, len(data), 0) == data:
+            end, size = len(data), os.fstat(file).st_size
+            for name in list(wanted):
+                if end + wanted[name] > size:
+                    break
+                end += wanted.pop(name)
+            os.ftruncate(file, end)
+            os.lseek(file, end, os.SEEK_SET)
+            return file
+        os.close(file)
+    return None
 
 
 def missing(found: Manifest, there: Collection[str]) -> Dict[str, int]:

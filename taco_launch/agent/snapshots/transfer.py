@@ -7,7 +7,7 @@ import time
 from typing import IO
 
 from taco_launch.agent.snapshots import serve
-from taco_launch.agent.snapshots.store import LINE_BYTES, DamagedError, Header, SnapshotStore, header, write
+from taco_launch.agent.snapshots.store import LINE_BYTES, PART, DamagedError, Header, SnapshotStore, header, write
 from taco_launch.agent.ssh import commands as ssh
 
 # What a login script may print before the answer begins.
@@ -74,6 +74,8 @@ def _ended(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _receive(store: SnapshotStore, snapshot: str, head: Header, text: bytes, answer: "_Answer") -> int:
+    part = store.pack(snapshot).with_suffix(PART)
+    part.unlink(missing_ok=True)  # what comes is all of it
     pack, part, _wanted = store.begin(snapshot, head.base, text)
     try:
         with pack:

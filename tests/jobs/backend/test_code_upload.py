@@ -15,6 +15,7 @@ import pytest
 from taco_launch.agent.api import snapshot_upload
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.snapshots import store as stores
+from taco_launch.agent.snapshots.checkout import check_out
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.core import manifest
@@ -117,7 +118,11 @@ def take(tree: Path) -> Snapshot:
 
 
 def left_over(state: Path) -> list[str]:
-    return [path.name for path in (state / "snapshots").rglob("*") if not re.fullmatch("packs|[0-9a-f]{64}", path.name)]
+    return [
+        path.name
+        for path in (state / "snapshots").rglob("*")
+        if not re.fullmatch("packs|[0-9a-f]{64}|.*\\.incoming", path.name)
+    ]
 
 
 def test_a_head_gets_what_it_lacks_in_the_call_that_submits(tree: Path, state: Path) -> None:
@@ -182,13 +187,16 @@ def receives(state: Path, of: str, *sent: bytes) -> Exception:
     return caught.value
 
 
-def test_a_connection_that_breaks_leaves_nothing(tree: Path, state: Path) -> None:
+def test_a_connection_that_breaks_leaves_what_came_and_the_next_goes_on_there(tree: Path, state: Path) -> None:
     taken = take(tree)
-    first = b"".join(taken.read(next(iter(taken.places))))
-    assert isinstance(receives(state, taken.id, zlib.compress(taken.text), first, first[:1000]), BrokenPipeError)
+    contents = list(taken.places)
+    first, second = (b"".join(taken.read(content)) for content in contents[:2])
+    assert isinstance(receives(state, taken.id, zlib.compress(taken.text), first, second[:1000]), BrokenPipeError)
     assert not SnapshotStore(state).use(taken.id)
+    assert send(state, taken).asked[1] == contents[1:]
     assert left_over(state) == []
-    assert send(state, taken).asked[1] == list(taken.places)
+    with SnapshotStore(state).open(taken.id) as pack:
+        assert check_out(pack, state / "written") == []
 
 
 def test_what_comes_is_checked(tree: Path, state: Path) -> None:

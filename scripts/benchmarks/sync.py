@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what `--sync` costs: an unchanged tree until rank 0's first line, and a fresh one on its way to several hosts.
+"""Measures what `--sync` costs: an unchanged tree until rank 0's first line, a fresh one on its way to several hosts, and both beside rsync.
 
 The first is `taco-launch run` on this machine, with and without a tree that was copied before. The second is one job on
 hosts made of namespaces whose links are limited (tc-tbf): what each of them sends. The tree is on the head when the clock
-starts, as the job's event tells it: from the slots taken to the code checked and written on every host.
+starts, as the job's event tells it: from the slots taken to the code checked and written on every host. The third is what a
+tree adds to a job on this machine, as a multiple of what `rsync -a` takes for the same tree a moment later.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,11 @@ _PLAIN, _SYNC = "run", "run --sync TREE"
 _JOB = "first-line"
 # Seconds that an unchanged tree adds to the first line, and the part of one link's speed at which hosts get a fresh one.
 _BAR_SECONDS, _BAR_SPEED = 0.3, 0.5
+# Trees by files and the bytes of each, and the multiples of rsync's time at which a tree is to be there.
+_TREES = {"200 MB in 400 files": (400, 500_000), "20,000 files of 2 kB": (20_000, 2000)}
+_BAR_RSYNC = {"fresh": 1.2, "unchanged": 1.2, "one file edited": 1.5}
+# A file that was just written is hashed again the next time.
+_SETTLE_SECONDS = 2.5
 _UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
@@ -43,6 +51,7 @@ def main(arguments: list[str]) -> int:
         verdicts.need("taco-launch", environ)
         (folder / "leases").mkdir()
         found = _unchanged(folder, environ, asked)
+        beside = list(_beside_rsync(folder, environ, asked.runs))
         speeds, missing = ([], "--no-hosts") if asked.no_hosts else _fresh(folder, asked)
     extra = pairing.paired(found[_SYNC], found[_PLAIN], lambda one, other: one.silent - other.silent)
     why = found[_SYNC].missing or found[_PLAIN].missing
@@ -52,6 +61,7 @@ def main(arguments: list[str]) -> int:
     bars = [
         verdicts.Verdict(f"{tree}: first line", extra, _BAR_SECONDS, "s more", missing=why),
         verdicts.Verdict(hosts, speed, _BAR_SPEED, "of one link's speed", at_least=True, missing=missing),
+        *beside,
     ]
     data = {"commands": verdicts.commands(found), "speeds": speeds}
     report = verdicts.Report("sync", asked.runs, [_rows(found)], bars, data)
@@ -116,6 +126,40 @@ def _write(root: Path, size: int, files: int) -> None:
     past = time.time() - 3600
     for path in root.rglob("*"):
         os.utime(path, (past, past))
+
+
+def _beside_rsync(folder: Path, environ: Mapping[str, str], runs: int) -> Iterator[verdicts.Verdict]:
+    """Yield a verdict for each tree and each state of it."""
+    rsync = shutil.which("rsync")
+    for name, (files, each) in _TREES.items():
+        ratios: dict[str, list[float]] = {step: [] for step in _BAR_RSYNC}
+        for number in range(runs if rsync else 0):
+            tree, peer = folder / f"{files}-{number}", folder / f"{files}-{number}-rsync"
+            for file in range(files):
+                path = tree / f"part{file % 40}" / f"file{file}.py"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(os.urandom(each))
+            time.sleep(_SETTLE_SECONDS)
+            for step, found in ratios.items():
+                if step == "one file edited":
+                    path.write_bytes(os.urandom(each))
+                plain, sync = (_job_seconds(environ, *words) for words in ((), ("--sync", str(tree))))
+                beside = _seconds((rsync or "", "-a", f"{tree}/", f"{peer}/"), environ)
+                found.append(max(sync - plain, 0.0) / beside)
+        for step, found in ratios.items():
+            spread = pairing.spread(found) if found else None
+            missing = "" if rsync else "rsync is not installed"
+            yield verdicts.Verdict(f"{name}, {step}", spread, _BAR_RSYNC[step], "of rsync's time", missing=missing)
+
+
+def _job_seconds(environ: Mapping[str, str], *words: str) -> float:
+    return _seconds(("taco-launch", "run", "-q", "--np", "1", "-H", "localhost:1", *words, "--", "true"), environ)
+
+
+def _seconds(argv: tuple[str, ...], environ: Mapping[str, str]) -> float:
+    begun = time.monotonic()
+    subprocess.run(argv, env=dict(environ), check=True, stdout=subprocess.DEVNULL)
+    return time.monotonic() - begun
 
 
 def _rows(found: Mapping[str, pairing.Measured]) -> list[tuple[str, ...]]:
@@ -196,11 +240,9 @@ class _Site:
 def _bring(state: Path, taken: Any) -> None:
     """Have the head keep a snapshot."""
     from taco_launch.agent.snapshots.store import SnapshotStore  # noqa: PLC0415 - only where hosts are made
+    from tests.support import packs  # noqa: PLC0415 - see above
 
-    store = SnapshotStore(state)
-    for chunk in store.missing(store.begin(taken.id, taken.text)):
-        store.put(chunk, taken.read(chunk))
-    store.finish(taken.id)
+    packs.keep_taken(SnapshotStore(state), taken)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a snapshot of code holds, as text that has a hash: files by their chunks, links, empty folders, config files.
+"""What a snapshot of code holds, as text that has a hash: files by their contents, links, empty folders, config files.
 
 The text is made on the controller and read by every host, which takes it from others: all of it is checked.
 """
@@ -7,12 +7,10 @@ import json
 import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-SCHEMA = 1
-# A file is cut into pieces of this size; the last one is shorter.
-CHUNK_BYTES = 1 << 22
+SCHEMA = 2
 MOST_BYTES = 1 << 26  # of the text
 MOST_ENTRIES = 200_000
-MOST_CHUNKS = 250_000
+MOST_CONTENT = 1 << 44  # bytes of all files
 MOST_CONFIG_BYTES, MOST_CONFIG_FILES = 1 << 20, 100
 # Below the folder of a job, which takes some of the 4096 bytes that a path may have (PATH_MAX).
 _PATH_BYTES, _NAME_BYTES, _TARGET_BYTES = 3000, 255, 4000
@@ -20,12 +18,12 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class FileEntry(NamedTuple):
-    """A file: its path, whether it can be executed, its size in bytes, the SHA-256 of each of its chunks."""
+    """A file: its path, whether it can be executed, its size in bytes, the SHA-256 of its content."""
 
     path: str
     executable: bool
     size: int
-    chunks: Tuple[str, ...]
+    content: str
 
 
 class Manifest(NamedTuple):
@@ -50,16 +48,6 @@ def is_hash(text: str) -> bool:
     return _HASH.fullmatch(text) is not None
 
 
-def chunk_count(size: int) -> int:
-    """Return how many chunks a file of `size` bytes has."""
-    return -(-size // CHUNK_BYTES)
-
-
-def chunk_size(file: FileEntry, number: int) -> int:
-    """Return the bytes of a chunk of a file."""
-    return min(CHUNK_BYTES, file.size - number * CHUNK_BYTES)
-
-
 def size_text(count: int) -> str:
     """Return a size as people write it."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
@@ -68,23 +56,19 @@ def size_text(count: int) -> str:
     return f"{count} bytes"
 
 
-def sizes(manifest: Manifest) -> Dict[str, int]:
-    """Return the size of each chunk, by its hash, in the order in which a tree is written."""
-    found: Dict[str, int] = {}
-    for file in (*manifest.files, *manifest.config):
-        for number, chunk in enumerate(file.chunks):
-            found.setdefault(chunk, chunk_size(file, number))
-    return found
+def contents(manifest: Manifest) -> Dict[str, int]:
+    """Return the size of each content, by its hash, in the order in which a tree is written."""
+    return {file.content: file.size for file in (*manifest.files, *manifest.config)}
 
 
 def written(manifest: Manifest) -> bytes:
     """Return the text of a manifest: the same for the same tree."""
     document = {
         "schema": SCHEMA,
-        "files": [[*file[:3], list(file.chunks)] for file in sorted(manifest.files)],
+        "files": sorted(manifest.files),
         "links": sorted(manifest.links),
         "folders": sorted(manifest.folders),
-        "config": [[*file[:3], list(file.chunks)] for file in sorted(manifest.config)],
+        "config": sorted(manifest.config),
     }
     return json.dumps(document, separators=(",", ":")).encode("ascii")
 
@@ -164,14 +148,12 @@ def _rows(document: Mapping[str, Any], key: str) -> List[Any]:
 
 
 def _file(row: Any) -> FileEntry:
-    if not (isinstance(row, list) and len(row) == 4 and type(row[1]) is bool and type(row[2]) is int):
+    if not (isinstance(row, list) and len(row) == 4 and type(row[1]) is bool and type(row[2]) is int and row[2] >= 0):
         raise ValueError("not a manifest: invalid file entry")
-    path, executable, size, chunks = row
-    if size < 0 or not isinstance(chunks, list) or len(chunks) != chunk_count(size):
-        raise ValueError("not a manifest: the size of a file does not match its chunks")
-    if not all(isinstance(chunk, str) and is_hash(chunk) for chunk in chunks):
+    path, executable, size, content = row
+    if not isinstance(content, str) or not is_hash(content):
         raise ValueError("not a manifest: invalid hash")
-    return FileEntry(_text(path), executable, size, tuple(chunks))
+    return FileEntry(_text(path), executable, size, content)
 
 
 def _link(row: Any) -> Tuple[str, str]:
@@ -195,8 +177,11 @@ def check(manifest: Manifest) -> None:
     files, links = manifest.files, manifest.links
     if len(files) + len(links) + len(manifest.folders) > MOST_ENTRIES:
         raise ValueError(f"more than {MOST_ENTRIES} files, links and folders")
-    if sum(len(file.chunks) for file in (*files, *manifest.config)) > MOST_CHUNKS:
-        raise ValueError(f"more than {MOST_CHUNKS} chunks of {CHUNK_BYTES >> 20} MiB")
+    sizes = contents(manifest)
+    if any(sizes[file.content] != file.size for file in (*files, *manifest.config)):
+        raise ValueError("two sizes for one content")
+    if sum(sizes.values()) > MOST_CONTENT:
+        raise ValueError(f"more than {MOST_CONTENT >> 40} TiB")
     ends: Set[bytes] = set()
     for path in (*(file.path for file in files), *(path for path, _target in links)):
         _add(ends, check_path(path), path)

@@ -14,6 +14,7 @@ from taco_launch.jobs.code.snapshot import Snapshot
 from taco_launch.jobs.code.tree_walk import walk
 from tests.conftest import eventually
 from tests.e2e.cluster import NAMES, STATE, Cluster
+from tests.support import packs
 from tests.support.patience import patience
 
 pytestmark = pytest.mark.e2e
@@ -39,9 +40,7 @@ class Sender:
 
     def bring(self, taken: Snapshot) -> None:
         """Have the head keep what it lacks of a snapshot."""
-        for chunk in self._store.missing(self._store.begin(taken.id, taken.text)):
-            self._store.put(chunk, taken.read(chunk))
-        self._store.finish(taken.id)
+        packs.keep_taken(self._store, taken)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -93,13 +92,23 @@ def test_an_unchanged_tree_costs_nothing_and_one_changed_file_little(
     assert job["state"] == "SUCCEEDED", job
     assert len({line.split(" | ")[1] for line in cluster.log(name)}) == 1
     assert copied_bytes(cluster, name) == [2 * 700_000]
-    before = [len(list(cluster.path(f"{STATE}/snapshots/chunks", on).rglob("*"))) for on in range(len(NAMES))]
+    before = [len(kept_packs(cluster, on)) for on in range(len(NAMES))]
     again = f"{name[:40]}-again"
     assert cluster.run(cluster.spec(again, "true", code=code))["state"] == "SUCCEEDED"
     assert copied_bytes(cluster, again) == [0]
-    assert before == [len(list(cluster.path(f"{STATE}/snapshots/chunks", on).rglob("*"))) for on in range(len(NAMES))]
+    assert before == [len(kept_packs(cluster, on)) for on in range(len(NAMES))]
     for each in (first, again):
         cluster.call("delete", names=[each])
+
+
+def kept_packs(cluster: Cluster, on: int) -> list[Path]:
+    return [path for path in cluster.path(f"{STATE}/snapshots/packs", on).iterdir() if len(path.name) == 64]
+
+
+def damage(cluster: Cluster, taken: Snapshot, on: int, *contents: str) -> None:
+    """Damage contents of a snapshot, by default all, where a host keeps it."""
+    with SnapshotStore(cluster.path(STATE, on)).open(taken.id) as pack:
+        packs.damage(pack, *contents)
 
 
 def copied_bytes(cluster: Cluster, name: str) -> list[int]:
@@ -109,7 +118,7 @@ def copied_bytes(cluster: Cluster, name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("on", [1, 2])
-def test_a_damaged_chunk_of_a_host_is_fetched_again(
+def test_a_damaged_copy_of_a_host_is_fetched_again(
     cluster: Cluster, name: str, sender: Sender, tree: Path, on: int
 ) -> None:
     taken, code = sender.code(tree)
@@ -117,8 +126,7 @@ def test_a_damaged_chunk_of_a_host_is_fetched_again(
     assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
     cluster.call("delete", names=[name])
     cluster.sh(f"rm -rf {STATE}/snapshots/tree", on=on)  # else its files are right, and nothing is copied
-    chunk = next(file.chunks[1] for file in taken.manifest.files if file.path == "large")
-    cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}", on).write_bytes(b"damaged" * 1000)
+    damage(cluster, taken, on, *(file.content for file in taken.manifest.files if file.path == "large"))
     job = cluster.run(cluster.spec(name, "sha256sum", "large", code=code))
     assert job["state"] == "SUCCEEDED", job
     assert (
@@ -127,20 +135,19 @@ def test_a_damaged_chunk_of_a_host_is_fetched_again(
     assert len({line.split(" | ")[1] for line in cluster.log(name)}) == 1
 
 
-def test_a_damaged_chunk_of_the_head_is_named_and_sent_again(
+def test_a_damaged_copy_of_the_head_is_named_and_sent_again(
     cluster: Cluster, name: str, sender: Sender, tree: Path
 ) -> None:
     taken, code = sender.code(tree)
     sender.bring(taken)
     cluster.sh(f"rm -rf {STATE}/snapshots/tree")
-    chunk = next(file.chunks[0] for file in taken.manifest.files if file.path == "src/data")
-    cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}").write_bytes(b"other data")
+    damage(cluster, taken, 0, *(file.content for file in taken.manifest.files if file.path == "src/data"))
     job = cluster.run(cluster.spec(name, "true", code=code))
     assert (job["state"], job["exit_code"]) == ("FAILED", 5), job
     assert "src/data" in job["reason"]
     assert "damaged" in job["reason"]
     cluster.call("delete", names=[name])
-    assert not cluster.path(f"{STATE}/snapshots/manifests/{code.id}").exists()  # what is here of it is not whole
+    assert not cluster.path(f"{STATE}/snapshots/packs/{code.id}").exists()
     sender.bring(taken)
     assert cluster.run(cluster.spec(name, "true", code=code))["state"] == "SUCCEEDED"
 
@@ -155,10 +162,7 @@ def test_a_host_whose_copies_are_all_damaged_passes_none_on(
     cluster.call("delete", names=[name])
     cluster.sh(f"rm -rf {STATE}/snapshots", on=2)
     cluster.sh(f"rm -rf {STATE}/snapshots/tree", on=1)
-    for file in taken.manifest.files:
-        for chunk in file.chunks:
-            path = cluster.path(f"{STATE}/snapshots/chunks/{chunk[:2]}/{chunk}", 1)
-            path.write_bytes(bytes(path.stat().st_size))
+    damage(cluster, taken, 1)
     job = cluster.run(cluster.spec(name, "./train.sh", code=code))
     assert job["state"] == "SUCCEEDED", job
     assert any(

@@ -1,5 +1,6 @@
 """Code by the command line, on this machine: copied, sent once, fetched from a private repository, seen in the record."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -7,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.snapshots.store import SnapshotStore
 from tests.conftest import Taco
+from tests.support import packs
 from tests.support.git_server import PASSWORD, USER, git, repository, served
 
 pytestmark = [pytest.mark.e2e, pytest.mark.enable_socket]
@@ -48,7 +51,7 @@ def test_ranks_start_in_a_copy_of_the_folder(taco: Taco, tree: Path, tmp_path: P
     shown = taco("get", "two").stdout
     assert f"CODE: {tree}, 3 files, " in shown
     assert f"snapshot {ids[1][:12]}" in shown
-    assert len(list((taco.state / "snapshots" / "manifests").glob("[0-9a-f]*"))) == 2
+    assert len(list((taco.state / "snapshots" / "packs").glob("[0-9a-f]*"))) == 2
     assert list(taco.folder("two").glob("code/*")) == []
 
 
@@ -94,9 +97,9 @@ def test_a_copy_that_was_tampered_with_is_named_and_sent_again(taco: Taco, tree:
     run(taco, "--name", "first", "--sync", str(tree), "--", "true")
     for path in (taco.state / "snapshots" / "tree").rglob("data"):
         path.write_text("evil")
-    for path in (taco.state / "snapshots" / "chunks").rglob("*"):
-        if path.is_file() and path.read_bytes() == b"data":
-            path.write_bytes(b"evil")
+    code = taco.job("first")["spec"]["code"]["id"]
+    with SnapshotStore(taco.state).open(code) as pack:
+        packs.damage(pack, hashlib.sha256(b"data").hexdigest())
     done = taco("run", "-H", "localhost:2", "--np", "1", "--sync", str(tree), "--", "./train.sh")
     assert (done.returncode, done.stdout) == (125, "")  # no rank began
     assert "src/data: " in done.stderr

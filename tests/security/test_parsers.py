@@ -187,7 +187,7 @@ EVENTS = "\n".join(
 )
 STATUS = b"# branch.oid 0123\0# branch.head main\x001 .M N... 100644 100644 100644 a b file\0? other\0u UU N... 1 2 3 4 a b c d\0"
 MANIFEST = manifest.written(
-    manifest.Manifest((manifest.FileEntry("a", False, 5, ("0" * 64,)),), (("b", "a"),), ("c",), ())
+    manifest.Manifest((manifest.FileEntry("a", False, 5, "0" * 64),), (("b", "a"),), ("c",), ())
 )
 DUMPS = json.loads(files("tests/core/stalls/cases/*.json", 1 << 24)[0])["dumps"]
 ARENA = [

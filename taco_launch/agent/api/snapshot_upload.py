@@ -6,7 +6,7 @@ from typing import Callable, Dict, Iterator, Type
 
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.snapshots import eviction
-from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
+from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore, checked, write
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import Jobs, make_private, require_local_disk
 from taco_launch.core.errors import UsageError
@@ -23,29 +23,43 @@ def receive(jobs: Jobs, snapshot: str, caller: CallerStream) -> Iterator[Reply]:
 
     Raises:
         UsageError: what it sends is not that.
-        BrokenPipeError: it is gone; what came stays, and is not wanted again.
+        BrokenPipeError: it is gone; the files that came stay, and are not wanted again.
     """
     store = SnapshotStore(jobs.path.parent)
     if store.use(snapshot):
         return
     make_private(jobs.path)
     require_local_disk(jobs.path)
-    sent = _Sent(caller)
-    try:
-        yield wanted([snapshot])
-        found = store.begin(snapshot, sent.text())
-        missing = store.missing(found)
-        if missing:
-            eviction.shrink(store, keep=snapshot)
-            yield wanted(missing)
-        for chunk, size in missing.items():
-            store.put(chunk, sent.exactly(size))
-    except (DamagedError, ValueError) as error:
-        raise UsageError(
-            f"the head rejected the uploaded code: {error}", hint="submit the job again; the upload was damaged"
-        ) from None
-    store.finish(snapshot)
-    store.use(snapshot)
+    with store.arriving(snapshot):
+        if not store.use(snapshot):
+            try:
+                yield from _receive(store, snapshot, _Sent(caller))
+            except (DamagedError, ValueError) as error:
+                raise UsageError(
+                    f"the head rejected the uploaded code: {error}",
+                    hint="submit the job again; the upload was damaged",
+                ) from None
+            store.use(snapshot)
+
+
+def _receive(store: SnapshotStore, snapshot: str, sent: "_Sent") -> Iterator[Reply]:
+    yield wanted([snapshot])
+    text = sent.text()
+    base = store.base_for(checked(snapshot, text))
+    pack, part, lacks = store.begin(snapshot, base, text)
+    with pack:
+        if lacks:
+            eviction.shrink(store, keep=base)
+            yield wanted(lacks)
+        try:
+            for data in sent.pieces(sum(lacks.values())):
+                write(pack.file, data)
+            store.finish(snapshot, pack, part)
+        except BrokenPipeError:
+            raise
+        except (DamagedError, OSError):  # a disk that is full is not kept so
+            part.unlink()
+            raise
 
 
 class _Sent:
@@ -55,15 +69,13 @@ class _Sent:
         self._caller = caller
         self._rest = b""
 
-    def exactly(self, count: int) -> bytes:
-        """Return the next bytes."""
-        pieces, have = [self._rest], len(self._rest)
-        while have < count:
-            pieces.append(self._more())
-            have += len(pieces[-1])
-        data = b"".join(pieces)
-        self._rest = data[count:]
-        return data[:count]
+    def pieces(self, count: int) -> Iterator[bytes]:
+        """Yield the next bytes, as they come."""
+        while count:
+            data = self._rest or self._more()
+            yield data[:count]
+            self._rest = data[count:]
+            count -= min(count, len(data))
 
     def text(self) -> bytes:
         """Return a text that is sent compressed, which tells where it ends.

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Callable, Mapping, Tuple
 from urllib import request
 
+from taco_launch.agent.store import untrusted
 from taco_launch.core.messages import chat_services, mail
 from taco_launch.core.messages.address import DIRECT, FILE, MAIL, PROGRAM, check, mailbox
 
@@ -74,8 +75,8 @@ def post(address: str, message: Message) -> str:
     # Its own programs hold the pipe open, too: its end is what counts.
     _pid, status = os.waitpid(child, 0)
     _end_group(child)
-    with open(reader, encoding="utf-8") as answer:
-        problem = answer.read()
+    problem = os.read(reader, _MOST_OF_ANSWER).decode("utf-8", "replace")
+    os.close(reader)
     return f"TimeoutError: no whole answer within {_SECONDS:g} s" if status else problem
 
 
@@ -100,8 +101,12 @@ def _from_file(path: str) -> str:
     Raises:
         ValueError: it holds none.
     """
-    with open(path, encoding="utf-8") as file:
-        return check(file.read(_MOST_OF_FILE).strip(), DIRECT)
+    return check(_content(path), DIRECT)
+
+
+def _content(path: str) -> str:
+    """Return what a file holds, which a link may lead to."""
+    return untrusted.read(Path(path).resolve(), _MOST_OF_FILE).decode("utf-8").strip()
 
 
 def _to_server(address: str, message: Message) -> str:
@@ -132,7 +137,7 @@ def _to_mailbox(address: str, message: Message) -> str:
             server.starttls()
             server.ehlo()
         if box.password_file:
-            server.login(box.user, Path(box.password_file).read_text("utf-8").strip())
+            server.login(box.user, _content(box.password_file))
         refused = server.send_message(composed)
     return "; ".join(f"{to}: {code} {words!r}" for to, (code, words) in refused.items())
 

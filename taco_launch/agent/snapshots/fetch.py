@@ -9,16 +9,15 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import List, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 from taco_launch.agent.snapshots import eviction, recycled_tree, transfer
-from taco_launch.agent.snapshots.checkout import Damaged, check_out, of_chunks, write_files
+from taco_launch.agent.snapshots.checkout import check_out, write_files
 from taco_launch.agent.snapshots.placed_links import LinkError, PlacedLinks
-from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
+from taco_launch.agent.snapshots.store import DamagedError, Pack, SnapshotStore
 from taco_launch.agent.snapshots.transfer import TransferError
 from taco_launch.agent.store.folders import JobFolder, make_private
 from taco_launch.core.errors import FAILED, OK, HostError, free_space
-from taco_launch.core.manifest import Manifest
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.guard_messages import CodeFetched, FetchCode
 
@@ -38,6 +37,8 @@ def main(folder: JobFolder, descriptor: int) -> int:
         answer = _Fetch(folder, order).run()
     except HostError as error:
         answer = CodeFetched(error=error.message, hint=error.hint or "")
+    except DamagedError as error:
+        answer = CodeFetched(error=str(error), hint="submit the job again: that copies it again")
     except OSError as error:
         answer = CodeFetched(
             error=f"{error.filename or folder.path}: {error.strerror or error}", hint=free_space(error)
@@ -77,9 +78,9 @@ class _Fetch:
         order = self._order
         base = order.cwd
         if order.snapshot:
-            found = self._bring()
-            tree = self._write(found)
-            self._place(found)
+            tree = self._folder.code
+            self._pack = self._bring(order.sources)
+            self._write(tree)
             if order.tree:
                 base = str(tree)
         start = os.path.normpath(os.path.join(base, order.workdir)) if order.workdir else base  # noqa: PTH118
@@ -93,130 +94,100 @@ class _Fetch:
             notes=self._notes,
         )
 
-    def _bring(self) -> Manifest:
-        """Have the snapshot here, from the first of the sources that gives it.
+    def _bring(self, sources: Sequence[str]) -> Pack:
+        """Have the snapshot here, from the first of the sources that gives it, and open it.
 
         Raises:
             HostError: no source has the snapshot.
         """
         store, order = self._store, self._order
         with store.arriving(order.snapshot):
-            found = self._whole()
-            failed: List[str] = []
-            for source in order.sources if found is None else ():
-                try:
-                    self._received += transfer.fetch(store, order.snapshot, source, order.agent)
-                except TransferError as error:
-                    failed.append(f"{source}: {error}")
-                    continue
-                found = self._whole()
-                if found is not None:
-                    break
-            if found is None:
-                raise _not_had(order, failed)
-            self._notes += [f"the code could not be fetched from {why}" for why in failed]
+            pack = store.found(order.snapshot)
+            if pack is None:
+                failed: List[str] = []
+                for source in sources:
+                    try:
+                        self._received += transfer.fetch(store, order.snapshot, source, order.agent)
+                        break
+                    except TransferError as error:
+                        failed.append(f"{source}: {error}")
+                else:
+                    raise _not_had(order, failed)
+                self._notes += [f"the code could not be fetched from {why}" for why in failed]
+                pack = store.open(order.snapshot)
+            store.use(order.snapshot)
         if self._received:
             eviction.shrink(store, keep=order.snapshot)
-        return found
+        return pack
 
-    def _whole(self) -> Optional[Manifest]:
-        """Return the snapshot's manifest where all chunks are here."""
-        store, snapshot = self._store, self._order.snapshot
-        try:
-            found, _text = store.read(snapshot)
-        except DamagedError:
-            store.manifest(snapshot).unlink(missing_ok=True)
-            return None
-        if store.missing(found):
-            return None
-        store.finish(snapshot)
-        store.use(snapshot)
-        return found
-
-    def _write(self, found: Manifest) -> Path:
-        """Write the tree, whole or not at all, in the place of an earlier attempt's.
+    def _write(self, tree: Path) -> None:
+        """Write the tree, whole or not at all, in the place of an earlier attempt's; and put the config files where they are to be.
 
         Raises:
-            HostError: chunks are damaged here and where they were fetched again.
+            HostError: contents are damaged here and where they were fetched again; or a path cannot be placed.
         """
-        tree = self._folder.code
         part = tree.with_name(".code.part")
         for old in (part, tree):
             if old.is_symlink() or old.exists():
                 gone = old.with_name(f".code.{os.urandom(4).hex()}")
                 old.rename(gone)
                 shutil.rmtree(gone, ignore_errors=True)
-        recycled_tree.take(self._store, part)
+        before = recycled_tree.take(self._store, part, self._pack)
         try:
-            damaged = check_out(self._store, found, part)
-            if damaged:
-                found = self._repair(found, damaged)
-                damaged = write_files(self._store, of_chunks(found, {chunk for chunk, _path in damaged}), part)
-            if damaged:
-                raise HostError(
-                    f"{_paths(damaged)}: the copy on this host is damaged, and the copy that was fetched to replace it is damaged too"
-                )
+            self._checked(lambda pack: check_out(pack, part, before))
             part.rename(tree)
         finally:  # a disk that is full is not kept so by half a tree
             shutil.rmtree(part, ignore_errors=True)
         recycled_tree.note(self._folder, self._order.snapshot)
-        return tree
-
-    def _repair(self, found: Manifest, damaged: Damaged) -> Manifest:
-        """Fetch chunks again, from the head; files that have one of them are missing in the tree.
-
-        Raises:
-            HostError: the snapshot is damaged here, and the head did not give the chunks.
-        """
-        store, order = self._store, self._order
-        store.drop(order.snapshot, [chunk for chunk, _path in damaged])
-        if not order.sources:
-            raise HostError(
-                f"{_paths(damaged)}: the copy on this host was damaged and has been removed",
-                hint="submit the job again: that copies it again",
-            )
-        head = order.sources[-1]
-        with store.arriving(order.snapshot):
-            try:
-                self._received += transfer.fetch(store, order.snapshot, head, order.agent)
-            except TransferError as error:
-                raise HostError(
-                    f"{_paths(damaged)}: the copy on this host is damaged, and a new copy could not be fetched from {head}: {error}"
-                ) from None
-        self._notes.append(
-            f"{_paths(damaged)}: the copy on this host was damaged, so a new copy was fetched from {head}"
-        )
-        return found
-
-    def _place(self, found: Manifest) -> None:
-        """Put the config files where they are to be, and the code where its program looks for it.
-
-        Raises:
-            HostError: a config file is damaged, or a path cannot be placed.
-        """
         links: List[Tuple[str, Path]] = []
-        config = self._folder.path / "config"
-        shutil.rmtree(config, ignore_errors=True)
-        for number, file in enumerate(found.config):
-            make_private(config)
-            entry = file._replace(path=str(number), executable=False)
-            damaged = write_files(self._store, [entry], config)
-            if damaged:
-                self._repair(found, [(damaged[0][0], file.path)])
-                damaged = write_files(self._store, [entry], config)
-            if damaged:
-                raise HostError(f"{file.path}: the copy on this host is damaged")
-            links.append((file.path, config / str(number)))
+        self._checked(lambda pack: self._write_config(pack, links))
         if self._order.at:
-            links.append((self._order.at, self._folder.code))
+            links.append((self._order.at, tree))
         try:
             PlacedLinks(self._folder).make(links)
         except LinkError as error:
             raise HostError(str(error), hint="choose another path with --config-file SRC:DST or --workdir") from None
 
+    def _checked(self, act: Callable[[Pack], List[str]]) -> None:
+        """Have a snapshot written; where contents are damaged, fetch it again from the head and write it once more.
 
-def _paths(damaged: Sequence[Tuple[str, str]]) -> str:
-    paths = list(dict.fromkeys(path for _chunk, path in damaged))
+        Raises:
+            HostError: it is damaged, and no other could be fetched.
+        """
+        store, order = self._store, self._order
+        damaged = act(self._pack)
+        if not damaged:
+            return
+        store.drop(order.snapshot)
+        if not order.sources:
+            raise HostError(
+                f"{_paths(damaged)}: the copy on this host was damaged and has been removed",
+                hint="submit the job again: that copies it again",
+            )
+        head, bad = order.sources[-1], f"{_paths(damaged)}: the copy on this host"
+        try:
+            self._pack = self._bring([head])
+        except HostError as error:
+            raise HostError(f"{bad} is damaged, and a new copy could not be fetched: {error.message}") from None
+        if act(self._pack):
+            store.drop(order.snapshot)
+            raise HostError(f"{bad} is damaged, and the copy that was fetched to replace it is damaged too")
+        self._notes.append(f"{bad} was damaged, so a new copy was fetched from {head}")
+
+    def _write_config(self, pack: Pack, links: List[Tuple[str, Path]]) -> List[str]:
+        """Write the config files into the job's folder, and name the links to them; return the paths that are damaged."""
+        config = self._folder.path / "config"
+        shutil.rmtree(config, ignore_errors=True)
+        files = pack.manifest.config
+        if not files:
+            return []
+        make_private(config)
+        entries = [file._replace(path=str(number), executable=False) for number, file in enumerate(files)]
+        links[:] = [(file.path, config / entry.path) for file, entry in zip(files, entries)]
+        return [files[int(number)].path for number in write_files(pack, entries, config)]
+
+
+def _paths(paths: Sequence[str]) -> str:
     named = ", ".join(path if path.isprintable() else ascii(path) for path in paths[:_MOST_NAMED])
     return f"{named} and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else named
 

@@ -1,7 +1,7 @@
 """The tree of an attempt that has ended, for the next one on its host: what ranks wrote is left to the job, the code is kept.
 
 Writing a tree anew takes longer than all else that an unchanged one costs; checking one that is there does not. One tree is kept
-on a host. It goes by the rules of the store: whoever takes it believes nothing that it holds.
+on a host, with a note of when it was written: whoever takes it believes nothing that changed since (`checkout`).
 """
 
 import contextlib
@@ -10,27 +10,48 @@ import shutil
 import stat
 import time
 from pathlib import Path
-from typing import List, Optional
+from typing import List, Optional, Tuple
 
-from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
+from taco_launch.agent.snapshots.checkout import Before
+from taco_launch.agent.snapshots.store import DamagedError, Pack, SnapshotStore
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import TacoLaunchError
-from taco_launch.core.manifest import Manifest
 
 # A guard looks through a tree for so long; a larger one stays where it is.
 _SECONDS = 2.0
+# The clock of a file system ticks at least so often: what is written behind a note has a later time.
+_TICK_SECONDS = 0.01
+_UNKNOWN = (OSError, TacoLaunchError, ValueError, TypeError, KeyError, DamagedError)
 
 
 def note(folder: JobFolder, snapshot: str) -> None:
     """Note that the tree of an attempt is written: what changes later is its ranks'."""
-    records.write_json(_stamp(folder), {"snapshot": snapshot})
+    time.sleep(_TICK_SECONDS)
+    records.write_json(_stamp(folder.path), {})
+    written = _stamp(folder.path).lstat().st_ctime_ns
+    time.sleep(_TICK_SECONDS)
+    records.write_json(_stamp(folder.path), {"snapshot": snapshot, "written": written})
 
 
-def take(store: SnapshotStore, to: Path) -> None:
-    """Move the tree that is kept to a path, if there is one."""
-    with contextlib.suppress(OSError):
-        store.spare.rename(to)
+def take(store: SnapshotStore, to: Path, wanted: Pack) -> Optional[Before]:
+    """Move the tree that is kept to a path, if there is one; return what it holds, None where that is not known.
+
+    `wanted` is what the tree is to hold.
+    """
+    taken = store.path / f".tree.{os.urandom(6).hex()}"
+    try:
+        store.spare.rename(taken)
+        (taken / "code").rename(to)
+        snapshot, written = _noted(taken)
+        if snapshot == wanted.id:
+            return Before(wanted.manifest, written)
+        with store.open(snapshot) as pack:
+            return Before(pack.manifest, written)
+    except _UNKNOWN:
+        return None
+    finally:
+        shutil.rmtree(taken, ignore_errors=True)
 
 
 def keep(folder: JobFolder, store: SnapshotStore) -> None:
@@ -38,22 +59,21 @@ def keep(folder: JobFolder, store: SnapshotStore) -> None:
 
     Whatever cannot be done leaves the tree where it is.
     """
-    with contextlib.suppress(OSError, TacoLaunchError, ValueError, TypeError, KeyError, DamagedError):
-        told = records.read_json(_stamp(folder))
-        written_at = _stamp(folder).lstat().st_ctime_ns
-        manifest = store.read(str(told["snapshot"]))[0] if isinstance(told, dict) else None
-        outputs = None if manifest is None else _outputs(folder.code, manifest, written_at)
+    with contextlib.suppress(*_UNKNOWN):
+        outputs = _outputs(folder.code, _noted(folder.path)[1])
         if outputs is None:
             return
         moved = store.path / f".tree.{os.urandom(6).hex()}"
-        folder.code.rename(moved)
-        _stamp(folder).unlink()
+        os.mkdir(moved, 0o700)  # noqa: PTH102
+        folder.code.rename(moved / "code")
+        _stamp(folder.path).rename(_stamp(moved))
         try:
             for path in outputs:
                 (folder.code / path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                (moved / path).rename(folder.code / path)
+                (moved / "code" / path).rename(folder.code / path)
         except OSError:  # nothing of it may be lost
-            moved.rename(folder.path / f"code.{moved.name[len('.tree.') :]}")
+            (moved / "code").rename(folder.path / f"code.{moved.name[len('.tree.') :]}")
+            shutil.rmtree(moved, ignore_errors=True)
             return
         try:
             moved.rename(store.spare)
@@ -74,9 +94,10 @@ def remove(store: SnapshotStore, since: float = 0.0, *, dry_run: bool = False) -
         return 0
     gone = store.spare if dry_run else store.path / f".tree.{os.urandom(6).hex()}"
     if not dry_run:
-        take(store, gone)
+        with contextlib.suppress(OSError):
+            store.spare.rename(gone)
     freed = 0
-    for there, _folders, names in os.walk(gone):
+    for there, _folders, names in os.walk(gone / "code"):
         for name in names:
             with contextlib.suppress(OSError):
                 freed += os.lstat(f"{there}/{name}").st_size
@@ -85,13 +106,24 @@ def remove(store: SnapshotStore, since: float = 0.0, *, dry_run: bool = False) -
     return freed
 
 
-def _stamp(folder: JobFolder) -> Path:
-    return folder.path / "code.json"
+def _stamp(above: Path) -> Path:
+    return above / "code.json"
 
 
-def _outputs(tree: Path, manifest: Manifest, written_at: int) -> Optional[List[str]]:
+def _noted(above: Path) -> Tuple[str, int]:
+    """Return the snapshot that a tree was written from, and when.
+
+    Raises:
+        ValueError: the note is not JSON, or lacks one of them.
+    """
+    noted = records.read_json(_stamp(above))
+    if not isinstance(noted, dict):
+        raise ValueError(f"{_stamp(above)} is not a JSON object")  # noqa: TRY004 - as of any other wrong value
+    return str(noted["snapshot"]), int(noted["written"])
+
+
+def _outputs(tree: Path, written: int) -> Optional[List[str]]:
     """Return the paths that ranks have written or changed; None where looking takes too long."""
-    files = {file.path for file in manifest.files} | set(dict(manifest.links))
     until = time.monotonic() + _SECONDS
     found, ahead = [], [""]
     while ahead:
@@ -104,6 +136,6 @@ def _outputs(tree: Path, manifest: Manifest, written_at: int) -> Optional[List[s
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(status.st_mode):
                     ahead.append(path)
-                elif path not in files or status.st_ctime_ns > written_at:
+                elif status.st_ctime_ns >= written:
                     found.append(path)
     return found

@@ -1,24 +1,21 @@
-"""A snapshot is taken from another host, which runs `agent snapshot-serve` for that; every chunk is checked as it comes."""
+"""A snapshot is taken from another host, which runs `agent snapshot-serve` for that."""
 
 import os
 import select
 import subprocess
 import time
-from typing import IO, Dict, Optional
+from typing import IO
 
 from taco_launch.agent.snapshots import serve
-from taco_launch.agent.snapshots.checkout import files_by_chunk
-from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore
+from taco_launch.agent.snapshots.store import LINE_BYTES, PART, DamagedError, Header, SnapshotStore, header, write
 from taco_launch.agent.ssh import commands as ssh
-from taco_launch.core import manifest
-from taco_launch.core.manifest import CHUNK_BYTES, MOST_BYTES
 
 # What a login script may print before the answer begins.
 _MOST_NOISE = 1 << 16
-_LINE_BYTES = 1000
 # The other side waits for what comes to itself, and says so where that does not come.
-_SILENT_SECONDS = serve.CHUNK_SECONDS + 20.0
+_SILENT_SECONDS = serve.MORE_SECONDS + 20.0
 _END_SECONDS = 2.0
+_NO_ANSWER = "no answer of taco-launch: does a start-up file of the shell there print text?"
 
 
 class TransferError(Exception):
@@ -26,7 +23,7 @@ class TransferError(Exception):
 
 
 def fetch(store: SnapshotStore, snapshot: str, host: str, agent: str) -> int:
-    """Take what is missing of a snapshot from a host, by ssh; return how many bytes of chunks came.
+    """Take a snapshot from a host, by ssh, and its base where that is missing; return how many bytes of contents came.
 
     Raises:
         TransferError: it does not have it, sends something else, or is silent.
@@ -44,23 +41,28 @@ def fetch(store: SnapshotStore, snapshot: str, host: str, agent: str) -> int:
         raise TransferError(f"ssh: {error.strerror}") from None
     errors.limit(process.pid)
     try:
-        assert process.stdin is not None
         assert process.stdout is not None
-        return _receive(store, snapshot, _Answer(process.stdout), process.stdin)
-    except (TransferError, BrokenPipeError) as error:
-        said = _ended(process) and errors.last_line()
-        raise TransferError(
-            str(error) if isinstance(error, TransferError) and not said else said or "it ended"
-        ) from None
+        answer = _Answer(process.stdout)
+        answer.skip_to(serve.greeting(snapshot))
+        head, text = answer.header()
+        received = 0
+        if head.base:
+            with store.arriving(head.base):
+                base = store.found(head.base)
+                if base is None:
+                    received = fetch(store, head.base, host, agent)
+                else:
+                    base.__exit__()
+        return received + _receive(store, snapshot, head, text, answer)
+    except (TransferError, DamagedError) as error:
+        words = _ended(process) and errors.last_line()
+        raise TransferError(words if words and words.isprintable() else str(error)) from None
     finally:
         process.kill()
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                try:
-                    stream.close()
-                except OSError:
-                    continue
+                stream.close()
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> bool:
@@ -71,27 +73,22 @@ def _ended(process: "subprocess.Popen[bytes]") -> bool:
         return False
 
 
-def _receive(store: SnapshotStore, snapshot: str, answer: "_Answer", asks: IO[bytes]) -> int:
-    answer.skip_to(serve.greeting(snapshot))
-    text = answer.piece(MOST_BYTES)
+def _receive(store: SnapshotStore, snapshot: str, head: Header, text: bytes, answer: "_Answer") -> int:
+    part = store.pack(snapshot).with_suffix(PART)
+    part.unlink(missing_ok=True)  # what comes is all of it
+    pack, part, _wanted = store.begin(snapshot, head.base, text)
     try:
-        found = store.begin(snapshot, text)
-    except DamagedError as error:
-        raise TransferError(str(error)) from None
-    missing = store.missing(found)
-    asks.write(serve.bits(manifest.sizes(found), missing))
-    asks.flush()
-    paths: Optional[Dict[str, str]] = None
-    for chunk, size in missing.items():
-        data = answer.piece(CHUNK_BYTES)
-        try:
-            store.put(chunk, data if len(data) == size else b"")
-        except DamagedError:
-            paths = paths or files_by_chunk(found)
-            raise TransferError(f"it sent a damaged copy of {paths[chunk]}") from None
-    if not store.missing(found):
-        store.finish(snapshot)
-    return sum(missing.values())
+        with pack:
+            remaining = pack.content
+            while remaining:
+                data = answer.some(remaining)
+                write(pack.file, data)
+                remaining -= len(data)
+            store.finish(snapshot, pack, part)
+    except (TransferError, DamagedError, OSError):
+        part.unlink()
+        raise
+    return pack.content
 
 
 class _Answer:
@@ -115,38 +112,40 @@ class _Answer:
                 return
             noise += len(read)
             if noise > _MOST_NOISE:
-                raise TransferError("no answer of taco-launch: does a start-up file of the shell there print text?")
+                raise TransferError(_NO_ANSWER)
 
-    def piece(self, most: int) -> bytes:
-        """Return the bytes that stand behind their number.
+    def header(self) -> "tuple[Header, bytes]":
+        """Return the header of a pack, and the text of its manifest.
 
         Raises:
-            TransferError: the number is missing, or above `most`.
+            TransferError: it is none.
         """
-        count = serve.length_of(self._exactly(serve.LENGTH_BYTES))
-        if not count:
-            words = self._line(_LINE_BYTES).decode("utf-8", "replace").strip()
-            raise TransferError(words if words.isprintable() and words else "it stopped sending and gave no reason")
-        if count > most:
-            raise TransferError(f"not a taco-launch answer: it has a block of {count} bytes")
-        return self._exactly(count)
+        head = header(self._line(LINE_BYTES))
+        if head is None:
+            raise TransferError("not a taco-launch answer: it has no header")
+        pieces, remaining = [], head.text
+        while remaining:
+            pieces.append(self.some(remaining))
+            remaining -= len(pieces[-1])
+        return head, b"".join(pieces)
+
+    def some(self, most: int) -> bytes:
+        """Return the next bytes, as many as are there and at most so many.
+
+        Raises:
+            TransferError: nothing comes any more.
+        """
+        data = self._rest or self._more()
+        self._rest = data[most:]
+        return data[:most]
 
     def _line(self, most: int) -> bytes:
         while b"\n" not in self._rest:
             if len(self._rest) > most:
-                raise TransferError("no answer of taco-launch: does a start-up file of the shell there print text?")
+                raise TransferError(_NO_ANSWER)
             self._rest += self._more()
         line, newline, self._rest = self._rest.partition(b"\n")
         return line + newline
-
-    def _exactly(self, count: int) -> bytes:
-        pieces, have = [self._rest], len(self._rest)
-        while have < count:
-            pieces.append(self._more())
-            have += len(pieces[-1])
-        data = b"".join(pieces)
-        self._rest = data[count:]
-        return data[:count]
 
     def _more(self) -> bytes:
         until = time.monotonic() + _SILENT_SECONDS

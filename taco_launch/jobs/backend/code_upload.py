@@ -2,13 +2,13 @@
 
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from taco_launch.core import trace
 from taco_launch.core.errors import HostError
 from taco_launch.core.manifest import size_text
 from taco_launch.core.protocol.calls import Reply
-from taco_launch.core.protocol.calls.caller_input import pieces
+from taco_launch.core.protocol.calls.caller_input import WINDOW, pieces
 from taco_launch.core.protocol.calls.snapshots import CodeWanted
 from taco_launch.jobs.backend.dialogue import Dialogue
 from taco_launch.jobs.code.snapshot import Snapshot
@@ -32,26 +32,39 @@ def answered(talk: Dialogue, host: str, snapshot: Snapshot, say: Callable[[str],
             yield reply
             continue
         wanted = reply.hashes
-        for chunk in wanted:
-            if chunk not in left:
-                raise HostError(f"{host}: the host requested a chunk that is not part of the code: {chunk[:12]}")
-            left.remove(chunk)
+        for content in wanted:
+            if content not in left:
+                raise HostError(f"{host}: the host requested a file that is not part of the code: {content[:12]}")
+            left.remove(content)
         if wanted == [snapshot.id]:
             _send(talk, zlib.compress(snapshot.text, 6))
         else:
-            _send_chunks(talk, host, snapshot, wanted, say)
+            _send_contents(talk, host, snapshot, wanted, say)
 
 
-def _send_chunks(talk: Dialogue, host: str, snapshot: Snapshot, wanted: list[str], say: Callable[[str], None]) -> None:
-    total = sum(snapshot.places[chunk].size for chunk in wanted)
-    trace.decision("code: %s lacks %s chunks, %s bytes", host, len(wanted), total)
+def _send_contents(
+    talk: Dialogue, host: str, snapshot: Snapshot, wanted: list[str], say: Callable[[str], None]
+) -> None:
+    total = sum(snapshot.places[content].size for content in wanted)
+    trace.decision("code: %s lacks %s files, %s bytes", host, len(wanted), total)
     progress, sent = _Progress(total, say), 0
-    for chunk in wanted:
-        data = snapshot.read(chunk)
+    for data in _joined(piece for content in wanted for piece in snapshot.read(content)):
         if not _send(talk, data):
             return  # what the head says next tells why
         sent += len(data)
         progress.tell(sent)
+
+
+def _joined(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield small pieces together: each frame costs time."""
+    data = bytearray()
+    for part in parts:
+        data += part
+        if len(data) >= WINDOW:
+            yield bytes(data)
+            data.clear()
+    if data:
+        yield bytes(data)
 
 
 def _send(talk: Dialogue, data: bytes) -> bool:

@@ -14,12 +14,12 @@ from taco_launch.core.manifest import MOST_CONFIG_BYTES, MOST_CONFIG_FILES, chec
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A file `source` of `size` bytes whose content has the SHA-256 `chunk`; `target` is absolute, or below the tree."""
+    """A file `source` of `size` bytes whose content has the SHA-256 `content`; `target` is absolute, or below the tree."""
 
     source: str
     target: str
     size: int
-    chunk: str
+    content: str
 
 
 def read(words: Sequence[str], called: str, *, has_tree: bool) -> tuple[ConfigFile, ...]:

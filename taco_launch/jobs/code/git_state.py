@@ -26,7 +26,7 @@ class GitState(NamedTuple):
         """Return a hash of what differs from the commit, as a snapshot has it; "" where nothing does."""
         if not self.changed:
             return ""
-        files = {file.path: f"{file.executable} {' '.join(file.chunks)}" for file in taken.manifest.files}
+        files = {file.path: f"{file.executable} {file.content}" for file in taken.manifest.files}
         links = {path: f"-> {target}" for path, target in taken.manifest.links}
         whole = hashlib.sha256()
         for path in sorted(self.changed):

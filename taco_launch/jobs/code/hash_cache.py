@@ -9,7 +9,7 @@ from pathlib import Path
 from taco_launch.agent.store.folders import make_private, private
 from taco_launch.core.digest import digest
 
-_SCHEMA = 1
+_SCHEMA = 2
 _MOST_BYTES = 1 << 27
 # A file that changed so short before it was read may change again without another time: clocks of file systems tick slowly.
 _FRESH_NS = 2_000_000_000
@@ -30,18 +30,18 @@ class HashCache:
             if document["schema"] == _SCHEMA and isinstance(document["files"], dict):
                 self._known = document["files"]
 
-    def chunks(self, path: str, status: os.stat_result) -> tuple[str, ...] | None:
-        """Return the hashes of a file's chunks, None where it may have changed since they were computed."""
+    def content(self, path: str, status: os.stat_result) -> str | None:
+        """Return the hash of a file, None where it may have changed since it was computed."""
         kept = self._known.get(path)
         if not isinstance(kept, list) or kept[:-1] != _stamp(status):
             return None
         self._found[path] = kept
-        return tuple(kept[-1]) if isinstance(kept[-1], list) else None
+        return str(kept[-1])
 
-    def keep(self, path: str, status: os.stat_result, chunks: tuple[str, ...]) -> None:
-        """Note the hashes of a file that was read."""
+    def keep(self, path: str, status: os.stat_result, content: str) -> None:
+        """Note the hash of a file that was read."""
         if max(status.st_mtime_ns, status.st_ctime_ns) < self._begun - _FRESH_NS:
-            self._found[path] = [*_stamp(status), list(chunks)]
+            self._found[path] = [*_stamp(status), content]
 
     def save(self) -> None:
         """Write what is known of the files that were asked for, where anything of it is new."""

@@ -10,7 +10,7 @@ from typing import IO, NamedTuple
 
 from taco_launch.core import manifest
 from taco_launch.core.errors import UsageError
-from taco_launch.core.manifest import CHUNK_BYTES, FileEntry, Manifest, size_text
+from taco_launch.core.manifest import FileEntry, Manifest, size_text
 from taco_launch.jobs.code.config_files import ConfigFile
 from taco_launch.jobs.code.hash_cache import HashCache
 from taco_launch.jobs.code.tree_walk import FoundFile, Tree, shown
@@ -19,40 +19,50 @@ DEFAULT_MOST_BYTES = 1 << 30
 _BIGGEST = 5
 _TRIES = 3
 _READERS = 4
+_PIECE_BYTES = 1 << 20
 _LEAVE_OUT = "leave it out: write its path into .tacoignore"
 
 
 class _Place(NamedTuple):
-    """Where a chunk lies: a file, and the number of the chunk in it."""
+    """Where a content lies: a file, its size, and what tells that it has not changed; None of a config file."""
 
     path: str
-    number: int
     size: int
+    status: os.stat_result | None
 
 
 class Snapshot(NamedTuple):
-    """A manifest, its text and the SHA-256 of that, and where the chunks are, by their hashes."""
+    """A manifest, its text and the SHA-256 of that, and where the contents are, by their hashes."""
 
     id: str
     manifest: Manifest
     text: bytes
     places: dict[str, _Place]
 
-    def read(self, chunk: str) -> bytes:
-        """Return a chunk.
+    def read(self, content: str) -> Iterator[bytes]:
+        """Yield a content in pieces.
 
         Raises:
             UsageError: its file has changed since the snapshot was made, or cannot be read.
         """
-        place = self.places[chunk]
+        place = self.places[content]
         try:
             with _opened(place.path) as file:
-                data = os.pread(file.fileno(), place.size, place.number * CHUNK_BYTES)
+                hasher, remaining = None if place.status else hashlib.sha256(), place.size
+                while remaining and (piece := file.read(min(_PIECE_BYTES, remaining))):
+                    if hasher:
+                        hasher.update(piece)
+                    remaining -= len(piece)
+                    yield piece
+                now = os.fstat(file.fileno())
         except OSError as error:
             raise UsageError(f"{shown(place.path)}: cannot be read: {error.strerror}") from None
-        if hashlib.sha256(data).hexdigest() != chunk:
+        if (
+            remaining
+            or (place.status and _stamp(place.status) != _stamp(now))
+            or (hasher and hasher.hexdigest() != content)
+        ):
             raise _changes(place.path)
-        return data
 
 
 def take(
@@ -70,22 +80,18 @@ def take(
     links: dict[str, str] = {}
     folders: list[str] = []
 
-    def add(entry: FileEntry, path: str) -> FileEntry:
-        for number, chunk in enumerate(entry.chunks):
-            places.setdefault(chunk, _Place(path, number, manifest.chunk_size(entry, number)))
-        return entry
-
     if tree is not None:
         _check_size(tree, most)
-        for found, (chunks, status) in zip(tree.files, _hashed(tree, HashCache(cache, tree.root)), strict=True):
-            entry = FileEntry(found.path, bool(status.st_mode & stat.S_IXUSR), status.st_size, chunks)
-            files[found.path] = add(entry, f"{tree.root}/{found.path}")
+        for found, (content, status) in zip(tree.files, _hashed(tree, HashCache(cache, tree.root)), strict=True):
+            files[found.path] = FileEntry(found.path, bool(status.st_mode & stat.S_IXUSR), status.st_size, content)
+            places.setdefault(content, _Place(f"{tree.root}/{found.path}", status.st_size, status))
         links, folders = dict(tree.links), list(tree.folders)
         if alias and not _has(alias, (*files, *links, *folders)):
             links[alias] = ".."
     placed = []
     for file in config:
-        entry = add(FileEntry(file.target, False, file.size, (file.chunk,) if file.size else ()), file.source)
+        entry = FileEntry(file.target, False, file.size, file.content)
+        places.setdefault(file.content, _Place(file.source, file.size, None))
         if file.target.startswith("/"):
             placed.append(entry)
         else:  # it stands in the place of what the tree has there
@@ -111,8 +117,7 @@ def _has(alias: str, paths: Sequence[str]) -> bool:
 
 def _check_size(tree: Tree, most: int) -> None:
     size = sum(file.status.st_size for file in tree.files)
-    chunks = sum(manifest.chunk_count(file.status.st_size) for file in tree.files)
-    if size <= most and chunks <= manifest.MOST_CHUNKS:
+    if size <= most:
         return
     biggest = sorted(tree.files, key=lambda file: file.status.st_size, reverse=True)[:_BIGGEST]
     count = f"{shown(tree.root)}: {size_text(size)} in {len(tree.files)} files"
@@ -137,15 +142,15 @@ def _biggest_folders(tree: Tree, size: int) -> Iterator[str]:
             yield f"  {size_text(part)}  {shown(top)}/"
 
 
-_Hashed = tuple[tuple[str, ...], os.stat_result]
+_Hashed = tuple[str, os.stat_result]
 
 
 def _hashed(tree: Tree, cache: HashCache) -> list[_Hashed]:
-    """Return the hashes of each file's chunks, and its status; files that are not known are read, several side by side."""
+    """Return the hash of each file, and its status; files that are not known are read, several side by side."""
     found: list[_Hashed | None] = []
     for file in tree.files:
-        chunks = cache.chunks(file.path, file.status)
-        found.append(None if chunks is None else (chunks, file.status))
+        content = cache.content(file.path, file.status)
+        found.append(None if content is None else (content, file.status))
     new = [number for number, known in enumerate(found) if known is None]
     if new:
         with ThreadPoolExecutor(_READERS) as pool:
@@ -168,10 +173,12 @@ def _read(root: str, file: FoundFile) -> _Hashed:
         for _try in range(_TRIES):
             with _opened(path) as opened:
                 before = os.fstat(opened.fileno())
-                chunks = tuple(hashlib.sha256(piece).hexdigest() for piece in _pieces(opened))
+                hasher = hashlib.sha256()
+                while piece := opened.read(_PIECE_BYTES):
+                    hasher.update(piece)
                 after = os.fstat(opened.fileno())
-            if _stamp(before) == _stamp(after) and len(chunks) == manifest.chunk_count(after.st_size):
-                return chunks, after
+            if _stamp(before) == _stamp(after):
+                return hasher.hexdigest(), after
     except OSError as error:
         raise UsageError(f"{shown(path)}: cannot be read: {error.strerror}", hint=_LEAVE_OUT) from None
     raise _changes(path)
@@ -188,14 +195,6 @@ def _opened(path: str) -> IO[bytes]:
         file.close()
         raise _changes(path)
     return file
-
-
-def _pieces(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the chunks of a file that is read without a buffer."""
-    while piece := file.read(CHUNK_BYTES):
-        while len(piece) < CHUNK_BYTES and (more := file.read(CHUNK_BYTES - len(piece))):
-            piece += more
-        yield piece
 
 
 def _stamp(status: os.stat_result) -> tuple[int, ...]:

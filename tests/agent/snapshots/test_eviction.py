@@ -15,10 +15,10 @@ from taco_launch.agent.snapshots import eviction
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
-from taco_launch.core import manifest
 from taco_launch.core.lifecycle import state
 from taco_launch.core.manifest import FileEntry, Manifest
 from taco_launch.core.model.jobs import CodeSnapshot, JobSpec
+from tests.support import packs
 
 SHARED = b"shared" * 100
 
@@ -28,41 +28,51 @@ def store(tmp_path: Path) -> SnapshotStore:
     return SnapshotStore(tmp_path / "state")
 
 
-def keep(store: SnapshotStore, data: bytes, days: float, *, whole: bool = True) -> str:
+def keep(store: SnapshotStore, data: bytes, days: float, *, whole: bool = True, base: str = "") -> str:
     """Keep a snapshot of its own data and some that all have, last used so many days ago."""
-    pieces = (data, SHARED)
-    hashes = [hashlib.sha256(piece).hexdigest() for piece in pieces]
-    files = (FileEntry(f"f{number}", False, len(piece), (hashes[number],)) for number, piece in enumerate(pieces))
-    text = manifest.written(Manifest(tuple(files)))
-    name = hashlib.sha256(text).hexdigest()
-    store.begin(name, text)
-    for chunk, piece in zip(hashes, pieces, strict=True):
-        store.put(chunk, piece)
-    if whole:
-        store.finish(name)
+    contents = (data, SHARED)
+    hashes = [hashlib.sha256(content).hexdigest() for content in contents]
+    files = (FileEntry(f"f{number}", False, len(each), hashes[number]) for number, each in enumerate(contents))
+    name = packs.keep(store, Manifest(tuple(files)), *contents, base=base)
+    path = store.pack(name)
+    if not whole:
+        path = path.rename(path.with_name(f"{name}.part"))
     at = time.time() - days * 86400
-    for path in (store.manifests / (name if whole else f"{name}.part"), *map(store.chunk, hashes)):
-        os.utime(path, (at, at))
+    os.utime(path, (at, at))
     return name
 
 
 def there(store: SnapshotStore) -> set[str]:
-    return {path.name for path in store.manifests.iterdir()}
+    return {path.name for path in store.packs.iterdir()}
 
 
-def chunks(store: SnapshotStore) -> set[bytes]:
-    return {path.read_bytes() for path in store.chunks.rglob("*") if path.is_file()}
+def size(store: SnapshotStore, name: str) -> int:
+    return store.pack(name).stat().st_size
 
 
 def test_the_oldest_go_first(store: SnapshotStore) -> None:
     oldest, older, newest = (keep(store, bytes([number]) * 1000, 9 - number) for number in range(3))
+    each = size(store, oldest)
     assert eviction.shrink(store, most=10_000) == (0, 0)
-    assert eviction.shrink(store, most=2700) == (1, 1000)
+    assert eviction.shrink(store, most=2 * each) == (1, each)
     assert there(store) == {older, newest}
-    assert chunks(store) == {bytes([1]) * 1000, bytes([2]) * 1000, SHARED}
-    assert eviction.shrink(store, keep=older, most=1) == (1, 1000)
+    assert eviction.shrink(store, keep=older, most=1) == (1, each)
     assert there(store) == {older}
     assert not store.use(oldest)
+
+
+def test_a_base_goes_after_what_needs_it(store: SnapshotStore) -> None:
+    base = keep(store, b"base" * 100, 9)
+    needs, again = keep(store, b"one", 3, base=base), keep(store, b"two", 2, base=base)
+    assert eviction.shrink(store, most=size(store, base) + size(store, again)).snapshots == 1
+    assert there(store) == {base, again}
+    assert not store.use(needs)
+    assert store.use(again)  # and with it its base
+    assert eviction.prune(store, 0, dry_run=False) == (0, 0)
+    for name in (base, again):
+        os.utime(store.pack(name), (1, 1))
+    assert eviction.prune(store, 0, dry_run=False).snapshots == 2
+    assert there(store) == set()
 
 
 def test_what_was_just_used_stays(store: SnapshotStore) -> None:
@@ -84,11 +94,11 @@ def test_what_a_guard_holds_stays(store: SnapshotStore) -> None:
     name = keep(store, b"held", 3)
     held = store.hold(name)
     assert held is not None
+    freed = size(store, name)
     assert eviction.prune(store, 0, dry_run=False) == (0, 0)
     os.close(held)
-    assert eviction.prune(store, 0, dry_run=False) == (1, 604)
+    assert eviction.prune(store, 0, dry_run=False) == (1, freed)
     assert there(store) == set()
-    assert chunks(store) == set()
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -109,20 +119,19 @@ def test_what_a_job_needs_stays_until_it_has_ended(store: SnapshotStore, *, ende
 
 def test_only_older_ones_are_pruned_and_a_dry_run_only_counts(store: SnapshotStore) -> None:
     older, newer = keep(store, b"older", 3), keep(store, b"newer", 1)
-    assert eviction.prune(store, 2 * 86400, dry_run=True) == (1, 5)
+    freed = size(store, older)
+    assert eviction.prune(store, 2 * 86400, dry_run=True) == (1, freed)
     assert there(store) == {older, newer}
-    assert eviction.prune(store, 2 * 86400, dry_run=False) == (1, 5)
+    assert eviction.prune(store, 2 * 86400, dry_run=False) == (1, freed)
     assert there(store) == {newer}
 
 
 def test_what_is_damaged_does_not_stay_for_ever(store: SnapshotStore) -> None:
     name = keep(store, b"damaged", 3)
-    store.manifest(name).write_text("no manifest")
-    for path in store.chunks.rglob("*"):
-        if path.is_file():
-            os.utime(path, (1, 1))
-    assert eviction.prune(store, 0, dry_run=False).bytes > 0
-    assert chunks(store) == set()
+    store.pack(name).write_text("no pack")
+    os.utime(store.pack(name), (1, 1))
+    assert eviction.prune(store, 0, dry_run=False) == (1, len("no pack"))
+    assert there(store) == set()
 
 
 def test_a_store_that_is_not_there(store: SnapshotStore) -> None:
@@ -131,8 +140,21 @@ def test_a_store_that_is_not_there(store: SnapshotStore) -> None:
 
 
 def test_another_host_says_what_it_removed(store: SnapshotStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(store, b"code", 3)
+    freed = size(store, keep(store, b"code", 3))
     said = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=said))
     assert eviction.main(store.path.parent, 0.0, dry_run=False) == 0
-    assert json.loads(said.getvalue()) == {"op": "snapshots-removed", "snapshots": 1, "freed": 604, "host": ""}
+    assert json.loads(said.getvalue()) == {"op": "snapshots-removed", "snapshots": 1, "freed": freed, "host": ""}
+
+
+def test_what_an_earlier_version_kept_goes_once_it_is_no_longer_used(store: SnapshotStore) -> None:
+    old, fresh = store.path / "chunks", store.path / "manifests"
+    for folder in (old, fresh):
+        (folder / "ab").mkdir(parents=True)
+        (folder / "ab" / "x").write_bytes(b"x")
+    os.utime(old, (1, 1))
+    eviction.prune(store, 0.0, dry_run=True)
+    assert old.exists()
+    eviction.shrink(store)
+    assert not old.exists()
+    assert fresh.exists(), "an agent of that version may still use it"

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,20 @@ from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import manifest
 from taco_launch.core.manifest import FileEntry, Manifest
-from tests.support import trees
+from tests.support import packs, trees
 from tests.support.raisers import raiser
 
 DATA = b"the code"
-CHUNK = hashlib.sha256(DATA).hexdigest()
-TREE = Manifest((FileEntry("src/a", False, len(DATA), (CHUNK,)), FileEntry("b", False, len(DATA), (CHUNK,))))
-TEXT = manifest.written(TREE)
-ID = hashlib.sha256(TEXT).hexdigest()
+CONTENT = hashlib.sha256(DATA).hexdigest()
+TREE = Manifest((FileEntry("src/a", False, len(DATA), CONTENT), FileEntry("b", False, len(DATA), CONTENT)))
+ID = hashlib.sha256(manifest.written(TREE)).hexdigest()
 CODE = {"src": None, "src/a": (DATA, False), "b": (DATA, False)}
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> SnapshotStore:
     found = SnapshotStore(tmp_path / "state")
-    found.begin(ID, TEXT)
-    found.put(CHUNK, DATA)
-    found.finish(ID)
+    packs.keep(found, TREE, DATA)
     return found
 
 
@@ -37,10 +33,9 @@ def attempt(store: SnapshotStore, name: str = "job") -> JobFolder:
     """Have an attempt's tree written."""
     folder = JobFolder(store.path.parent / "jobs" / name)
     folder.path.mkdir(parents=True, exist_ok=True)
-    recycled_tree.take(store, folder.code)
-    check_out(store, TREE, folder.code)
+    with store.open(ID) as pack:
+        check_out(pack, folder.code, recycled_tree.take(store, folder.code, pack))
     recycled_tree.note(folder, ID)
-    time.sleep(0.02)  # no rank starts within one tick of the clock
     return folder
 
 
@@ -78,11 +73,12 @@ def test_one_is_enough(store: SnapshotStore) -> None:
     for folder in folders:
         recycled_tree.keep(folder, store)
     assert trees.seen(folders[1].code) == {"out": (b"out", False)}
-    assert [path.name for path in store.path.iterdir() if path.name not in ("manifests", "chunks")] == ["tree"]
+    assert [path.name for path in store.path.iterdir() if path.name != "packs"] == ["tree"]
 
 
 @pytest.mark.parametrize(
-    "text", [None, "{", "[]", '{"snapshot": 1}', '{"snapshot": "../../x"}', f'{{"snapshot": "{"0" * 64}"}}']
+    "text",
+    [None, "{", "[]", '{"snapshot": 1}', '{"snapshot": "../../x"}', f'{{"snapshot": "{"0" * 64}", "written": "soon"}}'],
 )
 def test_what_cannot_be_told_stays_where_it_is(store: SnapshotStore, text: "str | None") -> None:
     folder = attempt(store)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.agent.snapshots.checkout import check_out, of_chunks, write_files
-from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore, checked
+from taco_launch.agent.snapshots.checkout import check_out
+from taco_launch.agent.snapshots.store import DamagedError, SnapshotStore, checked, write
 from taco_launch.core import manifest
 from taco_launch.core.manifest import FileEntry, Manifest
+from tests.support import packs
 
 DATA = b"some data"
-CHUNK = hashlib.sha256(DATA).hexdigest()
-TREE = Manifest((FileEntry("folder/file", False, len(DATA), (CHUNK,)), FileEntry("run", True, len(DATA), (CHUNK,))))
-
-
-def snapshot_of(tree: Manifest) -> tuple[str, bytes]:
-    text = manifest.written(tree)
-    return hashlib.sha256(text).hexdigest(), text
+CONTENT = hashlib.sha256(DATA).hexdigest()
+TREE = Manifest((FileEntry("folder/file", False, len(DATA), CONTENT), FileEntry("run", True, len(DATA), CONTENT)))
 
 
 def document(**changes: Any) -> bytes:
-    found = {"schema": 1, "files": [], "links": [], "folders": [], "config": [], **changes}
+    found = {"schema": 2, "files": [], "links": [], "folders": [], "config": [], **changes}
     return json.dumps(found).encode()
 
 
@@ -36,76 +33,110 @@ def store(tmp_path: Path) -> SnapshotStore:
 
 
 def kept(store: SnapshotStore) -> str:
-    """Keep the tree, whole."""
-    name, text = snapshot_of(TREE)
-    store.begin(name, text)
+    return packs.keep(store, TREE, DATA)
+
+
+def test_a_snapshot_is_whole_once_its_contents_are_there(store: SnapshotStore, tmp_path: Path) -> None:
+    text = manifest.written(TREE)
+    name = hashlib.sha256(text).hexdigest()
+    pack, part, wanted = store.begin(name, "", text)
+    assert wanted == {CONTENT: len(DATA)}
+    write(pack.file, DATA[:-1])
+    with pytest.raises(DamagedError, match="is not whole"):
+        store.finish(name, pack, part)
     assert not store.use(name)
-    assert store.missing(TREE) == {CHUNK: len(DATA)}
-    store.put(CHUNK, DATA)
-    store.finish(name)
-    return name
-
-
-def test_a_snapshot_is_whole_once_its_chunks_are_there(store: SnapshotStore, tmp_path: Path) -> None:
-    name = kept(store)
+    write(pack.file, DATA[-1:])
+    store.finish(name, pack, part)
     assert store.use(name)
-    assert store.read(name)[0] == TREE
-    assert check_out(store, TREE, tmp_path / "written") == []
+    assert check_out(pack, tmp_path / "written") == []
     assert (tmp_path / "written" / "folder" / "file").read_bytes() == DATA
     assert [(tmp_path / "written" / path).stat().st_mode & 0o777 for path in ("folder/file", "run")] == [0o600, 0o700]
-    modes = {path.stat().st_mode & 0o077 for path in store.path.rglob("*")}
-    assert modes == {0}
+    assert {path.stat().st_mode & 0o077 for path in store.path.rglob("*")} == {0}
 
 
-@pytest.mark.parametrize("data", [b"", b"some", b"some data and more", b"same size", bytes(1000)])
-def test_a_chunk_that_was_tampered_with_is_not_written(store: SnapshotStore, tmp_path: Path, data: bytes) -> None:
-    name = kept(store)
-    store.chunk(CHUNK).write_bytes(data)
-    with pytest.raises(DamagedError):
-        store.get(CHUNK, len(DATA))
-    damaged = check_out(store, TREE, tmp_path / "written")
-    assert sorted(damaged) == [(CHUNK, "folder/file"), (CHUNK, "run")]
-    assert [path for path in (tmp_path / "written").rglob("*") if path.is_file()] == []
-    store.drop(name, [CHUNK])
-    assert not store.use(name)
-    store.put(CHUNK, DATA)
-    assert write_files(store, of_chunks(TREE, [CHUNK]), tmp_path / "written") == []
+def test_the_next_has_only_what_its_base_lacks(store: SnapshotStore, tmp_path: Path) -> None:
+    base, more = kept(store), b"new"
+    tree = Manifest((*TREE.files, FileEntry("new", False, 3, hashlib.sha256(more).hexdigest())))
+    assert store.base_for(tree) == base
+    name = packs.keep(store, tree, more, base=base)
+    with store.open(name) as pack:
+        assert pack.content == len(more)
+        assert check_out(pack, tmp_path / "written") == []
     assert (tmp_path / "written" / "run").read_bytes() == DATA
+    assert store.base_for(Manifest((FileEntry("big", False, 100, "0" * 64), *TREE.files))) == ""
+    with pytest.raises(DamagedError, match="is not whole"):  # of a base no other base is needed
+        store.begin(hashlib.sha256(manifest.written(TREE)).hexdigest(), name, manifest.written(TREE))
+    store.pack(base).unlink()
+    assert store.found(name) is None
+    assert not store.pack(name).exists()
 
 
-def test_what_stands_in_the_place_of_a_chunk_is_not_followed(store: SnapshotStore, tmp_path: Path) -> None:
-    kept(store)
-    (tmp_path / "secret").write_bytes(DATA)
-    for put in (lambda path: path.symlink_to(tmp_path / "secret"), os.mkfifo, Path.mkdir):
-        path = store.chunk(CHUNK)
-        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+@pytest.mark.parametrize("data", [b"evil data", b"some dat!"])
+def test_a_content_that_was_tampered_with_is_not_written(store: SnapshotStore, tmp_path: Path, data: bytes) -> None:
+    path = store.pack(kept(store))
+    path.write_bytes(path.read_bytes().replace(DATA, data))
+    with store.open(path.name) as pack:
+        assert check_out(pack, tmp_path / "written") == ["folder/file", "run"]
+    assert [path for path in (tmp_path / "written").rglob("*") if path.is_file()] == []
+    store.drop(path.name)
+    assert not store.use(path.name)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"x",
+        b"- 1 1",
+        b"- -1 1\n",
+        b"- 999999999 1\n",
+        b"../../x 1 1\n",
+        b"- 1 99999999999999999\n",
+        b"- 2 0\n{}",
+        b"a" * 1000,
+    ],
+)
+def test_what_is_no_pack_is_forgotten(store: SnapshotStore, data: bytes) -> None:
+    path = store.pack(kept(store))
+    path.write_bytes(data)
+    assert store.found(path.name) is None
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: data + b"!"])
+def test_one_that_is_cut_is_not_whole(store: SnapshotStore, change: Callable[[bytes], bytes]) -> None:
+    path = store.pack(kept(store))
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DamagedError, match="is not whole"):
+        store.open(path.name)
+
+
+def test_what_stands_in_the_place_of_a_pack_is_not_followed(store: SnapshotStore, tmp_path: Path) -> None:
+    path = store.pack(kept(store))
+    path.rename(tmp_path / path.name)
+    for put in (lambda path: path.symlink_to(tmp_path / path.name), os.mkfifo, Path.mkdir):
         put(path)
         with pytest.raises(DamagedError):
-            store.get(CHUNK, len(DATA))
-
-
-@given(st.binary(max_size=20))
-def test_no_other_data_is_kept_under_a_hash(data: bytes) -> None:
-    store = SnapshotStore(Path("/nonexistent"))
-    if data != DATA:
-        with pytest.raises(DamagedError):
-            store.put(CHUNK, data)
+            store.open(path.name)
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "A" * 64, "a" * 63, "a" * 64 + "\n", "/" * 64])
 def test_no_path_is_made_of_what_is_no_id(store: SnapshotStore, name: str) -> None:
     assert not store.use(name)
     with pytest.raises((ValueError, DamagedError)):
-        store.begin(name, b"text")
+        store.begin(name, "", b"text")
     with pytest.raises((ValueError, DamagedError)):
-        store.read(name)
+        store.begin("0" * 64, name or "x", b"text")
+    with pytest.raises((ValueError, DamagedError)):
+        store.open(name)
 
 
 def test_a_manifest_that_was_tampered_with_is_refused(store: SnapshotStore) -> None:
-    name = kept(store)
-    store.manifest(name).write_bytes(manifest.written(Manifest()))
+    path = store.pack(kept(store))
+    path.write_bytes(path.read_bytes().replace(b"folder/file", b"folder/fire"))
     with pytest.raises(DamagedError, match=r"the manifest of snapshot \w+ is damaged"):
-        store.read(name)
+        store.open(path.name)
 
 
 H = "0" * 64
@@ -114,19 +145,19 @@ H = "0" * 64
 @pytest.mark.parametrize(
     "changes",
     [
-        {"files": [["/etc/passwd", False, 0, []]]},
-        {"files": [["../out", False, 0, []]]},
-        {"files": [["a/../../out", False, 0, []]]},
-        {"files": [["a/./b", False, 0, []]]},
-        {"files": [["", False, 0, []]]},
-        {"files": [["a\0b", False, 0, []]]},
-        {"files": [["a" * 256, False, 0, []]]},
-        {"files": [["/".join(["a"] * 1600), False, 0, []]]},
-        {"files": [["\ud800", False, 0, []]]},
-        {"files": [["a", False, 0, []], ["a", True, 0, []]]},
-        {"files": [["é", False, 0, []], ["\udcc3\udca9", False, 0, []]]},
-        {"files": [["a", False, 0, []], ["a/b", False, 0, []]]},
-        {"links": [["a", "b"]], "files": [["a/b", False, 0, []]]},
+        {"files": [["/etc/passwd", False, 0, H]]},
+        {"files": [["../out", False, 0, H]]},
+        {"files": [["a/../../out", False, 0, H]]},
+        {"files": [["a/./b", False, 0, H]]},
+        {"files": [["", False, 0, H]]},
+        {"files": [["a\0b", False, 0, H]]},
+        {"files": [["a" * 256, False, 0, H]]},
+        {"files": [["/".join(["a"] * 1600), False, 0, H]]},
+        {"files": [["\ud800", False, 0, H]]},
+        {"files": [["a", False, 0, H], ["a", True, 0, H]]},
+        {"files": [["é", False, 0, H], ["\udcc3\udca9", False, 0, H]]},
+        {"files": [["a", False, 0, H], ["a/b", False, 0, H]]},
+        {"links": [["a", "b"]], "files": [["a/b", False, 0, H]]},
         {"links": [["a", "b"], ["a/b", "c"]]},
         {"links": [["a", "b"]], "folders": ["a"]},
         {"links": [["a", "b"]], "folders": ["a/b"]},
@@ -137,26 +168,26 @@ H = "0" * 64
         {"links": [["a", ""]]},
         {"links": [["a", "b\0c"]]},
         {"links": [["a", "b" * 5000]]},
-        {"files": [["a", False, 1, []]]},
-        {"files": [["a", False, 0, [H]]]},
-        {"files": [["a", False, -1, []]]},
-        {"files": [["a", False, 1, ["x"]]]},
-        {"files": [["a", False, 1, ["../" + H[3:]]]]},
-        {"files": [["a", 1, 1, [H]]]},
-        {"files": [["a", False, True, [H]]]},
-        {"files": [["a", False, 1 << 62, [H]]]},
+        {"files": [["a", False, -1, H]]},
+        {"files": [["a", False, 1, "x"]]},
+        {"files": [["a", False, 1, [H]]]},
+        {"files": [["a", False, 1, "../" + H[3:]]]},
+        {"files": [["a", 1, 1, H]]},
+        {"files": [["a", False, True, H]]},
+        {"files": [["a", False, 1 << 62, H]]},
+        {"files": [["a", False, 1, H], ["b", False, 2, H]]},
         {"files": {"a": 1}},
         {"files": [[]]},
         {"files": [1]},
         {"folders": [1]},
         {"links": ["ab"]},
-        {"config": [["relative", False, 0, []]]},
-        {"config": [["/etc/../a", False, 0, []]]},
-        {"config": [["/", False, 0, []]]},
-        {"config": [["/a", False, 0, []], ["/a", False, 0, []]]},
-        {"config": [["/a", False, (1 << 20) + 1, [H]]]},
-        {"config": [[f"/{number}", False, 0, []] for number in range(101)]},
-        {"schema": 2},
+        {"config": [["relative", False, 0, H]]},
+        {"config": [["/etc/../a", False, 0, H]]},
+        {"config": [["/", False, 0, H]]},
+        {"config": [["/a", False, 0, H], ["/a", False, 0, H]]},
+        {"config": [["/a", False, (1 << 20) + 1, H]]},
+        {"config": [[f"/{number}", False, 0, H] for number in range(101)]},
+        {"schema": 1},
         {"schema": None},
     ],
 )
@@ -175,23 +206,20 @@ def test_what_is_no_manifest(text: bytes) -> None:
 
 
 def test_counts_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [[f"{number}", False, 0, []] for number in range(20)]
+    entries = [[f"{number}", False, 0, H] for number in range(20)]
     assert len(manifest.parsed(document(files=entries)).files) == 20
     monkeypatch.setattr(manifest, "MOST_ENTRIES", 19)
     with pytest.raises(ValueError, match="more than 19 entries"):
         manifest.parsed(document(files=entries))
     with pytest.raises(ValueError, match="more than 19 files, links and folders"):
         manifest.parsed(document(files=entries[:15], folders=[f"f{number}" for number in range(5)]))
-    monkeypatch.setattr(manifest, "MOST_CHUNKS", 2)
-    with pytest.raises(ValueError, match="more than 2 chunks"):
-        manifest.parsed(document(files=[["a", False, 3 * manifest.CHUNK_BYTES, [H] * 3]]))
     monkeypatch.setattr(manifest, "MOST_BYTES", 10)
     with pytest.raises(ValueError, match="the manifest is larger than 0 MiB"):
         manifest.parsed(document())
 
 
 _TEXT = st.text(max_size=4) | st.sampled_from(["a", "a/b", "..", "/", "../a", "b"])
-_ROW = st.lists(_TEXT | st.booleans() | st.integers() | st.lists(_TEXT, max_size=2), max_size=5)
+_ROW = st.lists(_TEXT | st.booleans() | st.integers() | st.just(H), max_size=5)
 
 
 @given(
@@ -219,5 +247,5 @@ def test_one_that_was_removed_is_not_held(store: SnapshotStore) -> None:
     held = store.hold(name)
     assert held is not None
     os.close(held)
-    store.manifest(name).unlink()
+    store.pack(name).unlink()
     assert store.hold(name) is None

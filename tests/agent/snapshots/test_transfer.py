@@ -13,28 +13,29 @@ from pathlib import Path
 
 import pytest
 
-from taco_launch.agent.snapshots import checkout, fetch, serve, transfer
-from taco_launch.agent.snapshots.store import SnapshotStore
+from taco_launch.agent.snapshots import fetch, serve, transfer
+from taco_launch.agent.snapshots import store as stores
+from taco_launch.agent.snapshots.store import SnapshotStore, write
 from taco_launch.agent.snapshots.transfer import TransferError
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import manifest
-from taco_launch.core.manifest import CHUNK_BYTES, FileEntry, Manifest
+from taco_launch.core.manifest import FileEntry, Manifest
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.guard_messages import CodeFetched, FetchCode
 from tests.conftest import eventually
+from tests.support import packs
 from tests.support.full_disk import FullDisk
 from tests.support.patience import HANG
 
-PIECES = [os.urandom(CHUNK_BYTES), os.urandom(1000), b"small"]
-HASHES = [hashlib.sha256(piece).hexdigest() for piece in PIECES]
-TREE = Manifest(
-    (
-        FileEntry("large", False, CHUNK_BYTES + 1000, (HASHES[0], HASHES[1])),
-        FileEntry("src/small", True, 5, (HASHES[2],)),
-    )
-)
+LARGE, SMALL = os.urandom((4 << 20) + 1000), b"small"
+LARGE_HASH, SMALL_HASH = (hashlib.sha256(data).hexdigest() for data in (LARGE, SMALL))
+TREE = Manifest((FileEntry("large", False, len(LARGE), LARGE_HASH), FileEntry("src/small", True, 5, SMALL_HASH)))
 TEXT = manifest.written(TREE)
 ID = hashlib.sha256(TEXT).hexdigest()
+SIZE = len(LARGE) + len(SMALL)
+# The same with another small file.
+EDIT = b"edited"
+EDITED = Manifest((TREE.files[0], FileEntry("src/small", True, 6, hashlib.sha256(EDIT).hexdigest())))
 # A host is a folder beside ours; what is between us, a host's file `way` says.
 SSH = """#!/bin/sh
 while case $1 in -*) true ;; *) false ;; esac; do shift 2; done
@@ -71,19 +72,19 @@ class Site:
         self.agent = str(agent)
         self.store = SnapshotStore(root / "here")
 
-    def host(self, name: str, *, whole: bool = True, way: str = "") -> SnapshotStore:
+    def host(self, name: str, *, way: str = "") -> SnapshotStore:
         store = SnapshotStore(self.root / name)
-        store.begin(ID, TEXT)
-        for chunk, piece in zip(HASHES, PIECES, strict=True) if whole else ():
-            store.put(chunk, piece)
-        if whole:
-            store.finish(ID)
+        packs.keep(store, TREE, LARGE, SMALL)
         if way:
             (self.root / name / "way").write_text(way)
         return store
 
-    def fetch(self, host: str) -> int:
-        return transfer.fetch(self.store, ID, host, self.agent)
+    def damage(self, name: str, *contents: str) -> None:
+        with SnapshotStore(self.root / name).open(ID) as pack:
+            packs.damage(pack, *contents)
+
+    def fetch(self, host: str, snapshot: str = ID) -> int:
+        return transfer.fetch(self.store, snapshot, host, self.agent)
 
     def start(self, *sources: str, **more: object) -> "tuple[subprocess.Popen[bytes], JsonConnection]":
         """Start what a guard starts, and give it its order."""
@@ -129,29 +130,40 @@ def site(tmp_path: Path, agent: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
 
 
 def test_a_snapshot_comes_over_whole(site: Site) -> None:
-    site.host("head")
-    assert site.fetch("head") == CHUNK_BYTES + 1005
+    other = site.host("head")
+    assert site.fetch("head") == SIZE
     assert site.store.use(ID)
-    assert [site.store.get(chunk, len(piece)) for chunk, piece in zip(HASHES, PIECES, strict=True)] == PIECES
-    site.store.chunk(HASHES[1]).unlink()
-    assert site.fetch("head") == 1000
+    assert site.store.pack(ID).read_bytes() == other.pack(ID).read_bytes()
+
+
+def test_a_base_comes_where_it_is_not_there(site: Site) -> None:
+    edited = packs.keep(site.host("head"), EDITED, EDIT, base=ID)
+    assert site.fetch("head", edited) == SIZE + len(EDIT)
+    site.store.pack(edited).unlink()
+    assert site.fetch("head", edited) == len(EDIT)
+    site.store.pack(edited).unlink()
+    site.store.pack(ID).write_bytes(b"damaged")
+    assert site.fetch("head", edited) == SIZE + len(EDIT)
 
 
 def test_it_comes_as_it_arrives_there(site: Site) -> None:
     """The other host has nothing yet but somebody who brings it."""
-    other = site.host("neighbour", whole=False)
+    other = SnapshotStore(site.root / "neighbour")
     got: list[int] = []
     with other.arriving(ID):
+        pack, part, _wanted = other.begin(ID, "", TEXT)
         thread = threading.Thread(target=lambda: got.append(site.fetch("neighbour")))
         thread.start()
-        for chunk, piece in zip(HASHES, PIECES, strict=True):
+        mine = site.store.packs / f"{ID}.part"
+        for data in (LARGE, SMALL):
             time.sleep(0.05)
             assert not got
-            other.put(chunk, piece)
-            path = site.store.chunk(chunk)
-            eventually(path.exists, 20, "the chunk to be here before the next is there")
+            write(pack.file, data)
+            if data is LARGE:
+                eventually(lambda: mine.exists() and mine.stat().st_size >= len(LARGE), 20)
+        other.finish(ID, pack, part)
     thread.join()
-    assert got == [CHUNK_BYTES + 1005]
+    assert got == [SIZE]
 
 
 @pytest.mark.parametrize(
@@ -159,18 +171,15 @@ def test_it_comes_as_it_arrives_there(site: Site) -> None:
     [
         (cut(300), "its answer broke off"),
         (cut(2_000_000), "its answer broke off"),
-        (cut(5000, "changes"), "it sent a damaged copy of large"),
+        (cut(150, "changes"), "the manifest of snapshot"),
         ("yes", "no answer of taco-launch"),
         ("head -c 9999999 /dev/zero", "no answer of taco-launch"),
         ("exit 3", "exit"),
         ("echo no python here >&2; exit 1", "no python here"),
-        (
-            f"echo taco-launch snapshot {ID}; printf '\\377\\377\\377\\377'",
-            "not a taco-launch answer: it has a block of 4294967295 bytes",
-        ),
-        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\2{{}}'", "the manifest of snapshot"),
-        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\0why not\\n'", "why not"),
-        (f"echo taco-launch snapshot {ID}; printf '\\0\\0\\0\\0\\033[31m\\n'", "it stopped sending and gave no reason"),
+        (f"echo taco-launch snapshot {ID}; echo - 1", "not a taco-launch answer: it has no header"),
+        (f"echo taco-launch snapshot {ID}; printf -- '- 2 0\\n{{}}'", "the manifest of snapshot"),
+        (f"echo taco-launch snapshot {ID}; echo why not >&2; exit 1", "why not"),
+        (f"echo taco-launch snapshot {ID}; printf '\\033[31m\\n' >&2; exit 1", "its answer broke off"),
     ],
 )
 def test_what_is_cut_or_wrong_is_not_taken(site: Site, way: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,18 +207,18 @@ def test_a_host_that_does_not_have_it_says_so(site: Site) -> None:
     assert "snapshot-serve" in (site.root / "command").read_text()
 
 
-def test_a_host_to_which_nothing_comes_names_what_it_lacks(tmp_path: Path) -> None:
-    store = SnapshotStore(tmp_path)
+def test_a_host_to_which_nothing_comes_names_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "_BEGIN_SECONDS", 0.0)
     with pytest.raises(serve._NoMoreError, match="it has no copy of the code"):
-        serve._wait((tmp_path / "missing").read_bytes, store, "0" * 64, time.monotonic() - 60)
+        serve._opened(SnapshotStore(tmp_path), "0" * 64)
 
 
 def test_the_tree_is_written_from_a_neighbour(site: Site) -> None:
     site.host("n2")
     answer = site.order("n2", "head")
-    assert (answer.error, answer.notes, answer.received) == ("", [], CHUNK_BYTES + 1005)
+    assert (answer.error, answer.notes, answer.received) == ("", [], SIZE)
     assert (answer.folder, answer.tree) == (str(site.tree), str(site.tree))
-    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+    assert (site.tree / "large").read_bytes() == LARGE
     assert os.access(site.tree / "src" / "small", os.X_OK)
     again = site.order("n2", "head")
     assert (again.error, again.received) == ("", 0)
@@ -231,14 +240,12 @@ def test_a_neighbour_that_fails_is_passed_over(site: Site) -> None:
 
 def test_a_neighbour_whose_copy_is_damaged_is_not_believed(site: Site) -> None:
     site.host("head")
-    site.host("n2").chunk(HASHES[2]).write_bytes(b"other")
+    site.host("n2")
+    site.damage("n2", SMALL_HASH)
     answer = site.order("n2", "head")
     assert answer.error == ""
-    (note,) = answer.notes
-    assert note.startswith("the code could not be fetched from n2: its copy is damaged: chunk ")
-    assert (site.tree / "src" / "small").read_bytes() == b"small"
-    # it has forgotten it, so that it is brought there again
-    assert not SnapshotStore(site.root / "n2").use(ID)
+    assert answer.notes == ["src/small: the copy on this host was damaged, so a new copy was fetched from head"]
+    assert (site.tree / "src" / "small").read_bytes() == SMALL
 
 
 def test_a_copy_that_is_damaged_on_its_way_is_not_believed(site: Site) -> None:
@@ -246,30 +253,37 @@ def test_a_copy_that_is_damaged_on_its_way_is_not_believed(site: Site) -> None:
     site.host("n2", way=cut(5000, "changes"))
     answer = site.order("n2", "head")
     assert answer.error == ""
-    assert answer.notes == ["the code could not be fetched from n2: it sent a damaged copy of large"]
-    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+    assert answer.notes == ["large, src/small: the copy on this host was damaged, so a new copy was fetched from head"]
+    assert (site.tree / "large").read_bytes() == LARGE
 
 
 def test_a_copy_of_ours_that_is_damaged_is_fetched_again_once(site: Site) -> None:
     site.host("head")
     assert site.order("head").error == ""
-    for chunk in HASHES[:2]:
-        site.store.chunk(chunk).write_bytes(b"tampered with")
+    shutil.rmtree(site.tree)
+    site.damage("here", LARGE_HASH)
     answer = site.order("head")
     assert answer.error == ""
     assert answer.notes == ["large: the copy on this host was damaged, so a new copy was fetched from head"]
-    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+    assert (site.tree / "large").read_bytes() == LARGE
     # and where the head's is damaged too, nothing starts
-    for store in (site.store, SnapshotStore(site.root / "head")):
-        store.chunk(HASHES[1]).write_bytes(b"tampered with")
+    for name in ("here", "head"):
+        site.damage(name, LARGE_HASH)
     answer = site.order("head")
-    assert answer.error.startswith(
-        "large: the copy on this host is damaged, and a new copy could not be fetched from head: "
+    assert answer.error == (
+        "large: the copy on this host is damaged, and the copy that was fetched to replace it is damaged too"
+    )
+    shutil.rmtree(site.root / "head")
+    packs.keep(site.store, TREE, LARGE, SMALL)
+    site.damage("here", LARGE_HASH)
+    assert site.order("head").error.startswith(
+        "large: the copy on this host is damaged, and a new copy could not be fetched: the job's code could not be"
     )
 
 
 def test_the_head_has_nobody_to_ask(site: Site) -> None:
-    site.host("here").chunk(HASHES[2]).write_bytes(b"other")
+    site.host("here")
+    site.damage("here", SMALL_HASH)
     answer = site.order()
     assert answer.error == "src/small: the copy on this host was damaged and has been removed"
     assert "submit the job again" in answer.hint
@@ -302,20 +316,14 @@ def test_each_attempt_has_a_clean_copy(site: Site) -> None:
     (site.tree / "link").symlink_to("/etc")
     site.order()
     assert {path.name for path in site.tree.iterdir()} == {"large", "src"}
-    assert (site.tree / "large").read_bytes() == PIECES[0] + PIECES[1]
+    assert (site.tree / "large").read_bytes() == LARGE
     assert Path("/etc/passwd").exists()
-
-
-def test_bits_name_chunks() -> None:
-    every = [str(number) for number in range(19)]
-    found = serve.bits(every, ["0", "8", "18"])
-    assert [each for number, each in enumerate(every) if found[number // 8] >> (number % 8) & 1] == ["0", "8", "18"]
 
 
 def test_a_guard_that_is_gone_ends_its_child(site: Site) -> None:
     site.host("head", way="exec sleep 100")
     child, line = site.start("head")
-    eventually(site.store.manifests.exists, 20)
+    eventually(site.store.packs.exists, 20)
     line.close()
     assert child.wait(HANG) == 1
 
@@ -324,7 +332,7 @@ def test_a_full_disk_keeps_no_half_copy(site: Site, monkeypatch: pytest.MonkeyPa
     site.host("here")
     site.tree.parent.mkdir(parents=True)
     order = FetchCode(snapshot=ID, sources=[], agent=site.agent, tree=True, at="", workdir="", cwd="/")
-    monkeypatch.setattr(checkout, "os", FullDisk())
+    monkeypatch.setattr(stores, "os", FullDisk())
     with pytest.raises(OSError, match="No space left"):
         fetch._Fetch(JobFolder(site.tree.parent), order).run()
     assert os.listdir(site.tree.parent) == []

@@ -15,6 +15,7 @@ import pytest
 from taco_launch.agent.api import snapshot_upload
 from taco_launch.agent.rank.caller_stream import CallerStream
 from taco_launch.agent.snapshots import store as stores
+from taco_launch.agent.snapshots.checkout import check_out
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.core import manifest
@@ -117,7 +118,11 @@ def take(tree: Path) -> Snapshot:
 
 
 def left_over(state: Path) -> list[str]:
-    return [path.name for path in (state / "snapshots").rglob(".*")]
+    return [
+        path.name
+        for path in (state / "snapshots").rglob("*")
+        if not re.fullmatch("packs|[0-9a-f]{64}|.*\\.incoming", path.name)
+    ]
 
 
 def test_a_head_gets_what_it_lacks_in_the_call_that_submits(tree: Path, state: Path) -> None:
@@ -125,8 +130,10 @@ def test_a_head_gets_what_it_lacks_in_the_call_that_submits(tree: Path, state: P
     first = send(state, taken)
     assert first.asked == [[taken.id], list(taken.places)]
     assert first.said[0] == "sending the code to the head: 20 MiB"
-    assert store.read(taken.id) == (taken.manifest, taken.text)
-    assert all(store.get(chunk, place.size) == taken.read(chunk) for chunk, place in taken.places.items())
+    with store.open(taken.id) as pack:
+        assert pack.manifest == taken.manifest
+        for content, place in pack.places().items():
+            assert os.pread(place.file, place.size, place.offset) == b"".join(taken.read(content))
     # unchanged: not a byte
     assert send(state, taken) == ([], 0, [])
     (tree / "f3").write_bytes(b"changed")
@@ -150,13 +157,13 @@ class Talk:
         """Nothing is open."""
 
 
-@pytest.mark.parametrize("chunk", ["manifest", "foreign"])
-def test_a_head_gets_nothing_else_and_nothing_twice(tree: Path, chunk: str) -> None:
+@pytest.mark.parametrize("content", ["manifest", "foreign"])
+def test_a_head_gets_nothing_else_and_nothing_twice(tree: Path, content: str) -> None:
     """It may be anybody's by now: files of ours that are no code are none of its business."""
     taken = take(tree)
     foreign = hashlib.sha256(Path("/etc/hostname").read_bytes()).hexdigest()
-    talk = Talk(wanted([taken.id]), wanted([foreign if chunk == "foreign" else taken.id]))
-    with pytest.raises(HostError, match="gpu1: the host requested a chunk that is not part of the code"):
+    talk = Talk(wanted([taken.id]), wanted([foreign if content == "foreign" else taken.id]))
+    with pytest.raises(HostError, match="gpu1: the host requested a file that is not part of the code"):
         list(code_upload.answered(talk, "gpu1", taken, print))  # type: ignore[arg-type]
     assert len(talk.sent) == 1
 
@@ -182,22 +189,22 @@ def receives(state: Path, of: str, *sent: bytes) -> Exception:
 
 def test_a_connection_that_breaks_leaves_what_came_and_the_next_goes_on_there(tree: Path, state: Path) -> None:
     taken = take(tree)
-    chunks = list(taken.places)
-    began = (zlib.compress(taken.text), taken.read(chunks[0]), taken.read(chunks[1])[:1000])
-    assert isinstance(receives(state, taken.id, *began), BrokenPipeError)
+    contents = list(taken.places)
+    first, second = (b"".join(taken.read(content)) for content in contents[:2])
+    assert isinstance(receives(state, taken.id, zlib.compress(taken.text), first, second[:1000]), BrokenPipeError)
     assert not SnapshotStore(state).use(taken.id)
+    assert send(state, taken).asked[1] == contents[1:]
     assert left_over(state) == []
-    assert send(state, taken).asked[1] == chunks[1:]
+    with SnapshotStore(state).open(taken.id) as pack:
+        assert check_out(pack, state / "written") == []
 
 
 def test_what_comes_is_checked(tree: Path, state: Path) -> None:
     taken = take(tree)
-    text = zlib.compress(taken.text)
     for sent, why in (
         ((zlib.compress(b"{}"),), "the manifest of snapshot .* is damaged"),
         ((b"no zlib",), "its manifest is damaged"),
         ((zlib.compress(bytes(manifest.MOST_BYTES + 1)),), "its manifest is too large"),
-        ((text, bytes(5 << 20)), "chunk .* is damaged"),
     ):
         error = receives(state, taken.id, *sent)
         assert re.search(f"the head rejected the uploaded code: {why}", str(error)), error

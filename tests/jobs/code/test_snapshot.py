@@ -4,6 +4,7 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,11 +14,10 @@ from taco_launch.agent.snapshots.checkout import check_out
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.core import manifest
 from taco_launch.core.errors import UsageError
-from taco_launch.core.manifest import CHUNK_BYTES
 from taco_launch.jobs.code import config_files, snapshot
 from taco_launch.jobs.code.snapshot import Snapshot
 from taco_launch.jobs.code.tree_walk import walk
-from tests.support import trees
+from tests.support import packs, trees
 from tests.support.trees import quiet
 
 
@@ -32,13 +32,10 @@ def test_a_tree_comes_out_as_it_went_in(drawn: trees.Drawn) -> None:
         trees.make(scratch / "tree", drawn)
         found = taken(scratch / "tree", scratch / "cache")
         store = SnapshotStore(scratch / "state")
-        again = store.begin(found.id, found.text)
-        assert again == found.manifest
-        assert set(store.missing(again)) == set(found.places)
-        for chunk in found.places:
-            store.put(chunk, found.read(chunk))
-        assert not store.missing(again)
-        assert list(check_out(store, again, scratch / "written")) == []
+        with store.open(packs.keep_taken(store, found)) as pack:
+            assert pack.manifest == found.manifest
+            assert set(pack.places()) == set(found.places)
+            assert check_out(pack, scratch / "written") == []
         assert trees.seen(scratch / "written") == trees.seen(scratch / "tree")
 
 
@@ -52,19 +49,14 @@ def test_the_same_tree_elsewhere_has_the_same_id(drawn: trees.Drawn) -> None:
         assert one.id == two.id == hashlib.sha256(one.text).hexdigest()
 
 
-def test_a_large_file_is_cut(tmp_path: Path) -> None:
+def test_a_large_file_is_read_in_pieces(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
-    data = os.urandom(2 * CHUNK_BYTES + 5)
+    data = os.urandom((2 << 20) + 5)
     (tmp_path / "tree" / "large").write_bytes(data)
     found = taken(tmp_path / "tree", tmp_path / "cache")
     (file,) = found.manifest.files
-    assert [manifest.chunk_size(file, number) for number in range(3)] == [CHUNK_BYTES, CHUNK_BYTES, 5]
-    assert b"".join(found.read(chunk) for chunk in file.chunks) == data
-    with open(tmp_path / "tree" / "large", "r+b") as out:
-        out.seek(CHUNK_BYTES + 1)
-        out.write(b"changed")
-    again = taken(tmp_path / "tree", tmp_path / "cache").manifest.files[0]
-    assert [one == other for one, other in zip(file.chunks, again.chunks, strict=True)] == [True, False, True]
+    assert file.content == hashlib.sha256(data).hexdigest()
+    assert list(found.read(file.content)) == [data[: 1 << 20], data[1 << 20 : 2 << 20], data[2 << 20 :]]
 
 
 def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,24 +111,26 @@ def test_a_file_that_changes_after_the_snapshot_is_not_sent(tmp_path: Path) -> N
     found = taken(tmp_path / "tree", tmp_path / "cache")
     (tmp_path / "tree" / "file").write_text("two")
     with pytest.raises(UsageError, match="tree/file: changed while it was copied"):
-        found.read(next(iter(found.places)))
+        list(found.read(next(iter(found.places))))
     (tmp_path / "tree" / "file").unlink()
     with pytest.raises(UsageError, match="cannot be read"):
-        found.read(next(iter(found.places)))
+        list(found.read(next(iter(found.places))))
 
 
 def test_a_file_that_changes_each_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tree").mkdir()
     path = tmp_path / "tree" / "file"
     path.write_text("one")
-    pieces = snapshot._pieces
 
-    def written_to(file: object) -> object:
-        with open(path, "a") as out:
-            out.write("more")
-        return pieces(file)  # type: ignore[arg-type]
+    class Hash:
+        def __init__(self) -> None:
+            with open(path, "a") as out:
+                out.write("more")
 
-    monkeypatch.setattr(snapshot, "_pieces", written_to)
+        def update(self, piece: bytes) -> None:
+            assert piece
+
+    monkeypatch.setattr(snapshot, "hashlib", SimpleNamespace(sha256=Hash))
     with pytest.raises(
         UsageError,
         match="changed while it was copied",
@@ -170,7 +164,7 @@ def test_config_files(tmp_path: Path) -> None:
     words = [f"{source}:own.conf", f"{source}:link", f"{source}:/etc/new.conf"]
     config = config_files.read(words, "--config-file", has_tree=True)
     found = snapshot.take(walk(str(root), quiet), config, tmp_path / "cache")
-    assert [(file.path, found.read(file.chunks[0])) for file in found.manifest.files] == [
+    assert [(file.path, b"".join(found.read(file.content))) for file in found.manifest.files] == [
         ("link", b"new"),
         ("own.conf", b"new"),
     ]

@@ -22,9 +22,9 @@ class SnapshotPrune(Request):
 
 
 class CodeWanted(Reply):
-    """What the head lacks of a job's code: `data` is hashes, 32 bytes each, first of the manifest alone, then of chunks.
+    """What the head lacks of a job's code: `data` is hashes, 32 bytes each, first of the manifest alone, then of contents.
 
-    The caller sends what has these hashes as input, one behind the other: the manifest compressed, chunks as they are.
+    The caller sends what has these hashes as input, one behind the other: the manifest compressed, contents as they are.
     """
 
     op = "code-wanted"

@@ -23,6 +23,11 @@ class Config:
     warmup_steps: int
     error_feedback: bool
 
+    @property
+    def is_on(self) -> bool:
+        """Return whether anything is done otherwise than without the variables."""
+        return self.two_d or self.topk
+
     def reduces_2d(self, size: int) -> bool:
         """Return whether so many bytes are reduced inside the hosts first: up to the threshold, which is included."""
         return self.two_d and size <= self.hierarchical_threshold

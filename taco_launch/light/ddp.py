@@ -1,11 +1,7 @@
 """Reduce the gradients of DistributedDataParallel: a communication hook."""
 
-import gc
 import os
-import socket
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any, Callable, Dict, Hashable, List, Optional, Tuple
 
 import torch
@@ -15,8 +11,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from taco_launch.light import config, grid
-from taco_launch.light.config import LightError
+from taco_launch.light import config, grid, process
 from taco_launch.light.engine import ALL_GATHER, ALL_REDUCE, INNER, OUTER, WORLD, Engine, Round, Rounds, pieces
 
 # torch 2.13 renamed them
@@ -51,13 +46,13 @@ class Light:
         """
         flat = bucket.buffer()
         if flat.is_sparse:
-            raise _refused("a sparse gradient", "make its embedding with sparse=False")
+            raise process.refused("a sparse gradient", "make its embedding with sparse=False")
         if bucket.index() == 0:
             self.engine.begin_step()
             if self.engine.step == self.engine.started_after + 1:
-                self._scaler = _scaler()
+                self._scaler = process.grad_scaler()
         parts = _parts(bucket, self._numbers, self.engine.config.bucket_bytes)
-        scale = None if self._scaler is None else self._scaler._scale.to(flat.device)  # noqa: SLF001 - get_scale() waits for the GPU
+        scale = process.scale_of(self._scaler)
         # what is sent, and how, is decided here: by sizes and the step
         rounds = [(part, self.engine.reduce(name, part, scale)) for name, part in parts]
         return self._on_stream(flat, rounds) if flat.is_cuda else self._chained(flat, rounds)
@@ -142,11 +137,7 @@ class Light:
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Continue with the residuals of a checkpoint of this rank; of another number of ranks they are dropped."""
-        if not self.engine.load_state_dict(state) and dist.get_rank() == 0:
-            say(
-                f"the checkpoint is of {state['ranks']} ranks, here are {self.engine.ranks}: residuals are dropped, "
-                "and the warm-up starts again"
-            )
+        self.engine.load_state_dict(state)
 
 
 def attach(model: DistributedDataParallel) -> Light:
@@ -158,47 +149,14 @@ def attach(model: DistributedDataParallel) -> Light:
     """
     _check(model)
     rows: List[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(rows, (config.read_or_error(os.environ), _place()))
+    dist.all_gather_object(rows, (config.read_or_error(os.environ), process.place(0)))
     chosen = config.agreed([row[0] for row in rows])
-    engine = Engine(chosen, grid.arrange([row[1] for row in rows], chosen.intra_size, chosen.two_d))
+    engine = Engine(chosen, grid.arrange([row[1] for row in rows], chosen.intra_size, chosen.two_d), dist.get_rank())
     light = Light(model, engine)
-    model.register_comm_hook(None, light.hook)
-    if dist.get_rank() == 0:
-        announce(engine, [one for one in model.parameters() if one.requires_grad], dist.get_backend())
+    if chosen.is_on:
+        model.register_comm_hook(None, light.hook)
+    process.announce(engine, [one for one in model.parameters() if one.requires_grad], dist.get_backend())
     return light
-
-
-def announce(engine: Engine, parameters: List[torch.nn.Parameter], backend: str) -> None:
-    """Print one line with what is in use, and another with what is not as configured."""
-    sizes = [one.numel() * one.element_size() for one in reversed(parameters)]  # the order of the backward pass
-    counts, buckets = pieces(sizes, engine.config.bucket_bytes), []
-    for count in counts:
-        buckets.append(sum(sizes[:count]))
-        sizes = sizes[count:]
-    predicted = engine.bytes_per_step(buckets, parameters[0].element_size() if parameters else 4)
-    ranks = engine.ranks / engine.grid.hosts
-    say(
-        f"{backend}, {engine.grid.hosts} hosts x {ranks:g} ranks, groups {engine.grid.outer_size} x "
-        f"{engine.grid.inner_size}; {engine.config.describe()}; a host sends about {predicted['light'] / 1e6:.1f} MB a step, "
-        f"without compression {predicted['dense'] / 1e6:.1f}"
-    )
-    if engine.grid.remark:
-        say(engine.grid.remark)
-    if not (engine.config.topk or engine.config.two_d):
-        say("neither LIGHT_2D_ALLREDUCE nor LIGHT_TOPK_ALLREDUCE is 1: gradients are reduced as usual")
-
-
-def say(text: str) -> None:
-    """Write a line to standard error."""
-    sys.stderr.write(f"taco_launch.light: {text}\n")
-
-
-def machine() -> str:
-    """Identify this machine or container: those of a cluster may have equal names."""
-    boot = Path("/proc/sys/kernel/random/boot_id")
-    network = Path("/proc/self/ns/net")
-    parts = (boot.read_text("ascii").strip() if boot.exists() else "", os.readlink(network) if network.exists() else "")
-    return "/".join((socket.gethostname(), *parts))
 
 
 def _parts(bucket: GradBucket, numbers: Dict[Tensor, int], limit: int) -> List[Tuple[Hashable, Tensor]]:
@@ -214,10 +172,6 @@ def _parts(bucket: GradBucket, numbers: Dict[Tensor, int], limit: int) -> List[T
     return parts
 
 
-def _place() -> grid.Place:
-    return grid.Place(machine(), int(os.environ.get("LOCAL_RANK", "0")))
-
-
 def _own_group(groups: Tuple[Tuple[int, ...], ...]) -> Any:
     """Make all groups, in the same order on all ranks, and return this rank's; None where the engine uses none."""
     if len(groups) == 1 or len(groups[0]) == 1:
@@ -231,30 +185,9 @@ def _check(model: object) -> None:
     if not isinstance(model, DistributedDataParallel):
         fix = "wrap the model in torch.nn.parallel.DistributedDataParallel"
         reason = "shards parameters" if "fsdp" in name.lower() or "deepspeed" in name.lower() else "is something else"
-        raise _refused(f"{name}, which {reason}", f"{fix}, or unset LIGHT_*")
+        raise process.refused(f"{name}, which {reason}", f"{fix}, or unset LIGHT_*")
     if model.process_group.size() != dist.get_world_size():
-        raise _refused("a model of some of the ranks", "give DistributedDataParallel no process_group")
+        raise process.refused("a model of some of the ranks", "give DistributedDataParallel no process_group")
     for part, module in model.named_modules():
         if getattr(module, "sparse", False):
-            raise _refused(f"{part}: sparse gradients", "make it with sparse=False")
-
-
-def _refused(what: str, fix: str) -> LightError:
-    return LightError(f"LIGHT_* works on the dense gradients of DistributedDataParallel, not on {what}: {fix}.")
-
-
-def _scaler() -> Any:
-    """Return the process's GradScaler, or None: residuals have to be free of its scale, which changes.
-
-    Raises:
-        LightError: there are several.
-
-    """
-    scalers = [
-        one
-        for one in gc.get_objects()
-        if issubclass(type(one), torch.amp.GradScaler) and one.is_enabled() and one._scale is not None  # noqa: SLF001
-    ]
-    if len(scalers) > 1:
-        raise _refused("the gradients of several GradScalers", "use one, or bfloat16, which requires none")
-    return scalers[0] if scalers else None
+            raise process.refused(f"{part}: sparse gradients", "make it with sparse=False")

@@ -3,6 +3,7 @@
 A reduction is a generator of collectives. What runs them, torch.distributed or Horovod, sends each result back into it.
 """
 
+import sys
 from typing import Any, Dict, Generator, Hashable, List, NamedTuple, Optional, Sequence, Set
 
 import torch
@@ -41,9 +42,9 @@ def pieces(sizes: Sequence[int], bucket_bytes: int) -> List[int]:
 class Engine:
     """Average gradients; holds the residual of each piece, which belongs to this rank alone."""
 
-    def __init__(self, config: Config, grid: Grid) -> None:
+    def __init__(self, config: Config, grid: Grid, rank: int = 0) -> None:
         """Start before the first step, without residuals."""
-        self.config, self.grid = config, grid
+        self.config, self.grid, self.rank = config, grid, rank
         self.flat = Grid(
             tuple((rank,) for group in grid.inner for rank in group),
             (tuple(range(len(grid.inner) * grid.inner_size)),),
@@ -169,7 +170,17 @@ class Engine:
         self.step = self.started_after = state["step"]
         self.warm_after = state["warm_after"] if same else self.step
         self.residuals = dict(state["residuals"]) if same else {}
+        if not same and self.rank == 0:
+            say(
+                f"the checkpoint is of {state['ranks']} ranks, here are {self.ranks}: its residuals are dropped, and the "
+                "warm-up starts again"
+            )
         return same
+
+
+def say(*lines: str) -> None:
+    """Write lines to standard error, in one write: other ranks may share it."""
+    sys.stderr.write("".join(f"taco_launch.light: {line}\n" for line in lines))
 
 
 def _padded(tensor: Tensor, parts: int) -> Tensor:

@@ -63,15 +63,14 @@ def made(environ: dict[str, str], kind: torch.dtype = torch.float32, **options: 
         return model, attach(model)
 
 
-def batch(step: int, kind: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(100 * step + dist.get_rank())
-    images = torch.randn(8, 16, generator=generator)
-    return images.to(kind), images[:, :4].argmax(1)
+def batch_of(step: int, rank: int) -> tuple[Tensor, Tensor]:
+    images = torch.randn(8, 16, generator=torch.Generator().manual_seed(100 * step + rank))
+    return images, images[:, :4].argmax(1)
 
 
 def loss_of(model: nn.Module, step: int, kind: torch.dtype = torch.float32) -> Tensor:
-    images, labels = batch(step, kind)
-    return nn.functional.cross_entropy(model(images), labels)
+    images, labels = batch_of(step, dist.get_rank())
+    return nn.functional.cross_entropy(model(images.to(kind)), labels)
 
 
 def backward(loss: Tensor) -> None:
@@ -107,7 +106,7 @@ def trained(model: nn.Module, steps: int, kind: torch.dtype = torch.float32) -> 
 def mode(name: str) -> None:
     model, light = made(MODES[name])
     assert trained(model, 50) < 1.3, "it does not learn"
-    assert light.engine.step == 50
+    assert light.engine.step == (0 if name == "none" else 50)
     remembers = "topk" in name and "no_feedback" not in name
     assert bool(light.engine.residuals) == remembers
     if name == "2d_topk_tensors":

@@ -9,9 +9,9 @@ from pathlib import Path
 import taco_launch
 from taco_launch.core.digest import digest
 
-# What ships: these two rooms and the package's own file. ruff (pyproject.toml), the section py38 of scripts/test and the
-# contracts of setup.cfg name the same two.
-SHIPPED = ("agent", "core")
+# What ships: these rooms and the package's own file. ruff (pyproject.toml), the section py38 of scripts/test and the
+# contracts of setup.cfg name the same; `light` is what ranks import.
+SHIPPED = ("agent", "core", "light")
 # The first lines are read by any Python; what they say, jobs/backend/agent_location.py understands. The collector of cycles would
 # run ten times while modules are imported, which make none: a process starts 5 % sooner without (launch_overhead.py).
 _MAIN = b"""import sys
@@ -34,7 +34,7 @@ except zipimport.ZipImportError:  # what it says of compressed files where zlib 
 # Code of these rooms is read by few processes and is compressed; what every rank starts with is not, which saves 2 to 4 ms of
 # its 50. Sources serve other Pythons and tracebacks only: compressed too, the file has 4 MB instead of 6.6.
 _SELDOM_USED = tuple(
-    f"taco_launch/{room}/" for room in ("agent/counters", "core/facts", "core/signatures", "core/usage")
+    f"taco_launch/{room}/" for room in ("agent/counters", "core/facts", "core/signatures", "core/usage", "light")
 )
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file
 _UNCHECKED_HASH = (1).to_bytes(4, "little")

@@ -1,4 +1,7 @@
-"""Make LIGHT_* variables work on stock torch: average gradients over slow links by few bytes. Ranks import it."""
+"""Make LIGHT_* work on stock torch.
+
+Ranks import it, to send few bytes of gradients over slow links; nothing else of the package does, or is imported here.
+"""
 
 from taco_launch.light.config import LightError
 from taco_launch.light.ddp import Light, attach

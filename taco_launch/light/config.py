@@ -1,6 +1,7 @@
 """LIGHT_* variables: what each may contain, and the configuration that they make."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence, Union
 
 
@@ -38,7 +39,7 @@ class Config:
 
     def describe(self) -> str:
         """Return what each variable became, on one line."""
-        return " ".join(f"{name}={_text(getattr(self, variable.field))}" for name, variable in VARIABLES.items())
+        return " ".join(f"{name}={+getattr(self, variable.field)}" for name, variable in VARIABLES.items())
 
 
 class _Variable(NamedTuple):
@@ -52,17 +53,10 @@ def _switch(text: str) -> bool:
     return {"0": False, "1": True}[text]
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
+def _integer(text: str, low: int = 0) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) >= low):
         raise ValueError(text)
     return int(text)
-
-
-def _positive(text: str) -> int:
-    count = _count(text)
-    if count < 1:
-        raise ValueError(text)
-    return count
 
 
 def _share(text: str) -> float:
@@ -72,22 +66,18 @@ def _share(text: str) -> float:
     return share
 
 
-def _text(value: object) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
-
-
 _SWITCH, _COUNT = "0 or 1", "an integer, 0 or larger"
 # The first seven have LightCC's names, defaults and comparisons; the others are ours.
 VARIABLES: Dict[str, _Variable] = {
     "LIGHT_2D_ALLREDUCE": _Variable("two_d", "0", _switch, _SWITCH),
-    "LIGHT_INTRA_SIZE": _Variable("intra_size", "8", _positive, "an integer, 1 or larger"),
-    "LIGHT_HIERARCHICAL_THRESHOLD": _Variable("hierarchical_threshold", str(1 << 30), _count, _COUNT),
+    "LIGHT_INTRA_SIZE": _Variable("intra_size", "8", partial(_integer, low=1), "an integer, 1 or larger"),
+    "LIGHT_HIERARCHICAL_THRESHOLD": _Variable("hierarchical_threshold", str(1 << 30), _integer, _COUNT),
     "LIGHT_TOPK_ALLREDUCE": _Variable("topk", "0", _switch, _SWITCH),
     "LIGHT_TOPK_RATIO": _Variable("ratio", "0.01", _share, "a number above 0, at most 1"),
-    "LIGHT_TOPK_THRESHOLD": _Variable("topk_threshold", str(1 << 20), _count, _COUNT),
+    "LIGHT_TOPK_THRESHOLD": _Variable("topk_threshold", str(1 << 20), _integer, _COUNT),
     "LIGHT_TOPK_FP16": _Variable("fp16", "0", _switch, _SWITCH),
-    "LIGHT_BUCKET_BYTES": _Variable("bucket_bytes", str(25 << 20), _count, _COUNT),
-    "LIGHT_TOPK_WARMUP_STEPS": _Variable("warmup_steps", "0", _count, _COUNT),
+    "LIGHT_BUCKET_BYTES": _Variable("bucket_bytes", str(25 << 20), _integer, _COUNT),
+    "LIGHT_TOPK_WARMUP_STEPS": _Variable("warmup_steps", "0", _integer, _COUNT),
     "LIGHT_ERROR_FEEDBACK": _Variable("error_feedback", "1", _switch, _SWITCH),
 }
 

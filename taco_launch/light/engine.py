@@ -137,9 +137,7 @@ class Engine:
         """Predict what a host sends to others at each step: `dense`, by a ring of all ranks, and `light`."""
         hosts, ranks = self.grid.hosts, self.ranks
         sent = {"dense": 0.0, "light": 0.0}
-        if hosts == 1:
-            return {"dense": 0, "light": 0}
-        for size in sizes:
+        for size in sizes if hosts > 1 else ():
             ring, grid = 2 * (ranks - 1) / ranks * size, self.route(size)
             sent["dense"] += ring
             if self.compresses(size):

@@ -22,7 +22,7 @@ ROOMS = {
     "lab": 3_650,
     "agent": 19_550,
     "core": 33_750,
-    "light": 900,
+    "light": 935,
 }
 # Folders that users copy: data, no room.
 DATA = {"examples": "Hold folders that `init --example` copies: jobs, programs, inventories."}

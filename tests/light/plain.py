@@ -35,7 +35,9 @@ def horovod() -> tuple[int, list[float]]:
     model = nn.Linear(64, 64)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-    return hvd.rank(), shares(model, hvd.rank(), optimizer.step)
+    place = hvd.rank(), shares(model, hvd.rank(), optimizer.step)
+    hvd.shutdown()
+    return place
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ _VERBS = {
     "get": ("Jobs", "jobs.job_queries", "Show one job: state, reason, hosts, progress, where the time went."),
     "logs": ("Jobs", "jobs.logs", "Print the output of a job."),
     "wait": ("Jobs", "jobs.job_actions", "Wait for jobs to end and exit with the job's code."),
+    "report": ("Jobs", "report", "Write the report of a job as one page."),
     "stacks": ("Jobs", "jobs.stacks", "Show where each rank of a running job is."),
     "support": ("Jobs", "support", "Collect a job's record, logs and stacks in one archive."),
     "exec": ("Jobs", "jobs.execute", "Run a command next to a rank of a running job."),

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,11 @@ pytestmark = pytest.mark.e2e
 BUSY = "while True: sum(range(1000))"
 
 
-def test_top_job_sees_the_cpus_that_a_job_uses(taco: Taco) -> None:
-    taco.ok("submit", "--name", "busy", "--np", "1", "--launcher", "env", "--", sys.executable, "-S", "-c", BUSY)
+def test_top_job_and_report_show_the_cpus_that_a_job_uses(taco: Taco, tmp_path: Path) -> None:
+    secret = ("-x", "API_TOKEN=hunter2hunter2")
+    taco.ok(
+        "submit", "--name", "busy", "--np", "1", "--launcher", "env", *secret, "--", sys.executable, "-S", "-c", BUSY
+    )
 
     def used() -> Any:
         (job,) = json.loads(taco.ok("top", "job", "--json").stdout)["jobs"]
@@ -36,3 +40,12 @@ def test_top_job_sees_the_cpus_that_a_job_uses(taco: Taco) -> None:
     assert kept is not None
     assert kept.series, "it stays for a report"
     assert taco.job("busy")["usage"] == {}
+    page = tmp_path / "busy.html"
+    taco.ok("report", "busy", "--to", str(page))
+    assert "busy: CANCELLED" in page.read_text("utf-8")
+    assert "hunter2" not in page.read_text("utf-8")
+    report = json.loads(taco.ok("report", "busy", "--format", "json").stdout)
+    assert (report["state"], report["hosts"][0][:2]) == ("CANCELLED", ["localhost", "0"])
+    assert report["usage"][0]["job_cpus"] > 0.2
+    assert dict(report["facts"])["REASON"].startswith("stopped by ")
+    assert [event[1] for event in report["events"]][-1] == "ended"

@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_000,
-    "api": 1_420,
-    "bench": 9_700,
-    "jobs": 12_900,
+    "cli": 12_100,
+    "api": 1_450,
+    "bench": 9_850,
+    "jobs": 12_950,
     "setup": 9_100,
-    "hosts": 8_150,
+    "hosts": 8_200,
     "lab": 3_650,
-    "agent": 19_550,
-    "core": 33_750,
+    "agent": 19_600,
+    "core": 33_800,
     "light": 935,
 }
 # Folders that users copy: data, no room.

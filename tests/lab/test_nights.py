@@ -12,6 +12,7 @@ import pytest
 
 from taco_launch.bench.history.history import Ladder, LadderKind, open_history
 from tests.lab.rig import Cluster, Done, Image, Lab, made
+from tests.support.mail_server import mail_server
 
 pytest.importorskip("scipy")
 # A ladder is 36 jobs, a nightly run 6, each with the start of Python and torch.
@@ -119,12 +120,27 @@ def test_nights(seeded: Site) -> None:
         assert (code, told["outcome"]) == (0, "ok"), line
         assert line.startswith("nightly night: OK: 2 cells as before; ")
     site.lab.fault("gpu2", "slow-link", "100mbit")
-    try:
-        code, line, told = site.night()
-    finally:
-        site.lab.fault("gpu2", "heal")
+    chat = site.matrix.with_name("chat.json")
+    pager = site.matrix.with_name("pager")
+    pager.write_text(f"#!/bin/sh\ncat > {chat}\n")
+    pager.chmod(0o755)
+    with mail_server() as (port, mails):
+        notify = ["notify:", f"  - 'smtp://127.0.0.1:{port}/?to=ops@example.com'", f"  - exec:{pager}", ""]
+        site.matrix.write_text(MATRIX + "\n".join(notify))
+        try:
+            code, line, told = site.night()
+        finally:
+            site.lab.fault("gpu2", "heal")
+            site.matrix.write_text(MATRIX)
     assert (code, told["outcome"]) == (6, "regression"), line
     assert "gradients plain at 4 ranks -" in line
+    ((_sender, to, mail),) = mails
+    assert (to, "Subject: [taco-launch] nightly night: regression" in mail) == (["ops@example.com"], True)
+    sent = json.loads(chat.read_text())
+    assert [row[:2] for row in sent["table"]][1] == ["gradients plain at 4 ranks", "regression"]
+    page = Path(sent["files"][0]).read_text()
+    assert page.index("gradients plain at 4 ranks -") < page.index("100Mbit") < page.index("<svg")
+    assert 'night_outcome{night="night",outcome="regression"} 1.0' in site("metrics").stdout
     assert re.search(r"changed since the last accepted run: gpu2: NIC rate \S+: .*100Mbit", line), line
     judged = {each["ranks"]: each["verdict"] for each in told["judged"]}
     assert judged == {2: "ok", 4: "regression"}

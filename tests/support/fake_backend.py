@@ -5,7 +5,7 @@ from typing import Any
 
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_rows import JobRow
-from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.job_view import JobUsage, JobView
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.jobs.backend import (
     CopiesRemoved,
@@ -82,6 +82,10 @@ class FakeBackend:
 
     def facts(self, **_what: Any) -> HeadFacts:
         raise AssertionError("facts")
+
+    def used(self, _name: str) -> JobUsage | None:
+        """Return that nothing was measured."""
+        return None
 
     def send_message(self, _to: str, _message: Mapping[str, object]) -> str:
         """Return that it was delivered."""

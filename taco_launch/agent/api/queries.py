@@ -21,7 +21,7 @@ from taco_launch.core.model.jobs import JobState
 from taco_launch.core.protocol.calls import Notice, Reply, Request
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
 from taco_launch.core.protocol.calls.job_list import Counted, List, Live, LiveJobs, Metrics, Prune, Rows
-from taco_launch.core.protocol.calls.jobs import Get, JobReply
+from taco_launch.core.protocol.calls.jobs import Get, GetUsage, JobReply, UsageReply
 
 # nvidia-smi alone has 30 seconds on a host.
 _SLOTS_SECONDS = 40.0
@@ -71,6 +71,10 @@ def _usage(folder: JobFolder, view: JobView) -> HostUsages:
             since = time.time() - _OLDEST_SECONDS
             return () if usage is None else tuple((host, last) for host, last in usage.hosts if last.time > since)
     return ()
+
+
+def _series(jobs: Jobs, _agent: str, request: GetUsage) -> Iterator[Reply]:
+    yield UsageReply(usage=usage_series.read(jobs.get(request.name)))
 
 
 def _metrics(jobs: Jobs, _agent: str, _request: Metrics) -> Iterator[Reply]:
@@ -143,6 +147,7 @@ OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     List: _list,
     Live: _live,
     Get: _get,
+    GetUsage: _series,
     Metrics: _metrics,
     Top: _top,
     Prune: _prune,

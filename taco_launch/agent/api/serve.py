@@ -115,7 +115,7 @@ _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("logs",): ("api.log_stream",),
     ("variant", "variants"): ("api.job_containers",),
     ("snapshot-prune",): ("api.snapshot_upload",),
-    ("list", "live", "get", "metrics", "top", "prune"): ("api.queries",),
+    ("usage", "list", "live", "get", "metrics", "top", "prune"): ("api.queries",),
     ("stacks",): ("api.stacks",),
     ("exec", "read-files", "write-files"): ("api.rank_access",),
     ("message",): ("api.messages",),

@@ -6,6 +6,7 @@ A pattern such as `(a+)+$` can take years on one line, and cannot be interrupted
 import re
 from typing import List, Pattern, Sequence
 
+from taco_launch.agent.logs.required_texts import required_texts
 from taco_launch.agent.processes.cpu_limit import bounded
 from taco_launch.core.errors import UsageError
 
@@ -44,6 +45,11 @@ class Grep:
         """
         self._pattern = compiled(pattern)
         self._labelled = labelled
+        self._texts = required_texts(pattern)
+
+    def may_match(self, text: bytes) -> bool:
+        """Return whether some line of a text may match: False is certain, and costs no more than reading the text."""
+        return all(any(each in text for each in texts) for texts in self._texts)
 
     def matching(self, lines: Sequence[bytes]) -> List[bool]:
         """Return for each line whether it matches.

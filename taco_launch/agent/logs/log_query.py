@@ -157,7 +157,9 @@ class Excerpt:
         """Return of each piece the lines that match the pattern; all where there is none."""
         if self._grep is None:
             return pieces
-        lines = [(line, at) for text, at in pieces for line in LINE.findall(text)]
+        may_match = self._grep.may_match
+        hopeful = ((text, at) for text, at in pieces if may_match(text))
+        lines = [(line, at) for text, at in hopeful for line in LINE.findall(text) if may_match(line)]
         matching = self._grep.matching([line for line, _at in lines])
         return [piece for piece, matches in zip(lines, matching) if matches]
 

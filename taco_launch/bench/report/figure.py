@@ -35,6 +35,16 @@ class _Line:
     values: tuple[Interval, ...]
 
 
+@dataclass(frozen=True)
+class Panel:
+    """Values over time: the points (seconds since the epoch, value) of each line, by its name."""
+
+    title: str
+    lines: tuple[tuple[str, tuple[tuple[float, float], ...]], ...]
+    # Whether the axis starts at 0.
+    from_zero: bool = True
+
+
 def drawn(tables: Sequence[Table], noun: str, form: str) -> bytes:
     """Return the figure of a sweep as a file of one of FORMATS."""
     out = io.BytesIO()
@@ -143,6 +153,28 @@ def _of_trends(
         levels = [*lows, *highs, *(() if baseline is None else (baseline,))]
         axes.set_ylim(min(levels) * 0.9, max(levels) * 1.1)
         _ink(axes, ink)
+    return figure
+
+
+def svg_of_times(panels: Sequence[Panel]) -> str:
+    """Return values over time, as `svg` does: a panel each, below each other."""
+    return _svg(lambda: _of_times(panels))
+
+
+def _of_times(panels: Sequence[Panel]) -> Figure:
+    figure = Figure(figsize=(_WIDTH, 2.0 * len(panels)), layout="constrained")
+    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False)
+    for panel, axes in zip(panels, grid[:, 0], strict=True):
+        for at, (name, points) in enumerate(panel.lines):
+            when = [_moment(moment) for moment, _value in points]
+            values = [value for _moment, value in points]
+            axes.plot(when, values, color=_COLOURS[at % len(_COLOURS)], label=name)
+        axes.set_title(panel.title, color=_INK, fontsize=9)
+        axes.set_ylim(bottom=0 if panel.from_zero else None)
+        if len(panel.lines) > 1:
+            axes.legend(frameon=False, labelcolor=_INK, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+        axes.tick_params(labelsize=8)
+        _ink(axes, _INK)
     return figure
 
 

@@ -15,7 +15,9 @@ _MOST_NIGHTS = 400
 _COLOURS = {"ok": "green", "drift": "amber", "unsure": "amber", "pending": "amber", "interrupted": ""}
 
 
-def html(night: Mapping[str, Any], measured: SweepReport | None, language: str) -> str:
+def html(
+    night: Mapping[str, Any], measured: SweepReport | None, language: str, *, is_beside_index: bool = False
+) -> str:
     """Return the page of a nightly run: `night` is its summary as JSON, `measured` what the history has of it, None for nothing."""
     words = page.words_in(language)
     baselines = {
@@ -34,6 +36,7 @@ def html(night: Mapping[str, Any], measured: SweepReport | None, language: str) 
         steps=night["next"],
         verdicts=[_row(one) for one in night["judged"]],
         measured=measured is not None,
+        is_beside_index=is_beside_index,
         **shown,
     )
 

@@ -40,6 +40,14 @@ _WORDS = {
     "started": ("Started", "开始"),
     "outcome": ("Outcome", "结果"),
     "logs": ("Logs of the runs", "各次运行的日志"),
+    "time_spent": ("Where the time went", "时间花在哪里"),
+    "over_time": ("Progress and use", "进度与资源使用"),
+    "host": ("Host", "主机"),
+    "ranks": ("Ranks", "rank"),
+    "slots": ("Slots", "槽位"),
+    "events": ("Events", "事件"),
+    "event": ("Event", "事件"),
+    "about_job": ("About this job", "关于本作业"),
     "all_nights": ("All nightly runs", "所有夜间回归"),
     "next": ("What to do", "下一步"),
     "changed_since": ("What changed since the last accepted run, {}", "自上次被接受的运行 {} 以来的变化"),
@@ -113,7 +121,7 @@ def markdown(report: SweepReport, language: str) -> str:
         ]
     for grid in report.grids:
         rule = ["---:" if name in grid.numbers else "---" for name in grid.header]
-        lines += ["", f"## {grid.title}", "", *(_row(cells) for cells in (grid.header, rule, *grid.rows))]
+        lines += ["", f"## {grid.title}", "", *(row(cells) for cells in (grid.header, rule, *grid.rows))]
     lines += ["", *(f"{line}\\" for line in report.legend.splitlines())]
     if report.slow:
         lines += ["", f"## {words.slow}", ""]
@@ -123,10 +131,10 @@ def markdown(report: SweepReport, language: str) -> str:
             "",
             f"## {words.changes}",
             "",
-            _row((words.when, words.what, words.before, words.after)),
-            _row(["---"] * 4),
+            row((words.when, words.what, words.before, words.after)),
+            row(["---"] * 4),
         ]
-        lines += [_row((when(each.started), *one)) for each in reversed(report.changes) for one in each.differs]
+        lines += [row((when(each.started), *one)) for each in reversed(report.changes) for one in each.differs]
     lines += ["", f"## {words.about}", "", *(f"- {name}: {text}" for name, text in _about(report, words)), ""]
     return "\n".join(lines)
 
@@ -162,7 +170,8 @@ def _about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]
     return [(name, text) for name, text in rows if text]
 
 
-def _row(cells: Sequence[str]) -> str:
+def row(cells: Sequence[str]) -> str:
+    """Return a row of a table in Markdown."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

@@ -63,26 +63,35 @@ def job_list(rows: Sequence[JobRow], now: float, *, wide: bool) -> str:
 def one_job(job: JobView, now: float, *, wide: bool) -> str:
     """Return what `get` shows: how the job is and why, where it runs and how far it is, then what it is, then its ranks' lines."""
     row = row_of(job.spec, job.record)
-    training = row.training(now)
     blocks = [
-        headed(
-            (
-                ("STATUS", row.state.value),
-                *why(job),
-                *_verified(job),
-                ("HOSTS", _hosts(job)),
-                *_said(job, now),
-                ("DURATION", "" if training is None else age(training)),
-                ("USES", _uses(job)),
-                ("GOODPUT", _goodput(job, now, wide=wide)),
-            )
-        ),
+        headed(state(job, now, wide=wide)),
         headed((*_what(job, row), *(_more(job) if wide else ()))),
         *below(job, now),
     ]
     if wide:
         blocks += [_choices(job), _conditions(job), _events(job)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def about(job: JobView) -> list[tuple[str, str]]:
+    """Return what a job is: (label, value), "" where it has none."""
+    return [*_what(job, row_of(job.spec, job.record)), *_more(job)]
+
+
+def state(job: JobView, now: float, *, wide: bool) -> list[tuple[str, str]]:
+    """Return how a job is and why, where it runs and how far it is: (label, value), "" where it has none."""
+    row = row_of(job.spec, job.record)
+    training = row.training(now)
+    return [
+        ("STATUS", row.state.value),
+        *why(job),
+        *_verified(job),
+        ("HOSTS", _hosts(job)),
+        *_said(job, now),
+        ("DURATION", "" if training is None else age(training)),
+        ("USES", _uses(job)),
+        ("GOODPUT", _goodput(job, now, wide=wide)),
+    ]
 
 
 def _hosts(job: JobView) -> str:
@@ -157,8 +166,8 @@ def _what(job: JobView, row: JobRow) -> list[tuple[str, str]]:
         ("RANKS", str(row.np or row.requested or "")),
         ("PRIORITY", str(row.priority) if row.priority else ""),
         ("SLURM JOB", str(job.slurm_job or "")),
-        ("STARTED", "" if begun is None else _time(begun)),
-        ("ENDED", "" if ended is None else _time(ended)),
+        ("STARTED", "" if begun is None else shown_time(begun)),
+        ("ENDED", "" if ended is None else shown_time(ended)),
     ]
 
 
@@ -286,7 +295,7 @@ def _hang(job: JobView, now: float) -> str:
     if record.stalled is None:
         return ""
     found = record.stalled
-    at = _time(found.since)
+    at = shown_time(found.since)
     until = now if record.state is JobState.RUNNING else record.transitions[-1].time
     span = age(until - found.since)
     header = ["RANK", "NODE", "PID", "PROGRAM", "DOES", "SILENT", "LAST LINE"]
@@ -323,7 +332,7 @@ def _last_lines(job: JobView) -> str:
 
 def _conditions(job: JobView) -> str:
     rows = [
-        [c["type"], c["status"], _time(moment(c["lastTransitionTime"])), c["reason"], one_line(c["message"])]
+        [c["type"], c["status"], shown_time(moment(c["lastTransitionTime"])), c["reason"], one_line(c["message"])]
         for c in conditions(job.spec, job.record)
     ]
     return columns(["CONDITION", "STATUS", "SINCE", "REASON", "MESSAGE"], rows) if rows else ""
@@ -334,13 +343,13 @@ def _events(job: JobView) -> str:
     for event in job.events:
         if event.kind == PLACED:
             attempt = str(event.data.get("attempt", 1))
-        rows.append([_time(event.time), attempt, event.kind, one_line(event.reason)])
+        rows.append([shown_time(event.time), attempt, event.kind, one_line(event.reason)])
         if event.kind in (RESTARTING, SUSPENDED):
             attempt = ""
     return columns(["TIME", "ATTEMPT", "EVENT", "REASON"], rows, numbers=("ATTEMPT",)) if rows else ""
 
 
-def _time(when: float) -> str:
+def shown_time(when: float) -> str:
     """Return a time of day here, with the zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when))
 

@@ -23,15 +23,14 @@ from taco_launch.core.signatures.lines import (
 )
 from taco_launch.core.signatures.match import (
     ENTRIES,
-    GOES_ON,
     OF_MPIRUN_AND_SSH,
     OF_RANKS_ENDS,
-    RAISED,
     SPEAK_LATE,
     FirstError,
     SignatureMatch,
     goes_with,
     is_cause,
+    is_evidence,
     is_failure,
     is_handled,
     is_reason,
@@ -333,7 +332,7 @@ class LogScan:
             return
         if entry.more and int(match[entry.more[0]]) <= int(match[entry.more[1]]):
             return
-        if entry.survived and GOES_ON.search(text) and not RAISED.match(text):
+        if not is_evidence(entry, text):
             return
         self._note(entry, match, host, rank, number, last_counts=last_counts)
 

@@ -48,6 +48,7 @@ _LAST_LINES = 2
 _MOST_RANKS = 4096
 
 _TRACEBACK = re.compile(r'Traceback \(most recent call last\)|  File "')
+_SOURCE = re.compile(r"[ \t]+(?:[^\n]*\s)?raise [\w.]+\(")
 _TIME = re.compile(r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 (_ENTRY,) = (entry for entry in TABLE if entry.unknown)
 _PATTERN = re.compile(_ENTRY.pattern)
@@ -70,6 +71,12 @@ def goes_with(match: SignatureMatch, hosts: Mapping[str, Set[str]]) -> bool:
     if any(not own or hosts[name] & {host, ""} for name in entry.unless if name in hosts):
         return False
     return not entry.only_with or any(name in hosts for name in entry.only_with)
+
+
+def is_evidence(entry: Signature, text: str) -> bool:
+    """Return whether a text says that something failed: not a line of a program in a traceback, and not where the program continues."""
+    continues = entry.survived and GOES_ON.search(text) and not RAISED.match(text)
+    return not continues and _SOURCE.match(text) is None
 
 
 def is_warning(match: SignatureMatch) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from taco_launch.core.model.job_counts import JobCounts
     from taco_launch.core.model.job_facts import JobHost
     from taco_launch.core.model.job_rows import JobRow
-    from taco_launch.core.model.job_view import JobView, LiveJob, Usage, WaitReasons
+    from taco_launch.core.model.job_view import JobUsage, JobView, LiveJob, Usage, WaitReasons
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.model.slots import Occupancy
     from taco_launch.core.protocol.calls.caller_input import CallerInput
@@ -202,6 +202,9 @@ class Backend(Protocol):
 
     def live(self) -> "tuple[tuple[JobRow, ...], tuple[LiveJob, ...], tuple[str, ...]]":
         """Return what `list` returns, and what the running jobs use."""
+
+    def used(self, name: str) -> "JobUsage | None":
+        """Return what a job has used since its start, None where nothing was measured."""
 
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = ...) -> "JobView":
         """Return a job's log to `output` as it comes; return the job as it stands then."""

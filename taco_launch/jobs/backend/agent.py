@@ -20,6 +20,7 @@ from taco_launch.core.protocol.calls.jobs import (
     Delete,
     Deleted,
     Get,
+    GetUsage,
     JobReply,
     MessageSent,
     NotDone,
@@ -28,6 +29,7 @@ from taco_launch.core.protocol.calls.jobs import (
     Stop,
     Submit,
     Suspend,
+    UsageReply,
 )
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.hosts.remote.local import LocalTransport
@@ -48,7 +50,7 @@ from taco_launch.jobs.backend.agent_client import AgentClient, reach
 if TYPE_CHECKING:
     from taco_launch.core.model.host.job_containers import VariantUse
     from taco_launch.core.model.job_rows import JobRow
-    from taco_launch.core.model.job_view import LiveJob
+    from taco_launch.core.model.job_view import JobUsage, LiveJob
     from taco_launch.core.model.run.rank_samples import RankStack
     from taco_launch.core.protocol.calls.caller_input import CallerInput
     from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
@@ -159,6 +161,10 @@ class AgentBackend:
     def live(self) -> "tuple[tuple[JobRow, ...], tuple[LiveJob, ...], tuple[str, ...]]":
         """Return what `list` returns, and what the running jobs use."""
         return self._rows("live")
+
+    def used(self, name: str) -> "JobUsage | None":
+        """Return what a job has used since its start, None where nothing was measured."""
+        return self._head.expect(GetUsage(name=name), UsageReply).usage
 
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = _NOBODY) -> JobView:
         """Return a job's log to `output`; a connection that is lost is made again for as long as it takes."""

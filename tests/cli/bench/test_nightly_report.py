@@ -24,8 +24,9 @@ HOSTILE = "<script>alert(1)</script>"
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Path:
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a history of two nightly runs, and write the summary and the pages of each."""
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     path, folder = tmp_path / "history.db", record.folder(os.environ, os.geteuid(), "taco")
     with open_history(path) as history:
         for number in (1, 2):
@@ -51,6 +52,7 @@ def test_the_page_of_the_last_night(db: Path, tmp_path: Path, language: str, hea
     text = page.read_text("utf-8")
     assert text.index("-8.0 %") < text.index(heading) < text.index("25 Gbit/s") < text.index("<svg")
     assert "taco-launch nightly baseline accept taco-000002" in text
+    assert "index.html" not in text, "it lies elsewhere"
     assert HOSTILE not in text
     assert "&lt;script&gt;" in text
     assert not [word for word in ("src=", "@import", 'href="http', "url(http") if word in text]
@@ -62,6 +64,7 @@ def test_the_page_of_all_nights_links_to_each() -> None:
     text = (folder / "index.html").read_text("utf-8")
     pages = [path.name for path in folder.glob("*-taco-*.html")]
     assert len(pages) == 2
+    assert all('href="index.html"' in (folder / page).read_text("utf-8") for page in pages)
     assert all(f'href="{page}"' in text for page in pages)
     assert text.index("regression") < text.index("nothing was measured")
 

@@ -177,7 +177,7 @@ def test_wide_get() -> None:
         "LINE: mpirun -np 3",
         "FOLDER: /state/jobs/dist",
         "CONDITION  STATUS  SINCE                      REASON         MESSAGE",
-        f"Running    True    {job_tables._time(NOW - 50)}  MPIJobRunning  runs",
+        f"Running    True    {job_tables.shown_time(NOW - 50)}  MPIJobRunning  runs",
     ):
         assert line in shown.splitlines(), line
     assert shown.splitlines()[-1].endswith("  running  a; b")

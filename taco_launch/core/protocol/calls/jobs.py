@@ -2,7 +2,7 @@
 
 from typing import Any, List, Mapping, Optional
 
-from taco_launch.core.model.job_view import JobView, check_job, check_spec
+from taco_launch.core.model.job_view import JobUsage, JobView, check_job, check_spec, check_usage
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.protocol.calls import Failure, Reply, Request
 from taco_launch.core.protocol.message import Message
@@ -125,6 +125,25 @@ class JobReply(Reply):
     def check(self) -> None:
         """Check that it is a job that somebody could submit, with numbers that can be shown."""
         check_job(self.job)
+
+
+class GetUsage(Request):
+    """Return what a job has used. Reply: UsageReply."""
+
+    op = "usage"
+    name: str
+
+
+class UsageReply(Reply):
+    """What a job has used since its start, None where nothing was measured."""
+
+    op = "used"
+    usage: Optional[JobUsage]
+
+    def check(self) -> None:
+        """Check that hosts can have these numbers."""
+        for usage in () if self.usage is None else (*self.usage.series, *(last for _host, last in self.usage.hosts)):
+            check_usage(usage)
 
 
 class SendMessage(Request):

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("scipy")
 
+from taco_launch.api.nightly_messages import message, occasions
 from taco_launch.bench.nightly.summary import NightlyOutcome, line
-from taco_launch.bench.report.night_message import message, occasions
 from taco_launch.bench.stats.verdicts import VerdictKind
 from taco_launch.core.messages import words
 from tests.support.nights import NIGHT, SLOWER, judged

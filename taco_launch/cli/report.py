@@ -1,0 +1,89 @@
+"""report: a job as one page."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from taco_launch.bench.report.extra import load
+from taco_launch.cli.bench.report import format_option, language_option, to_option, write
+from taco_launch.cli.options.common import access_of, settings_of, verb
+from taco_launch.cli.options.completion import complete_job
+from taco_launch.cli.output import job_tables
+from taco_launch.core.launch.masking import Masker
+from taco_launch.core.lifecycle.goodput import time_spent
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.job_view import JobView
+from taco_launch.jobs.backend import Backend
+from taco_launch.jobs.progress_curve import curve
+
+
+@verb(access=True)
+@click.argument("name", shell_complete=complete_job)
+@to_option
+@format_option
+@language_option
+def report(ctx: click.Context, /, *, name: str, to: Path | None, format_: str, language: str, **access: Any) -> None:
+    """Write the report of a job as one page.
+
+    It shows the state and the reason first, then where the time went, loss, rate and steps over time, how much of GPUs, CPUs and network was
+    used, ranks and hosts, and events. The page opens in any browser, without a network. Secrets are masked as in `support`.
+
+    \b
+    Examples:
+      taco-launch report vgg16
+      taco-launch report vgg16 --to run.html
+      taco-launch report vgg16 --format md
+    """
+    settings = settings_of(ctx)
+    page = load("job_page")
+    data = _collected(settings.backend(access_of(access)), name, page)
+    text = f"{json.dumps(to_json(data), indent=2)}\n" if format_ == "json" else ""
+    text = text or (page.html(data, language) if format_ == "html" else page.markdown(data, language))
+    if to is None and format_ != "html":
+        click.echo(text, nl=False)
+        return
+    path = to or Path(f"{name}.html")
+    write(path, text.encode())
+    settings.talk(f"wrote {path}")
+
+
+def _collected(backend: Backend, name: str, page: Any) -> Any:
+    """Ask the head for all that the page of a job shows."""
+    job, usage = backend.get(name), backend.used(name)
+    masked = Masker(job.spec, os.environ).text
+    rank = None if job.progress is None else job.progress.rank
+    points = () if rank is None else tuple(curve(backend, name, rank, job.spec.policy.progress))
+    now = time.time()
+    return page.JobReport(
+        name=name,
+        state=job.record.state.value,
+        facts=_masked(job_tables.state(job, now, wide=True), masked),
+        about=_masked(job_tables.about(job), masked),
+        spent=time_spent(job.record, job.events, now, job.first_step),
+        blocks=tuple(masked(block) for block in job_tables.below(job, now) if block),
+        hosts=tuple(_hosts(job)),
+        events=tuple((job_tables.shown_time(each.time), each.kind, masked(each.reason)) for each in job.events),
+        points=points,
+        usage=() if usage is None else usage.series,
+    )
+
+
+def _masked(facts: list[tuple[str, str]], masked: Callable[[str], str]) -> tuple[tuple[str, str], ...]:
+    return tuple((label, masked(value)) for label, value in facts if value)
+
+
+def _hosts(job: JobView) -> list[tuple[str, str, str]]:
+    first, rows = 0, []
+    for share in job.record.shares:
+        last = first + share.ranks - 1
+        rows.append((share.host, str(first) if first == last else f"{first}-{last}", ", ".join(share.slots)))
+        first = last + 1
+    return rows
+
+
+VERBS = (report,)

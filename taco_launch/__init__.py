@@ -1,6 +1,6 @@
 """taco-launch: sets up GPU hosts, launches distributed training on them, tracks, benchmarks and judges it.
 
-Python programs import `taco_launch.api`; every other module may change without notice.
+Python programs import `taco_launch.api`, and ranks `taco_launch.light`; every other module may change without notice.
 """
 
 __version__ = "0.2.0.dev0"

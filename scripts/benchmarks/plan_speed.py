@@ -65,7 +65,7 @@ def _plan(names: Sequence[str], slots: int) -> None:
 def _horovod(names: Sequence[str], slots: int, runs: int) -> tuple[list[float], str]:
     """Time what horovodrun does with its hosts before it makes a line; none where Horovod is not here."""
     try:
-        from horovod.runner.common.util.hosts import (  # type: ignore[import-untyped]  # noqa: PLC0415
+        from horovod.runner.common.util.hosts import (  # noqa: PLC0415
             get_host_assignments,
             parse_hosts,
         )

@@ -344,3 +344,14 @@ def test_a_job_that_is_not_tried_again_says_why(taco: Taco, argv: tuple[str, ...
     assert done.returncode == code
     told = f"not tried again: --restart exit-code retries only after a signal or a lost host, not after {why}"
     assert told in done.stderr
+
+
+def test_light_comes_with_the_agent(taco: Taco, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    script = tmp_path / "where.py"
+    script.write_text("import os, sys\nprint('searched', os.environ['PYTHONPATH'], sys.argv[1:])\n")
+    run = taco("run", "--name", "l", "--np", "1", "--light", "--", sys.executable, str(script), "--lr", "1")
+    assert run.returncode == 0, run.stderr
+    assert "taco_launch.light applies them" in run.stderr
+    assert f"searched {taco.folder('l')}/agent.pyz" in run.stdout
+    assert "['--lr', '1']" in run.stdout

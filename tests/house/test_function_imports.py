@@ -23,6 +23,7 @@ LIMITS = {
     "lab": 0,
     "agent": 55,
     "core": 5,
+    "light": 0,
 }
 
 

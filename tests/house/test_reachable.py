@@ -11,6 +11,7 @@ ENTRIES = (
     "taco_launch.cli.main",
     "taco_launch.agent.__main__",
     "taco_launch.api.cluster",
+    "taco_launch.light",
 )
 # What users copy (`init --example`), and what is sent to hosts as a file (setup/proofs/container_network.py).
 DATA = re.compile(r"taco_launch[.]examples[.]|taco_launch[.]setup[.]scripts[.]peers$")

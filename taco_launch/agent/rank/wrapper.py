@@ -24,6 +24,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
 from taco_launch.core.launch.command_line.env import PMI_FD, RANK_VARIABLES, rank_env, rank_of
 from taco_launch.core.launch.command_line.separator import unescape
+from taco_launch.core.launch.light_program import names_light
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import (
@@ -89,6 +90,8 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
 
         environment.update(nccl_file.variables(stem))
         nccl = nccl_file.NcclFiles(stem, log)
+    if names_light(command):  # it lies in the agent's file, which is on each host
+        environment["PYTHONPATH"] = ":".join(filter(None, (str(folder.agent), environment.get("PYTHONPATH"))))
     terminating = any(isinstance(message, Terminate) for message in behind)
     return _Rank(guard, rank, log, nccl, terminating=terminating).run([unescape(word) for word in command], environment)
 

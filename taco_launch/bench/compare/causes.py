@@ -20,7 +20,14 @@ PASSED_ON = "(as the caller has it)"
 # What every job has of its own: which ports its daemons take, how many and which of its ranks there are.
 _OWN = frozenset(
     (
-        *("oob_tcp_dynamic_ipv4_ports", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+        *(
+            "oob_tcp_dynamic_ipv4_ports",
+            "oob_tcp_dynamic_ipv6_ports",
+            "MASTER_ADDR",
+            "MASTER_PORT",
+            "WORLD_SIZE",
+            "LOCAL_WORLD_SIZE",
+        ),
         *("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK"),
     )
 )

@@ -9,9 +9,9 @@ from pathlib import Path
 import taco_launch
 from taco_launch.core.digest import digest
 
-# What ships: these two rooms and the package's own file. ruff (pyproject.toml), the section py38 of scripts/test and the
-# contracts of setup.cfg name the same two.
-SHIPPED = ("agent", "core")
+# What ships: these rooms and the package's own file. ruff (pyproject.toml), the section py38 of scripts/test and the
+# contracts of setup.cfg name the same; `light` is what ranks import.
+SHIPPED = ("agent", "core", "light")
 # The first lines are read by any Python; what they say, jobs/backend/agent_location.py understands. The collector of cycles would
 # run ten times while modules are imported, which make none: a process starts 5 % sooner without (launch_overhead.py).
 _MAIN = b"""import sys
@@ -44,6 +44,7 @@ _SELDOM_USED = tuple(
         "core/signatures",
         "core/slurm",
         "core/usage",
+        "light",
     )
 )
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file

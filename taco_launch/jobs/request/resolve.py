@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
+from taco_launch.core.launch.light_program import with_light
 from taco_launch.core.model.engines import ENGINES, SlurmOptions
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.core.model.job_request import OF_CONTAINER, OF_SLURM, JobRequest
@@ -65,7 +66,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
         raise _one(problems, request)
     spec = JobSpec(
         name=name,
-        command=request.command,
+        command=with_light(request.command) if asked.light and not _has_lightcc(inside) else request.command,
         hosts=hosts,
         launcher=launcher,
         per_host=request.per_host,
@@ -93,6 +94,10 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     )
     nested.refuse(spec, caller)
     return spec
+
+
+def _has_lightcc(container: Container | None) -> bool:
+    return container is not None and "lightcc" in container.provides
 
 
 def _board(request: JobRequest) -> TensorBoard | None:

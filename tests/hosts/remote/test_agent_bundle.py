@@ -21,7 +21,7 @@ import importlib, sys, zipfile
 path = sys.argv[1]
 sys.path.insert(0, path)
 names = [name[:-3] for name in zipfile.ZipFile(path).namelist() if name.endswith(".py") and name != "__main__.py"]
-for name in names:
+for name in [name for name in names if "/light/" not in name]:  # ranks import it, and have torch
     name = name.replace("/", ".")
     module = importlib.import_module(name[: -len(".__init__")] if name.endswith(".__init__") else name)
     assert module.__file__.startswith(path), module.__file__
@@ -126,7 +126,7 @@ def test_compiled_code_lies_beside_every_source(agent: Path) -> None:
 
 def test_it_stays_small() -> None:
     """Every host of a job gets it once per version, also over a slow link and onto a disk that is almost full."""
-    assert len(agent_bundle.build(agent_bundle.sources())) < 4_100_000
+    assert len(agent_bundle.build(agent_bundle.sources())) < 4_250_000
 
 
 def test_the_sources_suffice(slim: Path) -> None:

@@ -15,6 +15,7 @@ from taco_launch.core.launch.command_line.overrides import Option, given_options
 from taco_launch.core.launch.command_line.profile_options import LeftOut
 from taco_launch.core.launch.command_line.request_checks import check_asked
 from taco_launch.core.launch.command_line.separator import words_mpirun_takes
+from taco_launch.core.launch.light_program import names_light
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides
 from taco_launch.core.model.launchers import launcher_of
@@ -91,7 +92,7 @@ def remarks(draft: Draft) -> Tuple[str, ...]:
         *(_reached(draft) if by_mpirun else ()),
         *network_remarks(draft.spec, draft.facts, draft.decisions, dict(env)),
         *_interfaces(draft.options),
-        *_light(draft.placement, draft.decisions, env),
+        *_light(draft, env),
         *(_ports(draft.spec, draft.placement, draft.decisions) if by_mpirun else ()),
         *_openmpi5(draft.decisions, draft.options),
         *_overridden(draft.facts, draft.options),
@@ -311,10 +312,18 @@ def _text(option: Option) -> str:
     return " ".join(token.text for token in option.tokens)
 
 
-def _light(placement: Placement, decisions: Decisions, env: Pairs) -> Iterator[str]:
+def _light(draft: Draft, env: Pairs) -> Iterator[str]:
+    decisions, placement, between = draft.decisions, draft.placement, draft.facts.between
     if not any(name.startswith("LIGHT_") for name, _value in env):
         return
-    if not decisions.holds("lightcc"):
+    if between is not None and between.hcas_there and not decisions.holds("tcp"):
+        yield "LIGHT_*: hosts exchange data by RDMA, where compression seldom saves time: compare with --no-light"
+    if names_light(draft.spec.command) and not decisions.holds("lightcc"):
+        yield (
+            "LIGHT_*: taco_launch.light applies them, in torch's DistributedDataParallel and in Horovod; if the image "
+            "provides LightCC, declare container: {provides: [lightcc]}"
+        )
+    elif not decisions.holds("lightcc"):
         yield (
             "LIGHT_*: nothing will read them: the image is not known to provide LightCC (if it does, declare "
             "container: {provides: [lightcc]})"

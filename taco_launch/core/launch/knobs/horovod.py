@@ -97,7 +97,7 @@ HOROVOD = (
 LIGHTCC = (
     Knob("LIGHT_2D_ALLREDUCE", "switch", "0", "Reduces inside groups of LIGHT_INTRA_SIZE GPUs, then between the"
          " groups. On a single host there is nothing to gain.", _LIGHT,
-         applies="in images with LightCC; nothing else reads it"),
+         applies="in images with LightCC, and with --light on torch and Horovod; pays on slow TCP links, not with RDMA"),
     Knob("LIGHT_INTRA_SIZE", "integer", "8", "How many GPUs make one inner group: use the number of GPUs per host. The"
          " number of ranks must be a multiple of it.", _LIGHT, low=1, applies="where LIGHT_2D_ALLREDUCE is 1"),
     Knob("LIGHT_HIERARCHICAL_THRESHOLD", "integer", "1073741824",
@@ -105,7 +105,7 @@ LIGHTCC = (
          applies="where LIGHT_2D_ALLREDUCE is 1"),
     Knob("LIGHT_TOPK_ALLREDUCE", "switch", "0", "Sends only the largest values of a gradient. It is lossy: the result"
          " is not that of a plain all-reduce, and training may need more epochs.", _LIGHT,
-         applies="in images with LightCC; nothing else reads it"),
+         applies="in images with LightCC, and with --light on torch and Horovod; pays on slow TCP links, not with RDMA"),
     Knob("LIGHT_TOPK_RATIO", "number", "0.01", "Which share of the values is sent: 0.01 is one in a hundred.", _LIGHT,
          values="a number above 0, at most 1", low=0, high=1, positive=True, applies="where LIGHT_TOPK_ALLREDUCE is 1"),
     Knob("LIGHT_TOPK_THRESHOLD", "integer", "1048576", "Only tensors of this size or larger (>=) are compressed. The"

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.core.launch.light_program import with_light
 from taco_launch.core.model.host.hosts import Container, Host, Network
 from taco_launch.core.model.job_facts import JobFacts, JobHost
 from taco_launch.core.model.jobs import CodeSnapshot, NetworkOverrides, Policy, Restart, TensorBoard
@@ -26,6 +27,9 @@ def test_light_is_the_guides_combination() -> None:
     without = plan(hosts=FAR, network=BOND, asked=NetworkOverrides(light=True))
     assert any("nothing will read" in warning for warning in without.warnings)
     assert not {name for name in settings(without) if name.startswith("HOROVOD_")}
+    ours = plan(hosts=FAR, network=BOND, asked=NetworkOverrides(light=True), command=with_light(("python3", "t.py")))
+    assert any("taco_launch.light applies them" in warning for warning in ours.warnings)
+    assert not any("nothing will read" in warning for warning in ours.warnings)
     uneven = plan(hosts=FAR, np=12, network=BOND, asked=NetworkOverrides(light=True))
     assert "LIGHT_INTRA_SIZE" not in settings(uneven)
     assert any("hosts differ" in warning for warning in uneven.warnings)

@@ -57,7 +57,11 @@ def prepare_jobs(
         sizes = ", ".join(str(ranks) for ranks in sorted({cell.ranks for cell in sized.dropped}))
         lacking = f"left out because there are too few slots: {sizes} ranks"
         warn(lacking)
-    specs = {cell: replace(jobs[cell.workload, cell.variant], name="", np=cell.ranks) for cell in sized.cells}
+    specs = {}
+    for cell in sized.cells:
+        job = jobs[cell.workload, cell.variant]
+        # The inventory's addresses get one message about the nightly run, and none about each of its jobs.
+        specs[cell] = replace(job, name="", np=cell.ranks, policy=replace(job.policy, notices=()))
     return MatrixJobs(specs, around, lacking)
 
 

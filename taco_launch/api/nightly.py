@@ -49,6 +49,8 @@ class NightlyListener:
     say: Callable[[str], None] = lambda _words: None
     # What the user should know or change, in a sentence.
     warn: Callable[[str], None] = lambda _words: None
+    # Which message did not arrive, and why.
+    undelivered: Callable[[str], None] = lambda _words: None
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ class _NightlyWork:
         def publish(result: NightlyResult) -> None:
             page = nightly_messages.write_pages(result, self._history, self.listener.warn)
             notices = (*self.cluster.inventory.notify, *self._notices(matrix))
-            nightly_messages.send(result, before, notices, (page or result.path,), self.listener.warn)
+            nightly_messages.send(result, before, notices, (page or result.path,), self.listener.undelivered)
 
         return record_run(run_folder, name, self.options.junit, measure, publish)
 

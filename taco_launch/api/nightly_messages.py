@@ -1,5 +1,6 @@
 """Tell people about a nightly run: its page, the page of all nightly runs, and messages to those whom the inventory and the matrix name."""
 
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ _MOST_ROWS = 12
 
 def occasions(outcome: NightlyOutcome, before: str) -> tuple[str, ...]:
     """Return the occasions (core/messages/occasions.py) that a nightly run is, `before` being the outcome of the one before it, "" for none."""
-    changed = ("night-change",) if outcome.value != before else ()
+    changed = ("night-change",) if before and outcome.value != before else ()
     red = ("night-red",) if outcome in _RED else ()
     return ("night", *changed, *red)
 
@@ -46,7 +47,9 @@ def message(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
         "name": f"nightly {summary.name}",
         "event": summary.outcome.value,
         "reason": "\n".join(sentences(summary)),
-        "hosts": [],
+        "hosts": sorted({host for one in summary.judged for host in one.verdict.key.hosts}),
+        "cluster": summary.cluster,
+        "from": socket.gethostname(),
         "table": [["cell", "verdict", "this run", "baseline", "change"], *rows, *more] if rows else [],
         "next": [f"{summary.typed} nightly report {summary.name}"],
         "files": list(files),

@@ -69,16 +69,24 @@ def test(ctx: click.Context, addresses: tuple[str, ...], *, sender: str, **acces
     head = next(host for host in inventory.hosts if host.name == inventory.head)
     both = (_HERE, _HEAD) if head.connection == "ssh" else (_HERE,)
     for machine in both if sender == _BOTH else (sender,):
-        for each in to:
+        for number, each in enumerate(to, 1):
             try:
                 problem = post(each, message) if machine == _HERE else cluster.backend.send_message(each, message)
             except TacoLaunchError as error:  # the head does not answer
                 problem = error.message
-            rows.append((machine, address.shown(each), problem))
+            rows.append((number, machine, address.shown(each), problem))
     if settings.output in ("json", "yaml"):
-        keys = ("from", "to", "problem")
+        keys = ("number", "from", "to", "problem")
         render.data([dict(zip(keys, row, strict=True)) for row in rows], settings.output)
     else:
-        shown = [(machine, to, "delivered" if not problem else f"failed: {problem}") for machine, to, problem in rows]
-        render.table(("FROM", "TO", "RESULT"), [tuple(map(render.printable, row)) for row in shown])
+        shown = [
+            (
+                str(number),
+                machine,
+                render.printable(to),
+                render.printable(f"failed: {problem}") if problem else "delivered",
+            )
+            for number, machine, to, problem in rows
+        ]
+        render.table(("ADDRESS", "FROM", "TO", "RESULT"), shown)
     return FAILED if any(problem for *_who, problem in rows) else OK

@@ -55,7 +55,11 @@ def report(ctx: click.Context, /, *, name: str, to: Path | None, format_: str, l
 def _collected(backend: Backend, name: str, page: Any) -> Any:
     """Ask the head for all that the page of a job shows."""
     job, usage = backend.get(name), backend.used(name)
-    masked = Masker(job.spec, os.environ).text
+    mask = Masker(job.spec, os.environ).text
+
+    def masked(text: str) -> str:
+        return mask(click.unstyle(text))
+
     rank = None if job.progress is None else job.progress.rank
     points = () if rank is None else tuple(curve(backend, name, rank, job.spec.policy.progress))
     now = time.time()

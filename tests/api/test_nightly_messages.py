@@ -19,7 +19,8 @@ from tests.support.nights import NIGHT, SLOWER, judged
         (NightlyOutcome.OK, "ok", {"night"}),
         (NightlyOutcome.OK, "regression", {"night", "night-change"}),
         (NightlyOutcome.REGRESSION, "regression", {"night", "night-red"}),
-        (NightlyOutcome.NOT_FIT, "", {"night", "night-change", "night-red"}),
+        (NightlyOutcome.NOT_FIT, "", {"night", "night-red"}),
+        (NightlyOutcome.NOT_FIT, "ok", {"night", "night-change", "night-red"}),
         (NightlyOutcome.PENDING, "pending", {"night"}),
     ],
 )
@@ -28,16 +29,18 @@ def test_occasions(outcome: NightlyOutcome, before: str, expected: set[str]) -> 
 
 
 def test_a_message_has_the_worst_first_and_what_changed() -> None:
-    text = words.text(message(SLOWER, ["/n/x.html"]))
+    text = words.text({**message(SLOWER, ["/n/x.html"]), "from": "ops1"})
     assert text.splitlines() == [
         "nightly taco: regression",
         "resnet50 RDMA at 8 ranks -8.0 % [-9.0, -7.0]",
         "changed since the last accepted run: gpu2: NIC rate eth0: 100 Gbit/s -> 25 Gbit/s",
+        "hosts: gpu1, gpu2",
+        "cluster: hcc",
         "cell                       verdict     this run       baseline       change",
         "resnet50 RDMA at 8 ranks   regression  828.0 img/sec  900.0 img/sec  -8.0 % [-9.0, -7.0]",
         "resnet50 RDMA at 16 ranks  ok          900.9 img/sec  900.0 img/sec  +0.1 % [-0.9, 1.1]",
         "taco-launch nightly report taco",
-        "/n/x.html",
+        "ops1:/n/x.html",
     ]
     assert "; ".join(text.splitlines()[1:3]) in line(SLOWER, "/n/x.md")
 

@@ -184,7 +184,11 @@ def test_a_file_without_a_path_is_no_program(
 def test_a_file_is_a_whole_job(submit: Submit) -> None:
     spec, result = submit("-f", "job.yaml")
     assert result.stdout == "vgg16\n"
-    assert (spec.name, spec.command, spec.np) == ("vgg16", ("python3", "train.py", "--epochs", "10"), 16)
+    assert (spec.name, spec.command, spec.np) == (
+        "vgg16",
+        ("python3", "-m", "taco_launch.light", "train.py", "--epochs", "10"),
+        16,
+    )
     assert spec.env == (("OMP_NUM_THREADS", "4"), ("LEVEL", "low"), ("NCCL_DEBUG", "INFO"))
     assert spec.mca == (("btl_tcp_if_include", "eth0"),)
     assert (spec.asked.transport, spec.asked.light) == ("tcp", True)

@@ -14,8 +14,8 @@ def test_each_address_is_tried(tmp_path: Path) -> None:
     done = call("-i", str(inventory), "notify", "test", "--json")
     assert done.exit_code == 1
     assert json.loads(done.stdout) == [
-        {"from": "here", "to": "exec:/bin/true", "problem": ""},
-        {"from": "here", "to": "exec:/bin/false", "problem": "/bin/false: exit code 1"},
+        {"number": 1, "from": "here", "to": "exec:/bin/true", "problem": ""},
+        {"number": 2, "from": "here", "to": "exec:/bin/false", "problem": "/bin/false: exit code 1"},
     ]
 
 
@@ -30,4 +30,4 @@ def test_what_cannot_be_tried() -> None:
     done = call("notify", "test")
     assert (done.exit_code, "has no `notify`" in done.stderr) == (2, True)
     done = call("notify", "test", "ftp://x/")
-    assert (done.exit_code, "is no address of messages" in done.stderr) == (2, True)
+    assert (done.exit_code, "is not a valid address for messages" in done.stderr) == (2, True)

@@ -2,7 +2,9 @@
 
 import http.server
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +49,8 @@ def test_the_end_of_a_job_is_posted(taco: Taco, posted: tuple[str, list[dict[str
     eventually(lambda: told)
     (body,) = told
     assert body.pop("reason").startswith("rank 1 on localhost exited with code 3")
-    assert body == {"name": "bad", "state": "FAILED", "event": "ended", "hosts": ["localhost"]}
+    assert body.pop("from") == socket.gethostname()
+    assert body == {"name": "bad", "state": "FAILED", "event": "ended", "hosts": ["localhost"], "cluster": "local"}
 
 
 def test_a_failed_delivery_is_an_event_and_no_failure(taco: Taco) -> None:
@@ -56,7 +59,9 @@ def test_a_failed_delivery_is_an_event_and_no_failure(taco: Taco) -> None:
     def said() -> str:
         return next((one["reason"] for one in taco.job("quiet")["events"] if one["kind"] == "not-notified"), "")
 
-    assert eventually(said, 20, "the delivery to fail").startswith("--notify: ended: not delivered: URLError")
+    assert eventually(said, 20, "the delivery to fail").startswith(
+        "--notify: the message of ended was not delivered: Connection refused"
+    )
     assert taco.job("quiet")["state"] == "SUCCEEDED"
 
 
@@ -64,7 +69,7 @@ def test_a_failed_delivery_is_an_event_and_no_failure(taco: Taco) -> None:
 def test_what_is_no_url(taco: Taco, url: str) -> None:
     done = taco("run", "--np", "1", "--notify", url, "--", "true")
     assert done.returncode == 2
-    assert f"error: --notify: {url!r} is no address of messages" in done.stderr
+    assert f"error: --notify: {url!r} is not a valid address for messages" in done.stderr
 
 
 def test_the_inventory_names_who_gets_mail_about_failures(taco: Taco, tmp_path: Path) -> None:
@@ -79,3 +84,22 @@ def test_the_inventory_names_who_gets_mail_about_failures(taco: Taco, tmp_path: 
         assert (to, "Subject: [taco-launch] bad: FAILED" in text) == (["ops@example.com"], True)
         assert "taco-launch get bad" in text
         assert not [event for event in taco.job("bad")["events"] if event["kind"] == "not-notified"]
+
+
+def test_a_message_shows_the_cause_and_no_secret(taco: Taco, tmp_path: Path) -> None:
+    sent, program = tmp_path / "sent", tmp_path / "page"
+    program.write_text(f"#!/bin/sh\ncat > {sent}.part && mv {sent}.part {sent}\n")
+    program.chmod(0o755)
+    script = "echo login password=hunter2hunter2; python3 -c 'import nosuchmodule'"
+    taco("run", "--name", "bad", "--np", "1", "--notify", f"exec:{program}", "--", "sh", "-c", script)
+    body = json.loads(eventually(lambda: sent.exists() and sent.read_text()))
+    assert "cause: The Python of a rank on localhost has no module nosuchmodule." in body["reason"]
+    assert "next: " in body["reason"]
+    assert "hunter2" not in json.dumps(body)
+
+
+def test_a_waiting_job_that_is_deleted_leaves_no_traceback(taco: Taco) -> None:
+    taco.ok("submit", "--name", "d1", "--np", "1", "--suspend", "--notify", "exec:/bin/true", "--", "true")
+    done = taco.ok("delete", "--yes", "d1")
+    time.sleep(1)
+    assert "Traceback" not in done.stderr + taco.ok("list").stderr

@@ -13,8 +13,8 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_100,
-    "api": 1_450,
+    "cli": 12_150,
+    "api": 1_500,
     "bench": 9_850,
     "jobs": 13_000,
     "setup": 9_100,

@@ -13,6 +13,7 @@ from http import client
 from pathlib import Path
 from typing import Any, Callable, Mapping, Tuple
 from urllib import request
+from urllib.error import HTTPError
 
 from taco_launch.agent.store import untrusted
 from taco_launch.core.messages import chat_services, mail
@@ -77,7 +78,7 @@ def post(address: str, message: Message) -> str:
     _end_group(child)
     problem = os.read(reader, _MOST_OF_ANSWER).decode("utf-8", "replace")
     os.close(reader)
-    return f"TimeoutError: no whole answer within {_SECONDS:g} s" if status else problem
+    return f"no complete answer within {_SECONDS:g} s" if status else problem
 
 
 def _end_group(child: int) -> None:
@@ -91,8 +92,30 @@ def _try(address: str, message: Message) -> str:
         kind, _colon, path = address.partition(":")
         direct = _from_file(path) if kind == FILE else address
         return _WAYS.get(direct.partition(":")[0], _to_server)(direct, message)[:_MOST_CHARACTERS]
+    except HTTPError as error:
+        moved = f" to {error.headers['Location']}, and redirects are not followed" if error.headers["Location"] else ""
+        words = " ".join(error.read(_MOST_OF_ANSWER).decode("utf-8", "replace").split())
+        return f"HTTP {error.code} {error.reason}{moved}{words and ': '}{words}"[:_MOST_CHARACTERS]
+    except smtplib.SMTPRecipientsRefused as error:
+        return _refused(error.recipients)[:_MOST_CHARACTERS]
+    except smtplib.SMTPResponseException as error:
+        return f"{error.smtp_code} {_text(error.smtp_error)}"[:_MOST_CHARACTERS]
+    except OSError as error:  # URLError is one, and has another as its reason
+        cause = getattr(error, "reason", error)
+        where = f"{cause.filename}: " if getattr(cause, "filename", None) else ""
+        return f"{where}{getattr(cause, 'strerror', None) or cause}"[:_MOST_CHARACTERS]
+    except ValueError as error:
+        return str(error)[:_MOST_CHARACTERS]
     except Exception as error:  # noqa: BLE001 - whatever the address leads to is no failure of the job
         return f"{type(error).__name__}: {error}"[:_MOST_CHARACTERS]
+
+
+def _refused(recipients: Mapping[str, Tuple[int, Any]]) -> str:
+    return "; ".join(f"{to}: {code} {_text(words)}" for to, (code, words) in recipients.items())
+
+
+def _text(words: Any) -> str:
+    return words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)
 
 
 def _from_file(path: str) -> str:
@@ -101,7 +124,10 @@ def _from_file(path: str) -> str:
     Raises:
         ValueError: it holds none.
     """
-    return check(_content(path), DIRECT)
+    try:
+        return check(_content(path), DIRECT)
+    except ValueError as error:
+        raise ValueError(f"{path}: its text {error}") from None
 
 
 def _content(path: str) -> str:
@@ -139,7 +165,7 @@ def _to_mailbox(address: str, message: Message) -> str:
         if box.password_file:
             server.login(box.user, _content(box.password_file))
         refused = server.send_message(composed)
-    return "; ".join(f"{to}: {code} {words!r}" for to, (code, words) in refused.items())
+    return _refused(refused)
 
 
 def _to_program(address: str, message: Message) -> str:

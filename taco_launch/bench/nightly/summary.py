@@ -90,12 +90,13 @@ class JudgedMetric:
 class Summary:
     """A nightly run; times are seconds since the epoch.
 
-    `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none, `mostly_lost` whether it is
-    more than half of them. `unfit` says why the cluster could not be measured, `broken` why the nightly run did not finish. `green` is the last nightly run before that counts in the baseline,
-    from which the `differences` are. `in_a_row` is, where a person has to look, in how many nightly runs in a row, this one
-    included. `interrupted` says, where somebody ended it, what is kept of it and how to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened besides, `logs` is the folder of its logs.
-    `typed` is how a command with the same inventory begins. `host_notes` says which hosts were left out since they are drained, which
-    were found to be slow after a regression, and which of them are drained now.
+    `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none, `mostly_lost` whether it
+    is more than half of them. `unfit` says why the cluster could not be measured, `broken` why the nightly run did not finish. `green`
+    is the last nightly run before that counts in the baseline, from which the `differences` are. `in_a_row` is, where a person has to
+    look, in how many nightly runs in a row, this one included. `interrupted` says, where somebody ended it, what is kept of it and how
+    to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened
+    besides, `logs` is the folder of its logs. `typed` is how a command with the same inventory begins. `host_notes` says which hosts
+    were left out since they are drained, which were found to be slow after a regression, and which of them are drained now.
     """
 
     name: str
@@ -319,34 +320,37 @@ def _next(summary: Summary) -> Iterator[str]:
 
 def next_steps(summary: Summary) -> list[tuple[str, str]]:
     """Return what a person can do next: (command, what it does), or ("", what there is to know)."""
-    steps = []
-    if summary.interrupted:
-        words = "this run is incomplete: it does not count, and the cells that it did not reach are not judged"
-        steps.append(("", words))
-    if summary.unfit:
-        words = "nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time"
-        steps.append(("", words))
     waits, is_slower = summary.outcome.waits, bool(summary.of(VerdictKind.REGRESSION))
-    baseline = f"{summary.typed} nightly baseline"
-    if summary.green and (waits or summary.outcome is NightlyOutcome.REGRESSION):
-        command = f"{summary.typed} bench diff {summary.green} {summary.ladder}"
-        steps.append((command, "show everything that differs"))
-    if waits:
-        listed = "list the earlier nightly runs, so that you can reject those with wrong results"
-        steps += [
-            (f"{baseline} accept {summary.ladder}", "the results are correct, and the run counts from now on"),
-            (f"{baseline} reject {summary.ladder}", "the run does not count, and you are not asked about it again"),
-            (f"{baseline} show {summary.matrix}", listed),
-        ]
-    if is_slower:
-        words = "the change is not a regression, and the run counts from now on"
-        steps.append((f"{baseline} accept {summary.ladder}", words))
-    if waits or is_slower:
-        words = "the results are the new normal, and a new baseline starts with this run"
-        steps.append((f"{baseline} reset {summary.ladder}", words))
-    if summary.judged or summary.failed:
-        steps.append((f"{summary.typed} bench show {summary.ladder}", f"show each run and its log ({summary.logs})"))
-    return steps
+    is_compared = summary.green and (waits or summary.outcome is NightlyOutcome.REGRESSION)
+    own, ladder, baseline = summary.typed, summary.ladder, f"{summary.typed} nightly baseline"
+    pairs = "measure the network between the hosts, to find a slow one"
+    list_all = "list the earlier nightly runs, so that you can reject those with wrong results"
+    show = f"show each run and its log ({summary.logs})"
+    steps = (
+        (
+            summary.interrupted,
+            "",
+            "this run is incomplete: it does not count, and the cells that it did not reach are not judged",
+        ),
+        (
+            summary.unfit,
+            "",
+            "nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time",
+        ),
+        (is_compared, f"{own} bench diff {summary.green} {ladder}", "show everything that differs"),
+        (is_slower and not summary.host_notes, f"{own} check --level pairs", pairs),
+        (waits, f"{baseline} accept {ladder}", "the results are correct, and the run counts from now on"),
+        (waits, f"{baseline} reject {ladder}", "the run does not count, and you are not asked about it again"),
+        (waits, f"{baseline} show {summary.matrix}", list_all),
+        (is_slower, f"{baseline} accept {ladder}", "the change is not a regression, and the run counts from now on"),
+        (
+            waits or is_slower,
+            f"{baseline} reset {ladder}",
+            "the results are the new normal, and a new baseline starts with this run",
+        ),
+        (summary.judged or summary.failed, f"{own} bench show {ladder}", show),
+    )
+    return [(command, why) for holds, command, why in steps if holds]
 
 
 def to_json(summary: Summary) -> dict[str, Any]:

@@ -46,7 +46,9 @@ def html(report: JobReport, language: str) -> str:
         language,
         report=report,
         colour=_COLOURS.get(report.state, ""),
-        spent=[(word, seconds, 100 * seconds / total) for word, seconds in report.spent.items() if seconds >= 1],
+        spent=[
+            (word, seconds, 100 * seconds / total) for word, seconds in report.spent.items() if seconds > total / 200
+        ],
         # matplotlib escapes the names in its SVG
         figure=Markup(figure.svg_of_times(panels)) if panels else "",  # noqa: S704
     )
@@ -64,7 +66,7 @@ def markdown(report: JobReport, language: str) -> str:
     if report.hosts:
         lines += ["", f"## {words.hosts}", "", page.row((words.host, words.ranks, words.slots)), page.row(["---"] * 3)]
         lines += [page.row(host) for host in report.hosts]
-    lines += ["", f"## {words.events}", "", page.row((words.when, words.event, words.why)), page.row(["---"] * 3)]
+    lines += ["", f"## {words.events}", "", page.row((words.time, words.event, words.why)), page.row(["---"] * 3)]
     lines += [page.row(event) for event in report.events]
     lines += ["", f"## {words.about_job}", "", *(f"- {label}: {value}" for label, value in report.about)]
     return "\n".join((*lines, ""))
@@ -83,8 +85,13 @@ def _progress(points: Sequence[Point]) -> Iterator[Panel]:
 
 def _usage(series: Sequence[Usage]) -> Iterator[Panel]:
     shares = (("GPU", "gpu"), ("GPU memory", "gpu_memory"), ("CPU", "cpu"), ("IO wait", "iowait"))
+    own = (("CPUs", "job_cpus"),)
     rates = (("received", "received"), ("sent", "sent"))
-    for title, factor, fields in (("use, %", 100.0, shares), ("network, MB/s", 1 / _MEGA, rates)):
+    for title, factor, fields in (
+        ("hosts, %", 100.0, shares),
+        ("network of the hosts, MB/s", 1 / _MEGA, rates),
+        ("CPUs that the job uses on a host", 1.0, own),
+    ):
         lines = []
         for name, field in fields:
             values = [(usage.time, getattr(usage, field)) for usage in series]

@@ -40,6 +40,7 @@ _WORDS = {
     "started": ("Started", "开始"),
     "outcome": ("Outcome", "结果"),
     "logs": ("Logs of the runs", "各次运行的日志"),
+    "time": ("Time", "时间"),
     "time_spent": ("Where the time went", "时间花在哪里"),
     "over_time": ("Progress and use", "进度与资源使用"),
     "host": ("Host", "主机"),

@@ -183,6 +183,8 @@ def _holds(value: Any, loc: Loc) -> bool:
 def _loc(steps: tuple[str | int, ...]) -> Loc:
     """Return the place in the document: without pydantic's own steps."""
     loc = steps[:-1] if steps[-1:] == ("[key]",) else steps
+    if loc[:1] == ("notify",):
+        return (*loc[:2], *loc[3:])
     return (*loc[:3], *loc[4:]) if loc[:1] == ("workloads",) and loc[2:3] == ("command",) else loc
 
 

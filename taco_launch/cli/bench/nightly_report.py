@@ -14,6 +14,7 @@ from taco_launch.cli.bench.history import opened
 from taco_launch.cli.bench.report import format_option, language_option, to_option, write
 from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.core.errors import UsageError
+from taco_launch.hosts.inventory.schema import names
 
 _LAST = "last"
 
@@ -51,13 +52,10 @@ def report(
     if not nights:
         raise UsageError(
             f"{name}: no nightly run of this name has ended here",
-            hint="taco-launch nightly status lists the installed ones; taco-launch nightly run MATRIX measures one",
+            hint=names.did_you_mean(name, [each.name for each in folder.parent.glob("*")])
+            or "taco-launch nightly status lists the installed ones; taco-launch nightly run MATRIX measures one",
         )
-    matching = [
-        (path, summary)
-        for path, summary in nights
-        if night == _LAST or path.stem.startswith(night) or summary["ladder"] == night
-    ]
+    matching = [(path, summary) for path, summary in nights if night == _LAST or night in path.stem]
     if not matching:
         dates = ", ".join(path.stem for path, _summary in nights[:3])
         raise UsageError(f"--night {night}: {name} has no such run", hint=f"the last ones are {dates}")
@@ -74,7 +72,7 @@ def report(
     if to is None and format_ != "html":
         click.echo(text, nl=False)
         return
-    target = to or Path(f"{name}-{path.stem}.html")
+    target = to or Path(f"{path.stem}.html" if name in path.stem else f"{name}-{path.stem}.html")
     write(target, text.encode())
     settings = settings_of(ctx)
     settings.talk(f"wrote {target}")

@@ -21,6 +21,11 @@ bisect_option = add_option(
 )
 
 
+def _undelivered(words: str) -> None:
+    """Print it with -q as well: the person who did not get the message does not know."""
+    click.echo(f"error: {render.printable(words)}", err=True)
+
+
 @verb("run", access=True, output=True)
 @click.argument("matrix", shell_complete=complete_file)
 @add_option("--name", help="Name of the nightly run. Default: the matrix's name.")
@@ -74,7 +79,9 @@ def run(ctx: click.Context, /, matrix: str, *, db: Path | None, **options: Any) 
     options.pop("ask_sudo_password")
     request = NightlyOptions(**options, history=db, again=shell(("taco-launch", *sys.argv[1:])))
     with ladder_output.endings(), display.teller() as teller:
-        listener = NightlyListener(display.show_cells, teller.progress, teller.say, partial(render.warning, settings))
+        listener = NightlyListener(
+            display.show_cells, teller.progress, teller.say, partial(render.warning, settings), _undelivered
+        )
         result = run_nightly(
             settings.cluster(access), matrix, request, listener, partial(spec_of, settings, sized=False)
         )

@@ -23,6 +23,7 @@ from taco_launch.core.lifecycle.retries import most_attempts
 from taco_launch.core.lifecycle.state import FOR_SLOTS, PLACED, RESTARTING, SUSPENDED, past
 from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.manifest import size_text
+from taco_launch.core.messages.occasions import NOT_NOTIFIED
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow, row_of
@@ -91,6 +92,7 @@ def state(job: JobView, now: float, *, wide: bool) -> list[tuple[str, str]]:
         ("DURATION", "" if training is None else age(training)),
         ("USES", _uses(job)),
         ("GOODPUT", _goodput(job, now, wide=wide)),
+        ("NOT SENT", next((event.reason for event in reversed(job.events) if event.kind == NOT_NOTIFIED), "")),
     ]
 
 

@@ -42,7 +42,7 @@ def check(text: str, pattern: str = ADDRESS) -> str:
         ValueError: it is none.
     """
     if re.fullmatch(pattern, text) is None:
-        raise ValueError("is no address of messages")
+        raise ValueError("is not a valid address for messages")
     if text.startswith("smtp"):
         mailbox(text)
     return text

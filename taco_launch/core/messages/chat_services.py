@@ -104,6 +104,8 @@ def refusal(service: str, answer: bytes) -> str:
         return ""
     code = next((reply[key] for key in ("errcode", "code", "StatusCode") if key in reply), 0)
     words = next((reply[key] for key in ("errmsg", "msg", "StatusMessage") if isinstance(reply.get(key), str)), "")
+    if reply.get("ok") is False:
+        return f"{service} refused it: {reply.get('error', 'ok is false')}"[:_MOST_WORDS]
     return "" if code == 0 else f"{service} refused it: {code}: {words}"[:_MOST_WORDS]
 
 

@@ -12,5 +12,7 @@ OCCASIONS: Mapping[str, str] = {
     "night-change": "a nightly run ends differently from the one before",
     "night-red": "a nightly run finds a regression, fails, or cannot measure",
 }
+# The kind of the event of a job that a message was not delivered.
+NOT_NOTIFIED = "not-notified"
 # What --notify sends.
 OF_JOB = ("job-end", "hang", "lost-host")

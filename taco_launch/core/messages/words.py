@@ -1,17 +1,20 @@
 """A message in words.
 
 A message is a mapping: `name` of the job, cluster or nightly run; `event`; `state`, how it ended, where it is known; `reason`;
-`hosts`; `table`, whose first row is the header; `next`, commands to type; `files` to look at.
+`hosts`; `cluster`; `table`, whose first row is the header; `next`, commands to type; `files` on the machine that it is `from`.
 """
 
 from typing import Any, List, Mapping, Sequence
 
 _MOST_CELL = 60
+# What is the matter with a job that still runs, by the event; another event is that of a lost host.
+_OF_RUNNING = {"stalled": "hangs", "verified": "does not run as planned"}
 
 
 def title(message: Mapping[str, Any]) -> str:
     """Return what happened, on one line."""
-    return f"{message['name']}: {message.get('state') or message['event']}"
+    state = message.get("state") or message["event"]
+    return f"{message['name']}: {_OF_RUNNING.get(message['event'], 'lost a host') if state == 'RUNNING' else state}"
 
 
 def text(message: Mapping[str, Any]) -> str:
@@ -22,9 +25,10 @@ def text(message: Mapping[str, Any]) -> str:
         title(message),
         str(message.get("reason") or ""),
         f"hosts: {hosts}" if hosts else "",
+        f"cluster: {message['cluster']}" if message.get("cluster") else "",
         *aligned(message.get("table") or ()),
         *commands,
-        *(message.get("files") or ()),
+        *(f"{message['from']}:{file}" for file in message.get("files") or ()),
     ]
     return "\n".join(filter(None, lines))
 

@@ -78,7 +78,7 @@ def test_a_header_that_drips(serve: Serve) -> None:
             time.sleep(SECONDS / 10)
 
     begun = time.monotonic()
-    assert deliver.post(serve(drip), EVENT) == "TimeoutError: no whole answer within 1 s"
+    assert deliver.post(serve(drip), EVENT) == "no complete answer within 1 s"
     assert time.monotonic() - begun < 10 * SECONDS
 
 
@@ -93,7 +93,7 @@ def test_a_lookup_that_no_signal_ends(serve: Serve, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     begun = time.monotonic()
-    assert deliver.post(serve(lambda _client: None), EVENT) == "TimeoutError: no whole answer within 1 s"
+    assert deliver.post(serve(lambda _client: None), EVENT) == "no complete answer within 1 s"
     assert time.monotonic() - begun < 5 * SECONDS
 
 
@@ -111,13 +111,13 @@ def test_a_redirect_is_not_followed(serve: Serve) -> None:
 
         threading.Thread(target=once, daemon=True).start()
         said = deliver.post(f"http://127.0.0.1:{server.getsockname()[1]}/", EVENT)
-    assert said == "HTTPError: HTTP Error 302: Found"
+    assert said == f"HTTP 302 Found to {other}, and redirects are not followed"
     assert asked == []
 
 
 def test_of_a_long_reason_little_is_kept(serve: Serve) -> None:
     said = deliver.post(serve(lambda client: client.sendall(b"HTTP/1.1 500 " + b"no " * 6000 + b"\r\n\r\n")), EVENT)
-    assert said.startswith("HTTPError: HTTP Error 500: no no ")
+    assert said.startswith("HTTP 500 no no ")
     assert len(said) == 200
 
 
@@ -161,7 +161,7 @@ def test_a_delivery_is_tried_three_times(serve: Serve, monkeypatch: pytest.Monke
     url = serve(answer)
     assert deliver.deliver(url, EVENT) == ""
     assert len(asked) == 3
-    assert deliver.deliver(url, EVENT) == "HTTPError: HTTP Error 503: later"
+    assert deliver.deliver(url, EVENT) == "HTTP 503 later"
     assert len(asked) == 6
 
 
@@ -173,7 +173,7 @@ def test_a_program_gets_the_message_on_its_input(tmp_path: Path) -> None:
     assert json.loads(out.read_text()) == EVENT
     program.write_text("#!/bin/sh\necho no such pager >&2\nexit 3\n")
     assert deliver.post(f"exec:{program}", EVENT) == f"{program}: exit code 3: no such pager"
-    assert "FileNotFoundError" in deliver.post(f"exec:{tmp_path}/none", EVENT)
+    assert deliver.post(f"exec:{tmp_path}/none", EVENT) == f"{tmp_path}/none: No such file or directory"
 
 
 def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(
@@ -183,7 +183,7 @@ def test_a_program_that_does_not_end_is_ended_with_all_that_it_started(
     program, pid = tmp_path / "page", tmp_path / "pid"
     program.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {pid}\nwait\n")
     program.chmod(0o755)
-    assert deliver.post(f"exec:{program}", EVENT) == "TimeoutError: no whole answer within 0.5 s"
+    assert deliver.post(f"exec:{program}", EVENT) == "no complete answer within 0.5 s"
     sleeper = Path("/proc") / pid.read_text().strip() / "stat"
     eventually(lambda: not sleeper.exists() or sleeper.read_text().rpartition(")")[2].split()[0] == "Z", 10)
 
@@ -193,8 +193,8 @@ def test_an_address_in_a_file(tmp_path: Path) -> None:
     file.write_text("exec:/bin/true\n")
     assert deliver.post(f"file:{file}", EVENT) == ""
     file.write_text(f"file:{file}\n")
-    assert deliver.post(f"file:{file}", EVENT) == "ValueError: is no address of messages"
-    assert "FileNotFoundError" in deliver.post(f"file:{tmp_path}/none", EVENT)
+    assert deliver.post(f"file:{file}", EVENT) == f"{file}: its text is not a valid address for messages"
+    assert deliver.post(f"file:{tmp_path}/none", EVENT) == f"{tmp_path}/none: No such file or directory"
 
 
 def test_mail_through_the_sendmail_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,11 +215,10 @@ def test_mail_through_a_server() -> None:
         assert (sender, to) == ("t@h.i", ["a@b.c"])
         assert "Subject: [taco-launch] j: FAILED" in text
         refused = deliver.post(f"smtp://127.0.0.1:{port}/?to=nobody@b.c&from=t@h.i", EVENT)
-        assert refused.startswith("SMTPRecipientsRefused: ")
-        assert "no such mailbox" in refused
+        assert refused == "nobody@b.c: 550 no such mailbox"
 
 
 def test_a_mail_server_that_says_nothing(serve: Serve) -> None:
     port = serve(lambda _client: time.sleep(60)).rpartition(":")[2].partition("/")[0]
     said = deliver.post(f"smtp://127.0.0.1:{port}/?to=a@b.c", EVENT)
-    assert said == "TimeoutError: no whole answer within 1 s"
+    assert said == "no complete answer within 1 s"

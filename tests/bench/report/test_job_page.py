@@ -19,7 +19,7 @@ JOB = JobReport(
     hosts=(("gpu1", "0-7", "0, 1"), ("gpu2", "8-15", "0, 1")),
     events=(("2026-11-30 01:00:00 +0000", "ended", "rank 1 | exited"),),
     points=tuple(Point(1e9 + at, float(at), 4.0 / (at + 1), 30.0, "img/s") for at in range(3)),
-    usage=tuple(Usage(1e9 + at, 10.0, cpu=0.5, gpu=0.9, received=1e6) for at in range(3)),
+    usage=tuple(Usage(1e9 + at, 10.0, cpu=0.5, job_cpus=1.5, gpu=0.9, received=1e6) for at in range(3)),
     about=(("LINE", "mpirun -np 16 python3 train.py"),),
 )
 
@@ -30,7 +30,7 @@ def test_a_page_needs_nothing_else_and_runs_nothing(language: str, heading: str)
     assert text.index("rank 1 exited") < text.index(heading) < text.index("<svg") < text.index("8-15")
     assert "<script" not in text
     assert not [word for word in ("src=", "@import", 'href="http', "url(http") if word in text]
-    for title in ("loss", "img/s", "use, %", "network, MB/s"):
+    for title in ("loss", "img/s", "hosts, %", "network of the hosts, MB/s", "CPUs that the job uses on a host"):
         assert f">{title}</text>" in text
     assert "hung" not in text, "a part of the time that there was none of"
 

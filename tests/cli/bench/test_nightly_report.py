@@ -107,4 +107,4 @@ def test_a_run_that_an_error_ended_is_published(tmp_path: Path) -> None:
     assert json.loads(sent.read_text())["reason"] == "the matrix is wrong"
     assert warnings == []
     nightly_messages.send(published[0], "failed", (Notice("file:/nowhere"),), (), warnings.append)
-    assert warnings[0].startswith("file:/nowhere: the message was not delivered: FileNotFoundError")
+    assert warnings[0].startswith("file:/nowhere: the message was not delivered: /nowhere: No such file")

@@ -23,12 +23,12 @@ def test_each_form(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("ftp://x/", "is no address"),
-        ("https://user:word@host/", "is no address"),
-        ("mailto:nobody", "is no address"),
-        ("exec:ls", "is no address"),
-        ("file:/with space", "is no address"),
-        ("smtp://h/", "is no address"),
+        ("ftp://x/", "is not a valid address"),
+        ("https://user:word@host/", "is not a valid address"),
+        ("mailto:nobody", "is not a valid address"),
+        ("exec:ls", "is not a valid address"),
+        ("file:/with space", "is not a valid address"),
+        ("smtp://h/", "is not a valid address"),
         ("smtp://h/?from=a@b.c", "names no recipient"),
         ("smtp://h/?to=a", "has 'a', which is no NAME@HOST"),
         ("smtp://h/?to=a@b.c&tls=no", "has an unknown setting tls="),
@@ -41,7 +41,7 @@ def test_what_is_none(text: str, why: str) -> None:
 
 
 def test_a_file_names_no_other_file() -> None:
-    with pytest.raises(ValueError, match="is no address"):
+    with pytest.raises(ValueError, match="is not a valid address"):
         check("file:/etc/x", DIRECT)
 
 

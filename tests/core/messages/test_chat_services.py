@@ -76,3 +76,7 @@ def test_a_long_reason_is_cut() -> None:
     text = json.loads(message.body)["text"]["content"]
     assert len(text.encode()) < 2048
     assert text.endswith("...")
+
+
+def test_slack_refuses_with_success() -> None:
+    assert chat_services.refusal("slack", b'{"ok": false, "error": "no_service"}') == "slack refused it: no_service"

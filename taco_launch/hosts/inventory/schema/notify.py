@@ -26,7 +26,7 @@ def _occasion(text: str) -> str:
     if text in OCCASIONS:
         return text
     near = names.did_you_mean(text, OCCASIONS)
-    raise ValueError("is not an occasion for a message", near or f"there are {', '.join(OCCASIONS)}")
+    raise ValueError("is not a valid occasion", near or f"there are {', '.join(OCCASIONS)}")
 
 
 class NoticeEntry(SchemaSection):

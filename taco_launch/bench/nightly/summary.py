@@ -91,12 +91,11 @@ class Summary:
     """A nightly run; times are seconds since the epoch.
 
     `failed` are the cells that gave no sample at all, each with a reason; `lost` says how many runs gave none, `mostly_lost` whether it
-    is more than half of them. `unfit` says why the cluster could not be measured, `broken` why the nightly run did not finish. `green`
-    is the last nightly run before that counts in the baseline, from which the `differences` are. `in_a_row` is, where a person has to
-    look, in how many nightly runs in a row, this one included. `interrupted` says, where somebody ended it, what is kept of it and how
-    to run it again. `emptied` says that no nightly run counts, because all were rejected. `notes` are sentences about what happened
-    besides, `logs` is the folder of its logs. `typed` is how a command with the same inventory begins. `host_notes` says which hosts
-    were left out since they are drained, which were found to be slow after a regression, and which of them are drained now.
+    is more than half of them. `unfit` says why the cluster could not be measured, `broken` why the nightly run did not finish. `green` is
+    the last nightly run before that counts in the baseline, from which the `differences` are. `in_a_row` is, where a person has to look,
+    in how many nightly runs in a row, this one included. `interrupted` says what is kept of a run that was ended early, and how to run it
+    again. `emptied` says that no nightly run counts, because all were rejected. `notes` say what else happened, `logs` is the folder of
+    its logs. `typed` starts a command with the same inventory. `host_notes` say which hosts were left out, found to be slow, or drained.
     """
 
     name: str
@@ -323,9 +322,6 @@ def next_steps(summary: Summary) -> list[tuple[str, str]]:
     waits, is_slower = summary.outcome.waits, bool(summary.of(VerdictKind.REGRESSION))
     is_compared = summary.green and (waits or summary.outcome is NightlyOutcome.REGRESSION)
     own, ladder, baseline = summary.typed, summary.ladder, f"{summary.typed} nightly baseline"
-    pairs = "measure the network between the hosts, to find a slow one"
-    list_all = "list the earlier nightly runs, so that you can reject those with wrong results"
-    show = f"show each run and its log ({summary.logs})"
     steps = (
         (
             summary.interrupted,
@@ -338,17 +334,17 @@ def next_steps(summary: Summary) -> list[tuple[str, str]]:
             "nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time",
         ),
         (is_compared, f"{own} bench diff {summary.green} {ladder}", "show everything that differs"),
-        (is_slower and not summary.host_notes, f"{own} check --level pairs", pairs),
+        (is_slower and not summary.host_notes, f"{own} check --level pairs", "find a slow host or link"),
         (waits, f"{baseline} accept {ladder}", "the results are correct, and the run counts from now on"),
         (waits, f"{baseline} reject {ladder}", "the run does not count, and you are not asked about it again"),
-        (waits, f"{baseline} show {summary.matrix}", list_all),
+        (waits, f"{baseline} show {summary.matrix}", "list the earlier runs, to reject those with wrong results"),
         (is_slower, f"{baseline} accept {ladder}", "the change is not a regression, and the run counts from now on"),
         (
             waits or is_slower,
             f"{baseline} reset {ladder}",
             "the results are the new normal, and a new baseline starts with this run",
         ),
-        (summary.judged or summary.failed, f"{own} bench show {ladder}", show),
+        (summary.judged or summary.failed, f"{own} bench show {ladder}", f"show each run and its log ({summary.logs})"),
     )
     return [(command, why) for holds, command, why in steps if holds]
 

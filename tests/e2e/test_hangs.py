@@ -97,7 +97,7 @@ def test_stacks_are_shown_and_at_the_timeout_they_are_kept(taco: Taco, tmp_path:
     assert "WHAT EACH RANK DID AT THE TIMEOUT, " in taco("get", "job").stdout
     gone = taco("stacks", "job")
     assert gone.returncode == 2
-    assert "error: job job: it is FAILED: stacks exist only while its ranks run" in gone.stderr
+    assert "error: job job is FAILED: stacks are available only while its ranks run" in gone.stderr
 
 
 def test_a_rank_without_python_is_listed_with_the_reason(taco: Taco) -> None:

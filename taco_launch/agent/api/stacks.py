@@ -29,7 +29,7 @@ def _stacks(jobs: Jobs, _agent: str, request: Stacks) -> Iterator[Reply]:
     record = recovery.current_record(folder)
     if record.state is not JobState.RUNNING:
         raise UsageError(
-            f"job {folder.name}: it is {record.state.value}: stacks exist only while its ranks run",
+            f"job {folder.name} is {record.state.value}: stacks are available only while its ranks run",
             hint=f"taco-launch get {folder.name} shows what is known about it",
         )
     spec = records.read_spec(folder)

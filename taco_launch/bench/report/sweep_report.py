@@ -110,7 +110,7 @@ def report(sweep: Sweep, before: Sequence[Sweep], verdicts: Sequence[Verdict], b
 def _judged(verdicts: Sequence[Verdict]) -> list[str]:
     """Return what a nightly run measured, the regressions first; [] for other sweeps."""
     return [
-        f"{verdict.kind.value.upper()}: {verdict.key.workload}, {verdict.key.variant}, {verdict.key.ranks} ranks: {verdict.why}"
+        f"{verdict.kind.value.upper()}: {verdict.key.workload}, {verdict.key.variant}, {verdict.key.ranks} rank{'' if verdict.key.ranks == 1 else 's'}: {verdict.why}"
         for verdict in sorted(verdicts, key=lambda each: each.kind not in _RED)
     ]
 

@@ -51,7 +51,7 @@ def report(
     nights = pages.summaries(folder)
     if not nights:
         raise UsageError(
-            f"{name}: no nightly run of this name has ended here",
+            f"{name}: no nightly run of this name has finished on this machine",
             hint=names.did_you_mean(name, [each.name for each in folder.parent.glob("*")])
             or "taco-launch nightly status lists the installed ones; taco-launch nightly run MATRIX measures one",
         )

@@ -90,19 +90,19 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
 def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any], **options: Any) -> int:
     """Print the output of a job.
 
-    With -f, a connection to the head that is lost is made again, and the output continues where it broke off.
+    With -f, a lost connection to the head is reopened, and the output continues where it stopped.
 
-    A pattern is looked for on the head, in each line without its label HOST/RANK, so only what matches is sent. If no line
-    matches, the exit code is 1.
+    --grep searches each line on the head, without its label HOST/RANK, so only matching lines are sent. If no line matches,
+    the exit code is 1.
 
-    What a launcher prints about a rank that failed is shown with -v only, or with --grep, and -t counts lines of ranks.
-    Of a progress bar -f shows a state in five seconds, else the last one is shown; --rank shows all.
+    Messages of a launcher about a failed rank are shown only with -v or --grep. -t counts lines of ranks. With -f, a progress
+    bar is shown every five seconds, without it only in its last state; --rank shows all of it.
 
-    An instance of one rank, and the launcher, are printed as they are, without labels. Of a job that was tried several
-    times --rank and --instance show the last attempt, and with -f those that come.
+    The output of an instance of one rank, and of the launcher, has no labels. If a job was tried several times, --rank and
+    --instance show the last attempt; with -f also later ones.
 
-    The time of a line is when the line started, to some 10 ms, by the clock of the host that its rank ran on. How long ago
-    something was is counted by the clock of the head.
+    The time of a line is when it started, to within about 10 ms, by the clock of its rank's host. A duration given to
+    --since is counted back from the time of the head's clock.
 
     \b
     Examples:

@@ -59,5 +59,5 @@ def test_each_host_tells_of_its_own_ranks(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_job_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="job vgg16: it is FAILED: stacks exist only while its ranks run"):
+    with pytest.raises(UsageError, match="job vgg16 is FAILED: stacks are available only while its ranks run"):
         asked(monkeypatch, replace(RECORD, state=JobState.FAILED))

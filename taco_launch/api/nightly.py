@@ -26,9 +26,8 @@ from taco_launch.bench.run.matrix_file import load
 from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.stats.verdicts import JudgeRules
 from taco_launch.core.command import shell
-from taco_launch.core.errors import HostError, SpecError
+from taco_launch.core.errors import HostError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.hosts import Notice
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.jobs.backend import HostOccupancy
@@ -116,10 +115,11 @@ class _NightlyWork:
         check_name(name)
 
         def measure(started: float) -> Summary:
-            of_file = loaded or load(matrix, self.cluster.environ)
-            begun = Summary(name, of_file.name, self.cluster.inventory.cluster, "not-begun", started, started)
+            nonlocal loaded
+            loaded = loaded or load(matrix, self.cluster.environ)
+            begun = Summary(name, loaded.name, self.cluster.inventory.cluster, "not-begun", started, started)
             try:
-                summary = self._measure(of_file, name)
+                summary = self._measure(loaded, name)
             except HostError as error:
                 summary = replace(begun, ended=time.time(), unfit=error.message)
             except KeyboardInterrupt:  # before anything was prepared
@@ -132,7 +132,7 @@ class _NightlyWork:
 
         def publish(result: NightlyResult) -> None:
             page = nightly_messages.write_pages(result, self._history, self.listener.warn)
-            notices = (*self.cluster.inventory.notify, *self._notices(matrix))
+            notices = (*self.cluster.inventory.notify, *(loaded.notify if loaded else ()))
             nightly_messages.send(result, before, notices, (page or result.path,), self.listener.undelivered)
 
         return record_run(run_folder, name, self.options.junit, measure, publish)
@@ -140,13 +140,6 @@ class _NightlyWork:
     @property
     def _history(self) -> Path:
         return self.options.history or default_path(self.cluster.environ)
-
-    def _notices(self, matrix: str) -> tuple[Notice, ...]:
-        """Return whom the matrix names for messages; none where it cannot be read, which the summary says."""
-        try:
-            return load(matrix, self.cluster.environ).notify
-        except SpecError:
-            return ()
 
     def _measure(self, matrix: Matrix, name: str) -> Summary:
         cluster, options, listener = self.cluster, self.options, self.listener

@@ -1,4 +1,4 @@
-"""How much of its GPUs a host uses, from one nvidia-smi that repeats its answer: starting it costs more than all answers."""
+"""GPU use of a host, from one nvidia-smi that keeps running: each start costs more than all of its answers."""
 
 import contextlib
 import os

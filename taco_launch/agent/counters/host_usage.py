@@ -1,4 +1,4 @@
-"""How much of this host's hardware is used: what the kernel counts, read now and again, and the rates between two readings."""
+"""Use of this host's CPUs, disks and network: the rates between two readings of the kernel's counters."""
 
 import os
 import time

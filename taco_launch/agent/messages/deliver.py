@@ -42,7 +42,7 @@ class _Answer(client.HTTPResponse):
 
 
 class _NoRedirect(request.HTTPRedirectHandler):
-    """Follows no redirect: the server does not choose whom the head talks to."""
+    """Follow no redirect: the server does not choose where the head connects."""
 
     def redirect_request(self, *_asked: Any) -> None:
         """Have the redirect be the answer, which is an error."""

@@ -18,7 +18,7 @@ _BLOCK = 1 << 20
 
 
 class Before(NamedTuple):
-    """What a folder holds from before: the tree that was written there, and when (st_ctime_ns)."""
+    """The tree that an earlier attempt wrote into a folder, and when (st_ctime_ns)."""
 
     manifest: Manifest
     written: int

@@ -81,7 +81,7 @@ def _remove(
     keep: str = "",
     surplus: float = math.inf,
 ) -> Removed:
-    """Remove snapshots that nobody has used for so many seconds, the oldest first, until so many bytes are free; no base before what needs it."""
+    """Remove snapshots unused for `since` seconds, oldest first, until `surplus` bytes are free; a base goes after what needs it."""
     now, used = time.time(), {*in_use(store), keep}
     remaining, freed = {kept.name: kept for kept in every}, 0
     for kept in sorted(every, key=lambda kept: (not kept.base, kept.used)):

@@ -1,7 +1,7 @@
 """The tree of an attempt that has ended, for the next one on its host: what ranks wrote is left to the job, the code is kept.
 
 Writing a tree anew takes longer than all else that an unchanged one costs; checking one that is there does not. One tree is kept
-on a host, with a note of when it was written: whoever takes it believes nothing that changed since (`checkout`).
+on a host, with a note of when it was written: the next attempt trusts only files that have not changed since (`checkout`).
 """
 
 import contextlib

@@ -204,7 +204,7 @@ class Events:
             self._notify(event)
 
     def _notify(self, event: Event) -> None:
-        """Have a message sent about an event of a job that somebody wants messages of; where it cannot, the job goes on."""
+        """Start sending messages about an event to the addresses of the job; if that fails, the job continues."""
         with contextlib.suppress(TacoLaunchError, OSError):
             policy = read_spec(self._folder).policy
             if policy.notify is not None or policy.notices:

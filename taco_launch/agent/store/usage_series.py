@@ -1,4 +1,4 @@
-"""How much a job uses, as it is kept in the job's folder: a bounded series, and the last minute of each host."""
+"""What a job uses, kept in its folder: a bounded series, and the last minute of each host."""
 
 import contextlib
 from collections import deque

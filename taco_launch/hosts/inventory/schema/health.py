@@ -2,30 +2,25 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from taco_launch.core.facts.reports.health.drain_plan import ALL_FAULTS
 from taco_launch.core.facts.reports.health.judge import GROUPS
-from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.section import SchemaSection
-from taco_launch.hosts.inventory.schema.values import MessageAddress, whole, whole_schema
+from taco_launch.hosts.inventory.schema.values import MessageAddress, one_of, whole, whole_schema
 
 # The history keeps at least as many checks.
 MOST_CHECKS = 10
 _CHECKS = (ALL_FAULTS, *(name for _group, checks in GROUPS for name in checks))
 
 
-def _check_name(text: str) -> str:
-    if text in _CHECKS:
-        return text
-    near = names.did_you_mean(text, _CHECKS)
-    raise ValueError("is not the name of a check", near or f"the names are: {', '.join(_CHECKS)}")
+_CheckName = Annotated[str, one_of(_CHECKS, "is not the name of a check", "the names are:")]
 
 
 class HealthPolicy(SchemaSection):
     """What is done about faults of hosts: by `check --drain`, and by the hosts before each job."""
 
-    drain: tuple[Annotated[str, AfterValidator(_check_name)], ...] = Field(
+    drain: tuple[_CheckName, ...] = Field(
         default=(ALL_FAULTS,),
         description="The checks whose faults drain a host, by the names that `check` shows, such as [Xid, ECC]; faults: all of them. "
         "Default: [faults].",

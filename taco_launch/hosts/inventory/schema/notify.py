@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, WithJsonSchema
+from pydantic import Discriminator, Field, Tag, WithJsonSchema
 
 from taco_launch.core.messages.occasions import OCCASIONS
 from taco_launch.core.model.host.hosts import Notice
-from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.section import SchemaSection, text_or_mapping
-from taco_launch.hosts.inventory.schema.values import MessageAddress
+from taco_launch.hosts.inventory.schema.values import MessageAddress, one_of
 
 DESCRIPTION = (
     "Who gets messages about jobs and nightly runs: a list of addresses, or of {to: ADDRESS, when: [...]}. An address is a URL "
@@ -22,20 +21,18 @@ DESCRIPTION = (
 _DEFAULT = Notice("").when
 
 
-def _occasion(text: str) -> str:
-    if text in OCCASIONS:
-        return text
-    near = names.did_you_mean(text, OCCASIONS)
-    raise ValueError("is not a valid occasion", near or f"there are {', '.join(OCCASIONS)}")
+_Occasion = Annotated[
+    str,
+    one_of(OCCASIONS, "is not a valid occasion", "there are"),
+    WithJsonSchema({"type": "string", "enum": [*OCCASIONS]}),
+]
 
 
 class NoticeEntry(SchemaSection):
     """An address, and when it gets messages."""
 
     to: MessageAddress = Field(description="The address.")
-    when: tuple[
-        Annotated[str, AfterValidator(_occasion), WithJsonSchema({"type": "string", "enum": [*OCCASIONS]})], ...
-    ] = Field(
+    when: tuple[_Occasion, ...] = Field(
         default=_DEFAULT,
         description=f"When: {'; '.join(f'{word}: {text}' for word, text in OCCASIONS.items())}. Default: [{', '.join(_DEFAULT)}].",
     )

@@ -5,7 +5,7 @@ A check raises ValueError(problem, hint): pydantic gathers those, `check.py` mak
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, WithJsonSchema
@@ -50,6 +50,18 @@ def _ruled(rule: Callable[[str], str]) -> AfterValidator:
         except SpecError as error:
             fault = error.faults[0]
             raise ValueError(fault.problem, fault.hint) from None
+
+    return AfterValidator(check)
+
+
+def one_of(choices: Iterable[str], problem: str, listed: str) -> AfterValidator:
+    """Return the check that a text is one of `choices`; its error names the nearest one, else all after `listed`."""
+    allowed = tuple(choices)
+
+    def check(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(problem, names.did_you_mean(text, allowed) or f"{listed} {', '.join(allowed)}")
+        return text
 
     return AfterValidator(check)
 

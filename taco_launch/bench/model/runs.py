@@ -1,5 +1,6 @@
 """What is measured: a cell of a ladder, one run of it, and what the run was made on."""
 
+import time
 from dataclasses import dataclass
 
 # In any unit: from less than a picosecond in hours to more bytes than there are.
@@ -85,3 +86,8 @@ class MetricKey:
     variant: str
     ranks: int
     metric: str
+
+
+def when(seconds: float) -> str:
+    """Return a time of day here, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -12,7 +12,7 @@ from taco_launch.bench.compare.differences import Difference, differences, merge
 from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.model.ladder import again
 from taco_launch.bench.model.matrix import Matrix
-from taco_launch.bench.model.runs import Cell, Metric, MetricKey, Run, RunEnvironment
+from taco_launch.bench.model.runs import Cell, Metric, MetricKey, Run, RunEnvironment, when
 from taco_launch.bench.nightly import baseline
 from taco_launch.bench.nightly.summary import JudgedMetric, NightlyOutcome, Summary, cell_name
 from taco_launch.bench.run import run_ladder as ladders
@@ -295,9 +295,7 @@ def _end_broken(backend: Backend, history: History, plan: ladders.LadderPlan, no
     """
     for earlier in _nightly_runs(history, plan.ladder.matrix, plan.ladder.cluster):
         if earlier.broke_off and not ladders.is_measured(plan.logs.parent, earlier.id):
-            note(
-                f"ladder {earlier.id} of {time.strftime('%Y-%m-%d %H:%M', time.localtime(earlier.started))} was interrupted"
-            )
+            note(f"ladder {earlier.id} of {when(earlier.started)} was interrupted")
             ladders.end_leftovers(backend, earlier, {at for at, _run in history.runs(earlier.id)}, note)
             history.end(earlier.id, ladders.GIVEN_UP)
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from taco_launch.bench.model.runs import Cell
+from taco_launch.bench.model.runs import Cell, when
 from taco_launch.bench.report import page
 from taco_launch.bench.report.sweep_report import SweepReport
 
@@ -30,7 +30,7 @@ def html(
         "night",
         language,
         night=night,
-        began=page.when(night["started"]),
+        began=when(night["started"]),
         colour=_colour(night),
         notes=[*night["host_notes"], *filter(None, (night["lost"],)), *night["notes"]],
         steps=night["next"],
@@ -45,7 +45,7 @@ def index(folder: Path, name: str, language: str) -> str:
     """Return the page that lists the nightly runs whose summaries are in a folder, the newest first."""
     nights = [
         {
-            "began": page.when(night["started"]),
+            "began": when(night["started"]),
             "outcome": night["outcome"],
             "headline": night["headline"],
             "colour": _colour(night),

@@ -1,6 +1,5 @@
 """A sweep's report as a page of HTML that loads nothing, or as Markdown."""
 
-import time
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +8,7 @@ import jinja2
 from markupsafe import Markup
 
 from taco_launch.bench.compare.tables import Grid
-from taco_launch.bench.model.runs import Cell
+from taco_launch.bench.model.runs import Cell, when
 from taco_launch.bench.report import figure
 from taco_launch.bench.report.sweep_report import MOST_TRENDS, SweepReport
 from taco_launch.bench.stats.verdicts import VerdictKind
@@ -174,8 +173,3 @@ def _about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]
 def row(cells: Sequence[str]) -> str:
     """Return a row of a table in Markdown."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-
-def when(seconds: float) -> str:
-    """Return a time of day here, to the minute."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))

@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.model.runs import when
 from taco_launch.bench.nightly.baseline import ACCEPTED, REJECTED, WAITING, agreeing, entries, far_off
 from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.run_ladder import HEAD_LOST, INTERRUPTED
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.bench.history import named_ladder, when
+from taco_launch.cli.bench.history import named_ladder
 from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render

@@ -1,7 +1,6 @@
 """bench history, show, diff: what was measured before, and what differs between two measurings."""
 
 import functools
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from taco_launch.bench.compare.compare import Comparison, MetricChange, compare
 from taco_launch.bench.compare.tables import change, shows
 from taco_launch.bench.history.history import History, Ladder, open_history
 from taco_launch.bench.history.series import Point, SeriesQuery
-from taco_launch.bench.model.runs import Cell, Measurement, Run
+from taco_launch.bench.model.runs import Cell, Measurement, Run, when
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.cli.output import render
@@ -316,11 +315,6 @@ def opened(db: Path | None) -> Iterator[History]:
     """
     with open_history(ladder_output.history_path(db), create=False) as found:
         yield found
-
-
-def when(seconds: float) -> str:
-    """Return a time of day here, to the minute."""
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
 def _words(cell: Cell) -> list[str]:

@@ -14,13 +14,12 @@ from taco_launch.bench.history.history import History, Ladder, LadderKind, open_
 from taco_launch.bench.logs.workloads import reader
 from taco_launch.bench.model.ladder import LadderStep, order
 from taco_launch.bench.model.matrix import Matrix
-from taco_launch.bench.model.runs import Cell
+from taco_launch.bench.model.runs import Cell, when
 from taco_launch.bench.run import run_ladder as flow
 from taco_launch.bench.run.matrix_file import load, shipped
 from taco_launch.bench.run.new_ladder import describe_few_repeats, ladders_folder, new_ladder, new_seed
 from taco_launch.bench.stats.estimates import require
 from taco_launch.cli.bench import ladder_output
-from taco_launch.cli.bench.history import when
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_host_list
 from taco_launch.cli.options.job_options import spec_of

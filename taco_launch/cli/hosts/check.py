@@ -17,9 +17,8 @@ from taco_launch.api.host_checks import (
     measure_drained,
     measure_hosts,
 )
-from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb, wait_option
 from taco_launch.cli.options.completion import complete_hosts
-from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import host_errors, render, waiting
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, UsageError

@@ -9,10 +9,9 @@ import click
 
 from taco_launch.api.host_checks import LEVELS, HostCheckOptions, is_proven
 from taco_launch.cli.hosts.check import look, measure, show, show_measured
-from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb, wait_option
 from taco_launch.cli.options.completion import complete_hosts
 from taco_launch.cli.options.suggestions import SuggestingGroup
-from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import host_errors, node_tables, render
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, HostError, UsageError
 from taco_launch.core.facts.reports.health.judge import worst

@@ -9,9 +9,8 @@ import click
 from click.core import ParameterSource
 
 from taco_launch.api.setup import SetupOptions, open_setup
-from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
+from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb, wait_option
 from taco_launch.cli.options.completion import complete_host_list, complete_list
-from taco_launch.cli.options.wait_option import wait_option
 from taco_launch.cli.output import render, setup_output
 from taco_launch.core.command import shell
 from taco_launch.core.errors import DRIFT, FAILED, HOST_FAILED, OK, UsageError

@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from taco_launch.cli.options.common import access_of, add_option, settings_of, verb
-from taco_launch.cli.options.wait_option import wait_option
+from taco_launch.cli.options.common import access_of, add_option, settings_of, verb, wait_option
 from taco_launch.cli.output import render, setup_output
 from taco_launch.core.errors import FAILED, HOST_FAILED, OK
 from taco_launch.core.model.host import paths

@@ -374,3 +374,17 @@ def settings_of(ctx: click.Context) -> Settings:
     """Return the settings of the running command."""
     found = ctx.find_root().obj
     return found if isinstance(found, Settings) else Settings()
+
+
+def wait_option(function: Any) -> Any:
+    """Add --wait-for-jobs, by which setup, teardown, check and host drain wait for the jobs that block them."""
+    return add_option(
+        "--wait-for-jobs",
+        "patience",
+        type=Seconds(),
+        default=0.0,
+        is_flag=False,
+        flag_value=float("inf"),
+        metavar="[TIME]",
+        help="Wait until the jobs that block this have ended, for at most TIME, such as 2h (without TIME: forever). Default: do not wait.",
+    )(function)

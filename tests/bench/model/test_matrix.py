@@ -1,9 +1,12 @@
 """Which cells a matrix comes to, on hosts with so many slots."""
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taco_launch.bench.model.ladder import LadderStep, again, order, remaining_steps, seconds_left, whole_blocks
 from taco_launch.bench.model.matrix import ALL, LogFormat, Matrix, MatrixPart, Size, Variant, Workload, cells
 from taco_launch.bench.model.runs import Cell
 from taco_launch.core.errors import SpecError
@@ -52,3 +55,71 @@ def test_each_cell_is_measured_or_dropped_and_fits(sizes: list[Size], a: int, b:
     wanted = {(v, slots[v] if size == ALL else size) for v in slots for size in sizes}
     assert {(cell.variant, cell.ranks) for cell in both} == wanted
     assert all((cell.ranks <= slots[cell.variant]) == (cell in found.cells) for cell in both)
+
+
+# --- The order of a ladder: each block has every cell, shuffled alike everywhere; what is left of it, and for how long
+
+
+CELLS = tuple(Cell("w", variant, ranks) for variant in "ab" for ranks in (1, 2))
+A1, A2, B1, B2 = CELLS
+SEEDS = st.integers(0, (1 << 63) - 1)
+
+
+@given(SEEDS, st.integers(1, 6), st.integers(0, 2))
+def test_each_block_has_each_cell_once(seed: int, repeats: int, warm_ups: int) -> None:
+    steps = order(CELLS, repeats, warm_ups, seed)
+    assert [step.position for step in steps] == list(range(len(CELLS) * (repeats + warm_ups)))
+    for block in range(repeats + warm_ups):
+        mine = [step for step in steps if step.block == block]
+        assert Counter(step.cell for step in mine) == Counter(CELLS)
+        assert {(step.warm_up, step.repeat) for step in mine} == {
+            (block < warm_ups, block if block < warm_ups else block - warm_ups)
+        }
+    assert order(CELLS, repeats, warm_ups, seed) == steps
+
+
+def test_a_seed_gives_the_same_order_on_each_machine() -> None:
+    """A cell's place is that of `printf "(7, 0, 'w', 'a', 1)" | sha256sum` among those of the others."""
+    first = [step.cell for step in order(CELLS, 1, 0, 7)]
+    assert first == [A2, B2, A1, B1]
+    assert [step.cell for step in order(tuple(reversed(CELLS)), 1, 0, 7)] == first
+    assert [step.cell for step in order((B2, A1), 2, 0, 0)] == [B2, A1, B2, A1]  # 0: as they are listed
+
+
+def test_no_cell_comes_first_more_often_than_another() -> None:
+    blocks = 400
+    first = Counter(step.cell for step in order(CELLS, blocks, 0, 11) if step.position % len(CELLS) == 0)
+    # binomial(400, 1/4): 100 +- 8.7; five of these
+    assert all(56 < first[cell] < 144 for cell in CELLS), first
+
+
+def test_more_runs_of_some_cells_stand_behind_the_others() -> None:
+    steps = order(CELLS, 2, 1, 7)
+    more = again(steps, {A2, B1}, 3, 7)
+    assert [step.position for step in more] == list(range(12, 18))
+    assert [step.block for step in more] == [3, 3, 4, 4, 5, 5]
+    assert [step.repeat for step in more if step.cell == B1] == [2, 3, 4]
+    assert Counter(step.cell for step in more) == {A2: 3, B1: 3}
+    assert again(steps, [B1, A2], 3, 7) == more
+    assert not any(step.warm_up for step in more)
+
+
+def test_what_is_left_and_which_blocks_are_whole() -> None:
+    steps = order(CELLS, 2, 0, 7)
+    assert [step.position for step in remaining_steps(steps, {0, 1, 2, 3, 4, 6})] == [5, 7]
+    assert whole_blocks(steps, {0, 1, 2, 3, 4, 6}) == {0, 1, 2, 3}
+    assert whole_blocks(steps, {0, 1, 2}) == set()
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ({}, None),
+        ({A1: [10.0, 1.0, 4.0]}, 8.0),  # both as long as the one that was seen
+        ({A1: [10.0, 1.0, 4.0], B2: [30.0]}, 34.0),
+        ({A2: [6.0, 8.0]}, 14.0),
+    ],
+)
+def test_the_time_left(seen: dict[Cell, list[float]], expected: float | None) -> None:
+    steps = (LadderStep(0, 0, A1, 0), LadderStep(1, 0, B2, 0))
+    assert seconds_left(steps, seen) == expected

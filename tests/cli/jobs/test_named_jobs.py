@@ -4,18 +4,22 @@ import getpass
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 from click.testing import Result
 
-from taco_launch.core.errors import OwnerError, TacoLaunchError, UsageError
+from taco_launch.core.errors import DamagedRecordError, OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, RankEnd
-from taco_launch.core.protocol.calls import Failure, Reply, Request
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
+from taco_launch.core.protocol.calls import Failure, Notice, Reply, Request
 from taco_launch.core.protocol.calls.exec_command import Exec
+from taco_launch.core.protocol.calls.hosts import SlotsReply, Top
+from taco_launch.core.protocol.calls.job_list import List, Rows
 from taco_launch.core.protocol.calls.jobs import Delete, Deleted, Get, JobReply, NotDone, Resume, Stop, Suspend
 from taco_launch.jobs.backend import LogQuery
 from taco_launch.jobs.backend.agent import AgentBackend
@@ -214,3 +218,74 @@ def test_wait_of_several_jobs_ends_with_the_first_that_failed(monkeypatch: pytes
     assert found.exit_code == 3
     assert [job["name"] for job in json.loads(found.stdout)["jobs"]] == ["a", "b", "c"]
     assert json.loads(call("wait", "c", "--json").stdout)["name"] == "c"
+
+
+# --- A job whose record cannot be read: what `list`, `get` and `delete` say
+
+
+WHY = "job bad: /jobs/bad/events.jsonl is damaged"
+
+
+@pytest.fixture
+def deleted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs that are deleted of a head that has a damaged one."""
+    found: list[str] = []
+
+    def answer(head: AgentClient, request: Request) -> list[Reply]:
+        if isinstance(request, List):
+            return [Rows(rows=[]), Notice(text=WHY)]
+        if isinstance(request, Delete):
+            found.extend(request.names)
+            return [Notice(text="files may be left"), *(Deleted(name=name) for name in request.names)]
+        raise head.error(Failure(message=WHY, hint="", exit_code=1, kind=DamagedRecordError.kind))
+
+    monkeypatch.setattr(AgentClient, "call", answer)
+    return found
+
+
+@pytest.mark.usefixtures("deleted")
+def test_it_is_named() -> None:
+    assert WHY in call("list").stderr
+    assert json.loads(call("list", "--json").stdout) == {"jobs": [], "warnings": [WHY]}
+    assert json.loads(call("get", "bad", "--json").stdout)["error"]["kind"] == "record-damaged"
+
+
+def test_delete_needs_its_name_alone(deleted: list[str]) -> None:
+    done = call("delete", "bad")
+    assert (done.exit_code, deleted) == (0, ["bad"])
+    assert "files may be left" in done.stderr
+
+
+# --- An empty `list`: a warning where the hosts run jobs of another head
+
+
+INVENTORY = """\
+cluster: c
+head: gpu2
+hosts: {gpu1: {address: 192.0.2.1}, gpu2: {address: 192.0.2.2}}
+container: {image: "nvcr.io/nvidia/pytorch:25.01-py3"}
+"""
+BUSY = SlotState("slot-0", SlotHolder("vgg16", "id", 0.0, "c", "bob"))
+
+
+@pytest.mark.parametrize(
+    ("slot", "told"),
+    [
+        (BUSY, "warning: gpu2 has no jobs, but its hosts run those of another head: gpu1: 1 job vgg16 (bob)"),
+        (SlotState("slot-0"), ""),
+    ],
+)
+def test_jobs_of_another_head_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slot: SlotState, told: str
+) -> None:
+    def answer(_head: AgentClient, request: Request) -> list[Reply]:
+        if isinstance(request, List):
+            return [Rows(rows=[])]
+        assert isinstance(request, Top)
+        return [SlotsReply(host="gpu1", occupancy=Occupancy("a", (slot,)))]
+
+    monkeypatch.setattr(AgentClient, "call", answer)
+    (tmp_path / "hosts.yaml").write_text(INVENTORY)
+    done = call("-i", str(tmp_path / "hosts.yaml"), "list")
+    assert done.exit_code == 0
+    assert done.stderr.strip() == told

@@ -1,6 +1,7 @@
 """The fold of a job's events is total, its end is final, and the verdict is the table below."""
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from taco_launch.core.errors import FAILED, NO_JOB, OK, DamagedRecordError
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.jobs import Event, JobRecord, JobState, RankEnd, Transition
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.jobs import Event, Finding, JobRecord, JobState, RankEnd, Transition
 
 TIMES = st.floats(min_value=0, max_value=4e9)
 TERMINAL = [entry for entry in JobState if entry.is_terminal]
@@ -231,3 +233,35 @@ def test_culprit(failures: list[RankEnd], launcher_code: int, rank: int | None) 
 def test_a_delay_that_is_no_time_is_a_damaged_record(delay: object) -> None:
     with pytest.raises(DamagedRecordError, match="restarting"):
         state.reduce([Event(1.0, state.SUBMITTED, "", {"id": "a"}), Event(2.0, state.RESTARTING, "", {"delay": delay})])
+
+
+# --- The reason of an end: what is known of the cause goes before what the launcher says, and last output where nothing is
+
+
+FOUND = Finding("ssh-refused", "gpu2 is up, but no sshd listens on its port 22.", "Start it.", "gpu2", 3)
+
+
+def test_findings_come_with_the_end_and_old_records_have_none() -> None:
+    end = {"state": "FAILED", "exit_code": 125}
+    assert state.reduce([Event(1.0, state.ENDED, "why", end)]).findings == ()
+    told = json.loads(json.dumps(to_json({**end, "findings": [FOUND]})))
+    assert state.reduce([Event(1.0, state.ENDED, "why", told)]).findings == (FOUND,)
+
+
+@pytest.mark.parametrize(
+    ("started", "findings", "reason"),
+    [
+        pytest.param(0, (FOUND, FOUND), f"no rank started: {FOUND.cause}", id="no-rank"),
+        pytest.param(0, (), "the launcher exited", id="nothing-known"),
+        pytest.param(1, (FOUND,), "the launcher exited", id="a-rank-ran"),
+    ],
+)
+def test_the_reason_is_the_cause_where_no_rank_started(
+    started: int, findings: tuple[Finding, ...], reason: str
+) -> None:
+    assert state.explained("the launcher exited", started, findings, "") == reason
+
+
+def test_what_was_written_last_where_nothing_known_was() -> None:
+    assert state.explained("rank 1 exited", 2, (), "bad lr") == "rank 1 exited; its last output: bad lr"
+    assert state.explained("rank 1 exited", 2, (Finding("s", "c", "n", "", 1),), "bad lr") == "rank 1 exited"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from taco_launch.core.model import jobs, plans
 from taco_launch.core.model.codec import from_json, to_json
 from taco_launch.core.model.host import hosts
+from taco_launch.core.model.host.fact_value import Absent, Unknown, known_value
 
 MODELS = [
     value
@@ -188,3 +189,16 @@ def test_a_union_may_be_written_either_way() -> None:
 
     for value in (Either(1, 2), Either(None, None)):
         assert from_json(Either, to_json(value)) == value
+
+
+# --- What a fact holds, and what is not known of it
+
+
+@pytest.mark.parametrize("value", [(), "", 0, False, "8.0", (1, 2)])
+def test_a_value_is_known_even_if_it_is_empty(value: object) -> None:
+    assert known_value(value) is value
+
+
+@pytest.mark.parametrize("value", [Absent(), Absent("not found"), Unknown("cut off")])
+def test_nothing_is_known_of_what_is_absent_or_unknown(value: object) -> None:
+    assert known_value(value) is None

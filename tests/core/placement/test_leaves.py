@@ -1,15 +1,19 @@
 """Which hosts come first where leaves are known, and how few suffice."""
 
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from taco_launch.core.errors import PlacementError
+from taco_launch.core.model.host.hardware import Topology
 from taco_launch.core.model.plans import FreeSlots, Share, SlotRequest
+from taco_launch.core.placement.bandwidth import DEFAULT
 from taco_launch.core.placement.hosts import arranged, place
+from taco_launch.core.placement.mesh import NEAR, GpuMesh, mesh_of
+from taco_launch.core.placement.rings import MOST_GPUS, Matrix, order, rings
 
 LEAVES = st.sampled_from(["a", "b", "c", "d", None])
 HOSTS = st.lists(st.tuples(st.integers(0, 4), LEAVES), max_size=9).map(
@@ -136,3 +140,96 @@ def test_hosts_that_are_passed_over_for_fewer_ones() -> None:
     assert taken(12) == ({"gpu1": 2, "gpu2": 4, "gpu3": 6}, False)
     assert taken(6, "gpu3") == ({"gpu1": 2, "gpu2": 4}, False)
     assert taken(8, unit=4) == ({"gpu2": 4, "gpu3": 4}, False)
+
+
+# --- How near HCAs are to the GPUs of a set, against every way to give each GPU one of its own
+
+
+LINKS = st.sampled_from([*NEAR, "SYS"])
+
+
+def mesh(near: list[list[str]]) -> GpuMesh:
+    """Return GPUs on NVSwitch with the link of each to each HCA."""
+    links = [[*("X" if one == other else "NV2" for other in range(len(near))), *row] for one, row in enumerate(near)]
+    gpus, hcas = (f"GPU{gpu}" for gpu in range(len(near))), (f"mlx5_{hca}" for hca in range(len(near[0])))
+    return mesh_of(Topology(tuple(gpus), tuple(hcas), tuple(map(tuple, links))), DEFAULT)
+
+
+@given(st.integers(1, 4), st.integers(0, 4), st.data())
+def test_an_hca_of_its_own(gpus: int, hcas: int, data: st.DataObject) -> None:
+    near = [[data.draw(LINKS) for _hca in range(hcas)] for _gpu in range(gpus)]
+    places = [*range(hcas), *(hcas for _gpu in range(gpus))]  # as many that have none
+    for words, found in enumerate(mesh(near).with_hcas(range(gpus)), 1):
+        assert found == max(
+            sum(place < hcas and near[gpu][place] in NEAR[:words] for gpu, place in enumerate(given))
+            for given in permutations(places, gpus)
+        )
+
+
+def test_an_hca_is_given_up_for_another() -> None:
+    near = [["PIX", "PIX", "SYS"], ["SYS", "SYS", "PIX"], ["PIX", "SYS", "PIX"]]
+    assert mesh(near).with_hcas(range(3)) == (3, 3, 3, 3)
+
+
+def test_nodes_and_links() -> None:
+    links = (("X", "NV4", "PHB"), ("NV4", "X", "SYS"), ("PHB", "SYS", "X"))
+    found = mesh_of(Topology(("GPU0", "GPU1", "GPU2"), (), links, ("0-7", "0-7", "8-15"), (None, "0", None)), DEFAULT)
+    assert found.nodes == ("0-7", "0", "8-15")
+    assert found.links((0, 2, 1)) == ("PHB", "SYS", "NV4")
+    assert found.links((0, 1)) == ("NV4",)
+    assert found.links(()) == ()
+    assert found.linked((0, 1, 2)) == 100 + 10 + 6
+
+
+# --- The ring tables against every order of the GPUs, and the rings that are shown
+
+
+@st.composite
+def matrices(draw: st.DrawFn, most: int = 7) -> Matrix:
+    """Return symmetric bandwidths: few different ones, as hosts have, or one for each pair."""
+    count = draw(st.integers(1, most))
+    values = st.integers(1, draw(st.sampled_from([1, 2, 4, 50])))
+    found = [[0.0] * count for _ in range(count)]
+    for one in range(count):
+        for other in range(one):
+            found[one][other] = found[other][one] = float(draw(values))
+    return tuple(map(tuple, found))
+
+
+def slowest(matrix: Matrix, ring: tuple[int, ...]) -> float:
+    return min(matrix[one][other] for one, other in zip(ring, (*ring[1:], ring[0]), strict=True))
+
+
+def members(mask: int) -> tuple[int, ...]:
+    return tuple(gpu for gpu in range(MOST_GPUS) if mask >> gpu & 1)
+
+
+@given(matrices())
+def test_every_set_against_every_order_of_it(matrix: Matrix) -> None:
+    found = rings(matrix)
+    for mask in range(1, 1 << len(matrix)):
+        first, *others = members(mask)
+        if not others:
+            assert found.bottleneck(mask) is None
+            continue
+        best = max(slowest(matrix, (first, *rest)) for rest in permutations(others))
+        assert found.bottleneck(mask) == best
+        ring = order(matrix, members(mask), best)
+        assert (ring[0], sorted(ring)) == (first, list(members(mask)))
+        assert slowest(matrix, ring) == best
+        assert order(matrix, tuple(reversed(members(mask))), best) == ring
+
+
+def test_sixteen_gpus() -> None:
+    """A chain of fast links, closed by one: the ring over all is as fast as the links, no smaller one is."""
+    around = {frozenset((gpu, (gpu + 1) % MOST_GPUS)) for gpu in range(MOST_GPUS)}
+    every = range(MOST_GPUS)
+    matrix = tuple(
+        tuple(0.0 if one == other else 50.0 if {one, other} in around else 6.0 for other in every) for one in every
+    )
+    found = rings(matrix)
+    assert found.bottleneck((1 << MOST_GPUS) - 1) == 50
+    assert order(matrix, every, 50.0) == tuple(every)
+    assert {found.bottleneck(((1 << MOST_GPUS) - 1) & ~(1 << gpu)) for gpu in every} == {6.0}
+    with pytest.raises(ValueError, match="at most 16"):
+        rings(((0.0,) * 17,) * 17)

@@ -12,6 +12,7 @@ import yaml
 
 from taco_launch.core.errors import SpecError
 from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.hosts.inventory import cache
 from taco_launch.hosts.inventory.load import MAX_BYTES, SHIPPED, load, parse
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import MAX_FAULTS
@@ -226,3 +227,36 @@ def test_an_escape_beyond_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "invalid YAML" in message(data)
     monkeypatch.setattr(document, "_Loader", yaml.SafeLoader)
     assert "invalid YAML" in message(data)
+
+
+# --- What is kept of a text that was read: only for the code that read it
+
+
+@pytest.mark.parametrize(
+    "changed", ["hosts/inventory/load.py", "hosts/inventory/schema/schema.py", "core/model/host/hosts.py"]
+)
+def test_a_change_of_the_code_that_reads_it_has_it_read_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    for name in (
+        "hosts/inventory/load.py",
+        "hosts/inventory/schema/schema.py",
+        "core/launch/plan.py",
+        "core/model/host/hosts.py",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    monkeypatch.setattr(cache, "__file__", str(tmp_path / "hosts" / "inventory" / "cache.py"))
+    read: list[bytes] = []
+    found = Host("gpu1", "10.0.0.1")
+
+    def slowly(text: bytes, _source: str) -> Host:
+        read.append(text)
+        return found
+
+    def through() -> Host:
+        return cache.through(Host, b"hosts", "a.yaml", {"XDG_CACHE_HOME": str(tmp_path / "cache")}, slowly)
+
+    assert (through(), through(), len(read)) == (found, found, 1)
+    os.utime(tmp_path / changed, (1, 1))
+    assert (through(), len(read)) == (found, 2)

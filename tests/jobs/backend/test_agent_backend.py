@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from taco_launch.core.errors import PlacementError, TacoLaunchError, UnusableError
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.job_counts import JobCounts
 from taco_launch.core.model.job_rows import encoded, row_of
@@ -31,12 +32,14 @@ from taco_launch.core.protocol.calls.job_list import Counted, Rows
 from taco_launch.core.protocol.calls.jobs import Accepted, JobReply
 from taco_launch.core.protocol.calls.snapshots import wanted
 from taco_launch.core.protocol.frames import FrameReader
+from taco_launch.jobs.backend import require_started
 from taco_launch.jobs.backend.agent import AgentBackend
 from taco_launch.jobs.backend.agent_client import AgentClient, AgentError
 from taco_launch.jobs.backend.agent_location import AgentLocation
 from taco_launch.jobs.backend.dialogue import Dialogue
 from taco_launch.jobs.code import snapshot
 from taco_launch.jobs.code.tree_walk import walk
+from tests.support.job_rows import job
 from tests.support.patience import HANG
 
 HOSTS = (Host("gpu1", "10.0.0.1", slots=2), Host("gpu2", "10.0.0.2", gpus="none"))
@@ -208,3 +211,30 @@ def test_code_goes_in_the_call_that_submits_its_job(tmp_path: Path) -> None:
     assert request.takes_input
     assert [getattr(frame, "data", frame) for frame in head.frames] == [zlib.compress(taken.text, 6), b"some code"]
     assert head.closed.is_set()
+
+
+# --- A job that ended before its ranks could start is an error, with the hosts and their reasons as data
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind", "reasons"),
+    [
+        (
+            4,
+            "9 ranks do not fit\n  gpu1: 2 slots\n  gpu2: 0 of 2 free, 2 held by job a",
+            PlacementError,
+            ("gpu1", "gpu2"),
+        ),
+        (5, "2 hosts cannot be used\n  gpu1: no answer\n  gpu2: no key", UnusableError, ("gpu1", "gpu2")),
+        (125, "the launcher exited with code 1 before any rank started", TacoLaunchError, ()),
+    ],
+)
+def test_its_kind(code: int, reason: str, kind: type[TacoLaunchError], reasons: tuple[str, ...]) -> None:
+    with pytest.raises(kind) as caught:
+        require_started(job("a", 1, JobState.FAILED, 0.0, exit_code=code, started=None, reason=reason))
+    assert (caught.value.message, caught.value.exit_code) == (f"job a: {reason}", code)
+    assert tuple(host for host, _why in getattr(caught.value, "reasons", ())) == reasons
+
+
+def test_a_job_that_started_is_no_error() -> None:
+    require_started(job("a", 1, JobState.FAILED, 0.0, exit_code=1, started=1.0, reason="rank 0 exited"))

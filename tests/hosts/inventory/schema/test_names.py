@@ -2,11 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from taco_launch.core.errors import SpecError
 from taco_launch.hosts.inventory.schema import names
+from taco_launch.hosts.inventory.to_document import json_schema
 
 UGLY = [
     "",
@@ -147,3 +150,27 @@ def test_what_the_command_line_needs_costs_neither_pydantic_nor_yaml(module: str
     code = f"import sys, taco_launch.hosts.inventory.{module}; print({{'pydantic', 'yaml', 'ClusterShell'}} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+# --- The JSON schema for editors: complete, described, and in step with what is really taken
+
+
+def properties(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for part in (schema, *schema["$defs"].values()):
+        yield from part["properties"].items()
+
+
+def test_every_key_is_described_and_nothing_else_is_taken() -> None:
+    schema = json_schema()
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert [name for name, part in properties(schema) if not part.get("description")] == []
+    assert all(part["additionalProperties"] is False for part in (schema, *schema["$defs"].values()))
+    assert schema["required"] == ["cluster", "hosts"]
+
+
+def test_the_forms_that_strings_and_numbers_share() -> None:
+    schema = json_schema()
+    slots = schema["$defs"]["HostEntry"]["properties"]["slots"]["anyOf"]
+    assert slots == [{"const": "auto"}, {"type": "integer", "minimum": 1, "maximum": 4096}, {"type": "null"}]
+    group = schema["properties"]["groups"]["additionalProperties"]["oneOf"]
+    assert group == [{"type": "array", "items": {"type": "string"}}, {"$ref": "#/$defs/Group"}]

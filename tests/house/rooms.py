@@ -13,9 +13,9 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_150,
+    "cli": 12_100,
     "api": 1_500,
-    "bench": 9_850,
+    "bench": 9_800,
     "jobs": 13_000,
     "setup": 9_100,
     "hosts": 8_200,

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from taco_launch.core.facts.system.clock import Clock, parse_clock
 from taco_launch.core.facts.system.disks import disk
-from taco_launch.core.facts.system.logind import parse_logind
-from taco_launch.core.facts.system.system import memlock
+from taco_launch.core.facts.system.system import memlock, parse_logind
 from taco_launch.core.facts.text.sections import Section, read
 from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.facts import Disk

@@ -1,6 +1,5 @@
 """The slots of a host: what they are called, and who has each of them at a moment."""
 
-import re
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -127,7 +126,6 @@ def check_occupancy(occupancy: Occupancy) -> None:
 # How slots without a GPU are called, before their number.
 SLOT = "slot-"
 PORT = "port-"
-_LEASE = re.compile(rf"{SLOT}[0-9]{{1,4}}|{PORT}[1-9][0-9]{{0,4}}|(?:GPU|MIG)-[0-9A-Fa-f-]{{8,64}}")
 
 
 def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
@@ -138,11 +136,6 @@ def names(uuids: Sequence[str], slots: int) -> Tuple[str, ...]:
 def port_name(port: int) -> str:
     """Name the lease of a TCP port, which a host gives as it gives slots."""
     return f"{PORT}{port}"
-
-
-def is_lease_name(name: str) -> bool:
-    """Return whether the lease of a slot or port may have this name."""
-    return _LEASE.fullmatch(name) is not None
 
 
 def is_gpu(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a job uses, kept in its folder: a bounded series, and the last minute of each host."""
+"""Keep in a job's folder what it uses: a bounded series, and the last minute of each host."""
 
 import contextlib
 from collections import deque

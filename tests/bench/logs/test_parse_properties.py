@@ -201,7 +201,7 @@ def test_long_logs_take_no_time(name: str) -> None:
     assert time.process_time() - begin < 10  # where time is quadratic it is hours
 
 
-# --- What stands before each line of a log, by whoever collected it, changes nothing that is read
+# --- A log collector may put a label before each line: the values stay the same
 
 
 BENCH = Path(__file__).parent

@@ -202,7 +202,7 @@ def test_what_stops_a_host_is_told_once(world: World) -> None:
     assert "fault" not in done.stderr
 
 
-# --- setup and teardown where something is in the way: it is told with the plan, before the first change
+# --- setup and teardown that are blocked: the plan shows what blocks them, before the first change
 
 
 JOB = b"error: job busy runs in taco-launch-c\nhint: wait for it (--wait-for-jobs 2h), or: taco-launch stop busy\n"
@@ -220,7 +220,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answers: Mapping[str, bytes]) -> 
 
 
 def recreating(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the container stage make containers anew that are there."""
+    """Have the container stage recreate existing containers."""
     as_it_is = world.plan("container")
 
     def plan(host: Host, *more: Any) -> Iterator[Op | Problem]:

@@ -176,7 +176,7 @@ def test_mailboxes() -> None:
     assert mailbox(text) == Mailbox(["a@b.c", "d@e.f"], "me@b.c", "mail", 465, True, "me@b.c", "/p")
 
 
-def test_what_is_shown_of_an_address_lets_nobody_use_it() -> None:
+def test_the_secrets_of_an_address_are_not_shown() -> None:
     assert shown("slack+https://hooks.slack.com/services/T/B/x") == "slack+https://hooks.slack.com"
     assert shown("https://h#SECRET") == "https://h"
     assert shown("mailto:a@b.c") == "mailto:a@b.c"

@@ -227,7 +227,7 @@ def test_one_rank_that_makes_progress_is_enough_for_its_host() -> None:
     assert (host.silent, host.sign) == (0.0, "the set of running ranks changed")
 
 
-# --- A job that hangs, in words; and when it is told and looked for
+# --- How a hang is described, and when guards look for one and report it
 
 
 SLEEPS = RankLook(0, 11, "python3", "S", "in hrtimer_nanosleep", 601.0, "step 7", "gpu1")

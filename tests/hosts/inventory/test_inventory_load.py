@@ -235,7 +235,7 @@ def test_an_escape_beyond_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "changed", ["hosts/inventory/load.py", "hosts/inventory/schema/schema.py", "core/model/host/hosts.py"]
 )
-def test_a_change_of_the_code_that_reads_it_has_it_read_anew(
+def test_an_inventory_is_read_again_after_a_change_of_its_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     for name in (

@@ -169,7 +169,7 @@ def test_the_unit_of_a_container_that_is_not_up(shell: str, tmp_path: Path) -> N
     ]
 
 
-# --- variant_port.sh: a port for each variant, nobody's else, and the same one again
+# --- variant_port.sh: each variant has a port of its own, the same one each time
 
 
 def lease(folder: Path, *words: object) -> str:
@@ -195,7 +195,7 @@ def test_what_another_host_refused_is_given_up_for_another(tmp_path: Path) -> No
 
 
 @pytest.mark.enable_socket
-def test_a_port_that_somebody_listens_on_is_taken(tmp_path: Path) -> None:
+def test_a_port_with_a_listener_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert lease(tmp_path, "c@1", port, port, 0) == "taken"

@@ -248,11 +248,11 @@ class Chaos:
                     self.result.refused += 1
             elif row["state"] not in _TERMINAL:
                 self.result.hung.append(
-                    f"{plan.name}: {row['status']}: {row.get('reason')} ({self._touched.get(plan.name, 'no fault')})"
+                    f"{plan.name}: {row['state']}: {row.get('reason')} ({self._touched.get(plan.name, 'no fault')})"
                 )
             elif why := self._is_wrong(plan, row):
                 self.result.wrong.append(
-                    f"{plan.name}: {why}: {row['status']}: {row.get('reason')} ({plan.fault or 'no fault'})"
+                    f"{plan.name}: {why}: {row['state']}: {row.get('reason')} ({plan.fault or 'no fault'})"
                 )
             else:
                 self.result.right += 1

@@ -72,6 +72,18 @@ def test_what_is_told_of_a_job_whose_host_was_cut_off(
     assert links._is_wrong(plan, record, "n2", 100.0, 100.0 + seconds) == wrong
 
 
+def test_what_is_reported_of_a_job_that_ended_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(SCRIPT.parent)
+    chaos_jobs = importlib.import_module("chaos_jobs")
+    chaos = chaos_jobs.Chaos(tmp_path, 1.0)
+    rows = [{"name": "c0", "state": "FAILED", "reason": "it failed"}]
+    monkeypatch.setattr(chaos, "ask", lambda *_words: {"jobs": rows})
+    plan = chaos_jobs.Plan(
+        "c0", 1, 0.0, exit_code=0, verb="run", restart=False, fault="", signal=9, after=0.0, resumed=True
+    )
+    assert chaos.finish([plan]).wrong == ["c0: nothing that it needs was ended: FAILED: it failed (no fault)"]
+
+
 def test_where_no_link_can_be_cut_that_is_told(
     chaos_links: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

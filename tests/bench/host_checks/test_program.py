@@ -119,16 +119,14 @@ def test_rdma_is_measured_by_ib_write_bw(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.enable_socket
 def test_data_ports_are_of_the_range_and_one_that_is_taken_is_left() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        first = int(taken.getsockname()[1])
-        with network.listen("127.0.0.1", (first, first + 1)) as one:
-            assert one.getsockname()[1] == first + 1
-            with pytest.raises(
-                OSError, match=f"no port of 127.0.0.1 is free in network.port_range, {first}-{first + 1}"
-            ):
-                network.DataPort("127.0.0.1", "secret", (first, first + 1))
-            with network.listen("127.0.0.1", None) as free:
-                assert free.getsockname()[1] > 0
+    # An address of this test alone and ports that no connection is given: other tests listen meanwhile.
+    address, first = f"127.1.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}", 20480
+    with socket.create_server((address, first)), network.listen(address, (first, first + 1)) as one:
+        assert one.getsockname()[1] == first + 1
+        with pytest.raises(OSError, match=f"no port of {address} is free in network.port_range, 20480-20481"):
+            network.DataPort(address, "secret", (first, first + 1))
+        with network.listen(address, None) as free:
+            assert free.getsockname()[1] > 0
 
 
 @pytest.mark.enable_socket

@@ -50,9 +50,15 @@ def check(inventory: Inventory) -> None:
         )
 
 
-def drain(fanout: Fanout, new: Drain, report: Callable[[], None]) -> tuple[Answer[None], ...]:
-    """Write the record on each host; it replaces one that is there."""
-    return write(fanout, dict.fromkeys((each.name for each in fanout.transports), new), report)
+def drain(fanout: Fanout, new: Drain, report: Callable[[], None]) -> tuple[Answer[Drain | None], ...]:
+    """Write the record on each host, and return the one that it replaces, None where the host was open to jobs."""
+
+    def work(transport: Transport) -> Drain | None:
+        old = _read(transport)
+        _put(transport, DRAIN, new)
+        return old
+
+    return fanout.each(work, lambda _answer: report())
 
 
 def write(fanout: Fanout, records: Mapping[str, Drain], report: Callable[[], None]) -> tuple[Answer[None], ...]:
@@ -66,15 +72,7 @@ def write(fanout: Fanout, records: Mapping[str, Drain], report: Callable[[], Non
 
 def read(fanout: Fanout) -> tuple[Answer[Drain | None], ...]:
     """Return the record of each host, None if it is open to jobs. A record that cannot be read counts as a drain, too."""
-
-    def work(transport: Transport) -> Drain | None:
-        data = _data(transport, DRAIN, MOST_DRAIN_BYTES)
-        try:
-            return codec.from_json(Drain, codec.load(data)) if data else None
-        except ValueError as error:
-            return Drain("an unknown user", 0.0, f"{DRAIN} cannot be read ({error})")
-
-    return fanout.each(work)
+    return fanout.each(_read)
 
 
 def overrides(fanout: Fanout) -> tuple[Answer[Override | None], ...]:
@@ -120,6 +118,14 @@ def _put(transport: Transport, path: str, record: Drain | Override) -> None:
     except HostError:
         transport.run(Command(("/bin/sh", "-c", _MAKE_ROOM, "room", str(Path(path).parent)), sudo=True))
         transport.put(data, path, 0o644, sudo=True)
+
+
+def _read(transport: Transport) -> Drain | None:
+    data = _data(transport, DRAIN, MOST_DRAIN_BYTES)
+    try:
+        return codec.from_json(Drain, codec.load(data)) if data else None
+    except ValueError as error:
+        return Drain("an unknown user", 0.0, f"{DRAIN} cannot be read ({error})")
 
 
 def _data(transport: Transport, path: str, most: int) -> bytes:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
+from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
 from taco_launch.lab import access, registry
@@ -43,11 +44,17 @@ def down(lab: str | None, environ: Mapping[str, str], talk: Reporter, *, images:
         try:
             engine.connect(environ)
         except engine.UnreachableError as error:
+            files = folder if lab is None else folder / lab
             if error.refused:
                 raise
-            talk.say(f"{error.message}, so no lab is up; if there was one, start the engine, then type: {_typed(lab)}")
-            _forget(lab, environ)
-            return RemovalResult(())
+            if not files.exists():
+                talk.say(f"{error.message}, and this machine has no keys of a lab")
+                return RemovalResult(())
+            raise engine.UnreachableError(
+                f"{error.message}; what is left of {'the labs' if lab is None else f'the lab {lab!r}'} is not known, and "
+                f"its keys stay in {files}",
+                hint=f"start the engine, then type: {_typed(lab)}; if that engine is gone: {shell(('rm', '-r', str(files)))}",
+            ) from None
         with one_at_a_time(talk):
             names = _names() if lab is None else (lab,)
             removed = tuple((name, _remove(name, left)) for name in names)

@@ -13,7 +13,7 @@ from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
-from taco_launch.setup.apply.findings import Findings, judge_hosts, with_firewalls
+from taco_launch.setup.apply.findings import Findings, judge_hosts, with_firewalls, with_former
 from taco_launch.setup.apply.setup_run import HostResult, Setup, SetupRequest, SetupResult
 from taco_launch.setup.apply.wait_for_jobs import wait_for_jobs
 from taco_launch.setup.job_containers import upkeep
@@ -135,6 +135,7 @@ class ClusterSetup:
         findings = judge_hosts(work.facts, self._inventory, errors)
         opened = {plan.host for plan in plans if any(op.name == firewall.OPEN for op in plan.ops)}
         findings = with_firewalls(findings, work.facts, self._inventory, opened)
+        findings = with_former(findings, work.former)
         return SetupPlan(plans, findings, flaws, work.failed, work.moved)
 
     @property

@@ -13,12 +13,12 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_100,
+    "cli": 12_150,
     "api": 1_500,
-    "bench": 9_800,
+    "bench": 9_850,
     "jobs": 13_000,
     "setup": 9_100,
-    "hosts": 8_200,
+    "hosts": 8_250,
     "lab": 3_650,
     "agent": 19_650,
     "core": 33_800,

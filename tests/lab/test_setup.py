@@ -55,7 +55,7 @@ def test_nobody_is_let_in_by_the_wrong_key_host_key_or_password(bare: Lab, tmp_p
     subprocess.run(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)), check=True)
     said = refused(bare, tmp_path, {}, identity_file=str(key))
     assert f"it does not accept a key of root\n  offered: {key}\n" in said
-    assert f"hint: put a public key there: ssh-copy-id -i {key} root@" in said
+    assert f"correct, put a public key there: ssh-copy-id -i {key} root@" in said
 
     lines = [line.split(" ", 1) for line in bare.known_hosts.read_text().splitlines()]
     of = {names.partition(",")[0]: names for names, _ in lines}

@@ -40,6 +40,7 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     before = _read(jobs)
     after: _Kept = {}
     found = IndexedJobs([], [])
+    guests: List[str] = []
     for name in _names(jobs):
         stamp = _stamp(f"{jobs.path}/{name}/events.jsonl")
         kept = before.get(name)
@@ -50,6 +51,7 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
         folder = JobFolder(jobs.path / name)
         try:
             if folder.is_guest:
+                guests.append(name)
                 continue
             record = recovery.current_record(folder)
             spec = records.read_spec(folder)
@@ -67,6 +69,11 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
         found.rows.append(line)
         if row.state.is_terminal and stamp is not None:
             after[name] = (*stamp, line)
+    if guests and not found.rows:
+        found.warnings.append(
+            f"no job has this host as its head, but ranks of {len(guests)} of another head ran here, such as {guests[0]}: "
+            "is `head` in the inventory right?"
+        )
     if after != before:
         _write(jobs, after)
     return found

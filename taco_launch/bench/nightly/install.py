@@ -104,9 +104,11 @@ def choose(
         no_cron = "cron is not running here" if machine.crontab else "crontab is not installed here"
         reasons = {"systemd": machine.no_systemd, "cron": no_cron}
         told = "; ".join(reasons[each] for each in ([wanted] if wanted else reasons))
-        otherwise = f"{start_cron(machine)}; or {_INSTALL_CRON}" if machine.crontab else _INSTALL_CRON
-        otherwise = "use --with cron" if wanted == "systemd" and machine.crontab and machine.cron_runs else otherwise
-        raise UsageError(f"nothing here can start the nightly run: {told}", hint=otherwise)
+        otherwise = start_cron(machine) if machine.crontab else _INSTALL_CRON
+        if wanted == "systemd":
+            ready = machine.crontab and machine.cron_runs
+            otherwise = "use --with cron" if ready else f"{otherwise}; then use --with cron"
+        raise UsageError(f"{told}, so the nightly run would never start", hint=otherwise)
     if other := next((each for each in kept if each.scheduler != found.word), None):
         raise UsageError(
             f"the nightly run {other.name} is installed with {other.scheduler} already, so it would run twice",

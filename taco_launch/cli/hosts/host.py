@@ -21,6 +21,7 @@ from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.slots import Override, describe_holders
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import connect
+from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import HostOccupancy
@@ -43,7 +44,7 @@ def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: 
     """Keep new jobs off hosts; running jobs continue.
 
     The host itself keeps this, with who did it and when: for jobs that wait already, for every user and cluster, and after a
-    reboot. `get`, `top node` and `host list` show the reason. A second drain replaces the first one.
+    reboot. `get`, `top node` and `host list` show the reason. A second drain replaces the first one and prints what it replaced.
 
     \b
     Examples:
@@ -52,7 +53,7 @@ def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: 
       taco-launch -i hosts.yaml host resume gpu3
 
     \b
-    Exit codes: 0 drained, 1 jobs still ran there after --wait-for-jobs, 5 a host failed.
+    Exit codes: 0 drained, 1 jobs were still running there when --wait-for-jobs ended, 5 a host failed.
     """
     settings = settings_of(ctx)
     chosen = _chosen(settings, hosts)
@@ -64,6 +65,9 @@ def drain(ctx: click.Context, hosts: tuple[str, ...], *, reason: str, patience: 
     ):
         answers = drains.drain(fanout, record, progress)
     host_errors.show(answers, {each.name: each.address for each in chosen})
+    for answer in answers:
+        if old := answer.value:
+            settings.talk(f"{answer.host}: replaced the drain by {old.author}: {old.reason}")
     done = [each for each in chosen if each.name in {answer.host for answer in answers if not answer.error}]
     failed = len(done) < len(chosen)
     try:
@@ -119,9 +123,7 @@ def resume(ctx: click.Context, hosts: tuple[str, ...], *, level: str, force: boo
         sound, code = _sound(settings, chosen, credentials)
         if level != "quick" and sound:
             sound, code = _proven(settings, sound, credentials, level, code)
-        if len(sound) < len(chosen):
-            shut = ", ".join(each.name for each in chosen if each not in sound)
-            render.error(f"not opened to jobs: {shut}", "to open a host all the same: --force")
+        _show_faulty(settings, tuple(each for each in chosen if each not in sound), credentials)
         chosen = sound
     with (
         connect(settings.load(), chosen, credentials) as fanout,
@@ -129,7 +131,24 @@ def resume(ctx: click.Context, hosts: tuple[str, ...], *, level: str, force: boo
     ):
         answers = drains.resume(fanout, progress, forced)
     host_errors.show(answers, {each.name: each.address for each in chosen})
+    if opened := [answer.host for answer in answers if not answer.error]:
+        settings.talk(f"{fold(opened)}: open to jobs")
     return HOST_FAILED if any(answer.error for answer in answers) else code
+
+
+def _show_faulty(settings: Settings, hosts: tuple[Host, ...], access: Credentials) -> None:
+    """Show which of the hosts that did not pass stay drained, and which were never closed to jobs."""
+    if not hosts:
+        return
+    with connect(settings.load(), hosts, access) as fanout:
+        answers = drains.read(fanout)
+    if free := [answer.host for answer in answers if not answer.error and answer.value is None]:
+        render.error(
+            f"not sound, but open to jobs, as before: {fold(free)}",
+            f"to keep jobs off: {settings.typed} host drain {fold(free)} --reason '...'",
+        )
+    if shut := [each.name for each in hosts if each.name not in free]:
+        render.error(f"not opened to jobs: {fold(shut)}", "to open a host all the same: --force")
 
 
 def _forced(settings: Settings, chosen: tuple[Host, ...], access: Credentials) -> dict[str, Override]:

@@ -88,7 +88,7 @@ def list_(
 
     def query() -> tuple[Sequence[JobRow], Sequence[str]]:
         rows, warnings = backend.list()
-        if not rows and not warnings and settings.is_remote:
+        if not rows and settings.is_remote:
             warnings = (*warnings, *_other_heads(backend.nodes(settings.load())))
         wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
         return [row for row in wanted if owner in (None, row.owner)][:last], warnings

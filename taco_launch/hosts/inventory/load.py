@@ -1,11 +1,13 @@
 """An inventory in YAML, a hostfile, or the inventory that is shipped -> Inventory."""
 
+import difflib
 import errno
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from taco_launch.agent.store import untrusted
+from taco_launch.core.command import shell
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.instances import is_name
@@ -83,14 +85,22 @@ def read_file(path: str, option: str, missing: str = "") -> bytes:
 def _inventory_file(path: str, option: str) -> bytes:
     name = path.rpartition("/")[2].removesuffix(".yaml")
     shipped = next((file for file in _shipped().glob("*.yaml") if file.stem == name), None)
-    hint = (
-        f"the file shipped with taco-launch is {shipped}"
-        if shipped
-        else f"without {option} the built-in inventory is used"
-    )
+    hint = f"the file shipped with taco-launch is {shipped}" if shipped else _near(Path(path))
     if option == "-i" and is_name(path):  # Arena's -i
         hint = f"did you mean --instance {path}? -i names the inventory"
     return read_file(path, option, hint)
+
+
+def _near(path: Path) -> str:
+    """Return what to do about a path that does not exist: a file there with a similar name, else the folder that was searched."""
+    try:
+        there = [each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml", ".ini", ".txt")]
+    except OSError:
+        there = []
+    if close := difflib.get_close_matches(path.name, there, 1, 0.6):
+        return f"did you mean {path.parent / close[0]}?"
+    where = "" if path.is_absolute() else f": it is relative to {Path.cwd()}"
+    return f"check the path{where}; to write an inventory: {shell(('taco-launch', 'init', 'HOST', '--to', str(path)))}"
 
 
 def _yaml_hint(text: str, source: str) -> tuple[str, ...]:

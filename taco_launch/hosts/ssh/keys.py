@@ -54,7 +54,8 @@ def key_hint(route: Route, offers: OfferedKeys) -> str:
     """Return what to do where a host accepts none of the keys that were offered, or there was none."""
     if offers.keys:
         put = f"put a public key there: {shell(('ssh-copy-id', *route.login))}"
-        return f"{put}; if {route.user} is the wrong user, correct user in the inventory or User in ~/.ssh/config"
+        here = f"check user and identity_file of {route.name} in the inventory (User and IdentityFile in ~/.ssh/config)"
+        return f"{here}; if they are correct, {put}"
     files = route.identity_files
     locked = [path for path in files if any(why.startswith(f"{path} is encrypted") for why in offers.left_out)]
     if locked:

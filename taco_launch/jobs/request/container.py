@@ -10,7 +10,6 @@ from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
 from taco_launch.hosts.inventory.schema import mounts, names
 from taco_launch.setup.model import job_containers
 
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,254}")
 _FILE = re.compile(r"/[^\x00-\x1f\x7f:]{1,1023}")
 # Where nobody says where an image comes from: setup/job_containers/prepare.py looks.
 _AUTO = "auto"
@@ -45,9 +44,11 @@ def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
 
 def _variant(request: JobRequest, base: Container, inventory: Inventory, image: str) -> Container:
     faults: list[Fault] = []
-    if image and not _IMAGE.fullmatch(image):
-        problem = "is not an image: [REGISTRY/]NAME[:TAG] or NAME@DIGEST"
-        faults.append(Fault(request.called("image"), names.shown(image), problem, ""))
+    if image:
+        try:
+            names.image(image)
+        except ValueError as error:
+            faults.append(Fault(request.called("image"), names.shown(image), *error.args))
     if request.image_from is not None and not image:
         raise UsageError(
             f"{request.called('image_from')}: it sets where the image comes from, but no image is named",

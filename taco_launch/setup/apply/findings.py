@@ -85,6 +85,21 @@ def with_firewalls(
     return replace(findings, verdicts=(*findings.verdicts, *closed))
 
 
+def with_former(findings: Findings, hosts: tuple[str, ...]) -> Findings:
+    """Return findings with the hosts that have left the inventory: a host that was never cleaned still reaches the others."""
+    if not hosts:
+        return findings
+    left = HealthVerdict(
+        "cluster's key",
+        WARNING,
+        "no longer in the inventory; unless teardown has cleaned it, it has the cluster's private key and can log in to the "
+        "containers of all hosts",
+        "",
+        "replace the key: taco-launch setup --rotate-keys --only ssh_mesh",
+    )
+    return replace(findings, verdicts=(*findings.verdicts, (left, hosts)))
+
+
 def _unlike(folded: Sequence[FoldedFact]) -> Iterator[str]:
     """Name the software that hosts have, and not the same of; a host without GPUs has none of some. And interfaces' MTUs."""
     for row in folded:

@@ -22,7 +22,7 @@ from taco_launch.hosts.remote.transport import Transport
 from taco_launch.setup.apply import image_source, registry, send_image, sources
 from taco_launch.setup.apply.host_ops import Changes, SetupEvent, SetupLog, apply
 from taco_launch.setup.apply.plan_context import SharedReadings
-from taco_launch.setup.files.ssh_files import public_key
+from taco_launch.setup.files.ssh_files import parse_known_hosts, public_key
 from taco_launch.setup.model.ops import Op, PlanContext, ProofFailure, Stage, StageRun
 from taco_launch.setup.plan.diff import diffs, wanted
 from taco_launch.setup.plan.host_plan import HostPlan, plan_host
@@ -168,6 +168,18 @@ class Setup:
         head = self._facts[self._inventory.head].made
         if not self._cluster.retired and isinstance(head, SetupState):
             self._cluster = replace(self._cluster, retired=public_key(head.cluster_key) or "")
+
+    @property
+    def former(self) -> tuple[str, ...]:
+        """The hosts that have left the inventory since the last set-up; one that was renamed is there by its key.
+
+        None where this call replaces the cluster's key.
+        """
+        cluster = self._cluster
+        now = {each.name for each in cluster.inventory.hosts}
+        keys = {public_key(key) for _name, key in cluster.host_keys}
+        before = () if self._ask.rotate_keys else parse_known_hosts(cluster.known_hosts).values()
+        return tuple(each.name for each in before if each.name not in now and each.key not in keys)
 
     @property
     def moved(self) -> str:

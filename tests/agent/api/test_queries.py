@@ -232,7 +232,14 @@ def test_an_index_that_cannot_be_written_is_no_error(jobs: Jobs, monkeypatch: py
 def test_guests_are_no_jobs_of_this_head(jobs: Jobs) -> None:
     folder = submitted(jobs, "guest", SUCCEEDED)
     folder.spec.rename(folder.roots)
-    assert job_index.current_rows(jobs) == job_index.IndexedJobs([], [])
+    found = job_index.current_rows(jobs)
+    assert found.rows == []
+    assert found.warnings == [
+        "no job has this host as its head, but ranks of 1 of another head ran here, such as guest: is `head` in the inventory right?"
+    ]
+    submitted(jobs, "own", SUCCEEDED)
+    found = job_index.current_rows(jobs)
+    assert ([row[0] for row in found.rows], found.warnings) == (["own"], [])
 
 
 # --- top

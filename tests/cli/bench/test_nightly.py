@@ -49,7 +49,7 @@ def test_without_a_cron_that_runs_nothing_is_installed(
     done = install("lab", "--at", "02:30", "--yes")
     assert (done.returncode, done.stdout, kept.exists()) == (2, "", False)
     assert (
-        "error: nothing here can start the nightly run: cron is not running here\nhint: start cron: sudo service cron start"
+        "error: cron is not running here, so the nightly run would never start\nhint: start cron: sudo service cron start"
         in done.stderr
     )
     assert not (taco.state / "nights").exists()

@@ -15,7 +15,7 @@ from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.health import Xid
 from taco_launch.core.model.host.hosts import Host
-from taco_launch.core.model.slots import Override
+from taco_launch.core.model.slots import Drain, Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
@@ -29,6 +29,7 @@ container: {image: "nvcr.io/nvidia/pytorch:25.01-py3"}
 """
 HEALTH = "health: {drain: [Xid]}\n"
 overrides: dict[str, Override] = {}
+drained = Drain("ann@login", 0.0, "cable")
 LOST = (Xid(79, "0000:07:00", 1800.0, "GPU has fallen off the bus."),)
 
 
@@ -52,10 +53,13 @@ def resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         def open_all(fanout: Fanout, _report: object, forced: Mapping[str, Override]) -> Sequence[Answer[None]]:
             opened.extend(each.name for each in fanout.transports)
             overrides.update(forced)
-            return ()
+            return tuple(Answer(each.name) for each in fanout.transports)
 
         monkeypatch.setattr("taco_launch.hosts.check.gather", gather)
         monkeypatch.setattr(drains, "resume", open_all)
+        monkeypatch.setattr(
+            drains, "read", lambda fanout: tuple(Answer(each.name, drained) for each in fanout.transports)
+        )
         return call("-i", str(tmp_path / "cluster.yaml"), "host", "resume", *args), opened
 
     return run
@@ -67,6 +71,17 @@ def test_a_host_with_a_fault_stays_drained(resume: Callable[..., tuple[Result, l
     assert done.exit_code == 3
     assert "gpu2: fault: Xid: Xid 79" in done.stdout
     assert "error: not opened to jobs: gpu2\nhint: to open a host all the same: --force" in done.stderr
+    assert "gpu[1,3]: open to jobs\n" in done.stderr
+
+
+def test_a_host_with_a_fault_that_was_never_drained_is_said_to_be_open(
+    resume: Callable[..., tuple[Result, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "drained", None)
+    done, opened = resume("gpu2")
+    assert (done.exit_code, opened) == (3, [])
+    assert "error: not sound, but open to jobs, as before: gpu2\nhint: to keep jobs off: " in done.stderr
+    assert "host drain gpu2 --reason" in done.stderr
 
 
 @pytest.mark.parametrize(("args", "opened"), [(("gpu1",), ["gpu1"]), (("gpu2", "--force"), ["gpu2"])])
@@ -107,7 +122,7 @@ def test_a_host_has_to_pass_the_measurement_as_well(
     assert (done.exit_code, opened) == (3, ["gpu1"])
     assert "gpu1  9 GB/s [9, 9]" in done.stdout
     assert "gpu3: fault: memory copy: 1 GB/s [1, 1]; the median" in done.stdout
-    assert "error: not opened to jobs: gpu2, gpu3" in done.stderr
+    assert "error: not opened to jobs: gpu[2-3]" in done.stderr
 
 
 def test_a_measurement_and_force_contradict_each_other(resume: Callable[..., tuple[Result, list[str]]]) -> None:
@@ -122,10 +137,11 @@ def test_a_host_is_told_drained_where_nobody_tells_of_its_jobs(tmp_path: Path, m
     def refuse(*_given: object) -> None:
         raise HostError("gpu1: there is no docker")
 
-    monkeypatch.setattr(drains, "drain", lambda *_given: (Answer("gpu2"),))
+    monkeypatch.setattr(drains, "drain", lambda *_given: (Answer("gpu2", drained),))
     monkeypatch.setattr(host, "_wait", refuse)
     words = ("-i", str(tmp_path / "cluster.yaml"), "host", "drain", "gpu2", "--reason", "cable")
     done = call(*words)
     assert done.exit_code == 0
+    assert "gpu2: replaced the drain by ann@login: cable\n" in done.stderr
     assert "gpu2: drained; whether jobs run there is not known: gpu1: there is no docker" in done.stderr
     assert call(*words, "--wait-for-jobs", "1s").exit_code == 5

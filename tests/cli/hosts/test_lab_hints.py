@@ -133,8 +133,19 @@ def test_down_where_no_engine_runs_names_what_to_do_if_it_had_a_lab(
 ) -> None:
     monkeypatch.setattr(engine, "connect", raiser(engine.UnreachableError("no Docker Engine answers: no socket", None)))
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path))
-    said = call("lab", "down").stderr
-    assert "so no lab is up; if there was one, start the engine, then type: taco-launch lab down\n" in said
+    done = call("lab", "down")
+    assert (done.exit_code, "this machine has no keys of a lab" in done.stderr) == (0, True)
+    keys = tmp_path / "lab" / "lab" / "id_ed25519"
+    keys.parent.mkdir(parents=True)
+    keys.touch()
+    for name, folder in (((), keys.parent), (("--all",), keys.parent.parent)):
+        done = call("lab", "down", *name)
+        assert (done.exit_code, keys.exists()) == (1, True)
+        assert f"is not known, and its keys stay in {folder}\n" in done.stderr
+        assert (
+            f"then type: taco-launch lab down{''.join(f' {each}' for each in name)}; if that engine is gone"
+            in done.stderr
+        )
 
 
 def test_changes_of_this_machine_are_shown_and_need_agreement(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,9 @@ from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.facts import DockerFacts
 from taco_launch.setup.apply import setup_run as flow
+from taco_launch.setup.apply import sources
+from taco_launch.setup.files import ssh_files
+from taco_launch.setup.files.ssh_files import Member
 from taco_launch.setup.model.ops import Problem, ProofFailure
 from taco_launch.setup.plan.stage_rules import STAGES
 from taco_launch.setup.stages import ssh_mesh
@@ -36,6 +39,19 @@ def test_drift_has_its_own_exit_code(world: World) -> None:
     assert "nothing to do: gpu[1-3] already set up as " in done.stderr
     assert done.stderr.rstrip().endswith(" check reads them")
     assert "Xids, links and error counters are not read: taco-launch -i " in done.stderr
+
+
+def test_a_host_that_left_the_inventory_is_named_until_the_key_is_replaced(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, gone = Member("gpu1", "10.0.0.1", "ssh-ed25519 AAAA"), Member("gpu9", "10.0.0.9", "ssh-ed25519 BBBB")
+    text = ssh_files.known_hosts((now, gone), 12300)
+    monkeypatch.setattr(sources.HeadFiles, "known_hosts", property(lambda _self: text))
+    done = setup(world, "--dry-run")
+    assert code(done) == 0
+    assert "gpu9: warning: cluster's key: no longer in the inventory; unless teardown has cleaned it" in done.stdout
+    assert "cluster.yaml setup --rotate-keys --only ssh_mesh)" in done.stdout
+    assert "gpu9" not in setup(world, "--dry-run", "--rotate-keys").stdout
 
 
 def test_everything_is_done_and_then_nothing(world: World) -> None:

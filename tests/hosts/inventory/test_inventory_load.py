@@ -60,7 +60,21 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
             load(source, environ)
         assert caught.value.source == path
         assert [fault.path for fault in caught.value.faults] == [option]
-        assert caught.value.faults[0].hint == f"without {option} the built-in inventory is used"
+        assert (
+            caught.value.faults[0].hint == f"check the path; to write an inventory: taco-launch init HOST --to {path}"
+        )
+
+
+def test_a_file_with_a_similar_name_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hosts.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    hints = []
+    for name in ("host.yaml", "nothing/alike.yaml"):
+        with pytest.raises(SpecError, match="file not found") as caught:
+            load(name, {})
+        hints.append(caught.value.faults[0].hint)
+    write = "to write an inventory: taco-launch init HOST --to nothing/alike.yaml"
+    assert hints == ["did you mean hosts.yaml?", f"check the path: it is relative to {tmp_path}; {write}"]
 
 
 @pytest.mark.parametrize("name", ["taco-bare-metal", "inventories/taco-bare-metal.yaml"])

@@ -135,8 +135,8 @@ def test_what_was_offered_and_what_the_host_takes(sshd: Sshd, tmp_path: Path) ->
         f"  offered: {key}\n  the host accepts: publickey"
     )
     assert caught.value.hint == (
-        f"put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1; if plain is the wrong user, "
-        "correct user in the inventory or User in ~/.ssh/config"
+        "check user and identity_file of plain in the inventory (User and IdentityFile in ~/.ssh/config); if they are "
+        f"correct, put a public key there: ssh-copy-id -i {key} -p {sshd.port} plain@127.0.0.1"
     )
     with pytest.raises(HostError, match="there was no key to offer") as caught:
         login(replace(host(sshd, "plain"), identity_file=None))

@@ -86,6 +86,8 @@ def test_data_by_path_and_by_name() -> None:
         ({"data": ("/srv/a:/x", "/srv/b:/x")}, "/x has /srv/a already"),
         ({"shm_size": "32 GB"}, "must be a size"),
         ({"image": "a b"}, "is not an image"),
+        ({"image": "https://reg:5000/a:1"}, "no scheme such as https:// in front (did you mean reg:5000/a:1?)"),
+        ({"image": "reg.io/Team/A:V1"}, "NAME is in lower case (did you mean reg.io/team/a:V1?)"),
         ({"image": "a:1", "image_from": "x"}, "registry, controller"),
         ({"image_from": "controller"}, "no image is named"),
         ({"image": "a:1", "worker_image": "b:1"}, "one image"),

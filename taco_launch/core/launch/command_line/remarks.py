@@ -36,7 +36,6 @@ _BY_A_SHELL = "write bash -c 'PROGRAM --node_rank=$RANK ...' for a shell in each
 _OTHER = "-"  # no interface's name
 # What a shell would put in; a password may look so, a path does not.
 _REFERENCE = re.compile(r"(?<!\\)\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})")
-_MEETING = ("MASTER_ADDR", "MASTER_PORT")
 _KNOBS = ("NCCL_", "HOROVOD_", "LIGHT_", "UCX_")
 Pairs = Sequence[Tuple[str, Optional[str]]]
 
@@ -387,7 +386,7 @@ def given_remarks(given: Sequence[Option], placement: Placement, gpus: Mapping[s
             continue
         if text := reference(name, value):
             yield f"{name}: no shell expands the value, so the ranks get {text} literally: write its value instead"
-        elif name in _MEETING:
+        elif name == "MASTER_ADDR":
             yield f"{name}={value} overrides what taco-launch sets so that the ranks of this job meet: omit it"
         elif name == VISIBLE_GPUS and 0 < len(value.split(",")) < most:
             yield f"ranks share GPUs: {name}={value} names {len(value.split(','))} for up to {most} ranks on a host"

@@ -24,6 +24,13 @@ _ZONE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,14}")
 _INTERFACE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,14}")  # IFNAMSIZ of linux/if.h: 15 and a NUL
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,31}")  # useradd(8), and the dots of directory services
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?=.{{1,255}}\Z)(?:{_LABEL}(?:\.{_LABEL})*(?::[0-9]{{1,5}})?/)?{_COMPONENT}(?:/{_COMPONENT})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(?:@[A-Za-z][A-Za-z0-9+._-]*:[A-Za-z0-9]{1,128})?",
+    re.ASCII,
+)
 
 
 def host_name(text: str, path: str = "host", source: str = COMMAND_LINE) -> str:
@@ -72,6 +79,30 @@ def address(text: str, path: str = "address", source: str = COMMAND_LINE) -> str
             "IP address"
         )
         raise _refused(text, problem, path, source) from None
+
+
+def image(text: str) -> str:
+    """Check the name of an image by the grammar of the Docker Engine (distribution/reference): [REGISTRY/]NAME[:TAG][@DIGEST].
+
+    Raises:
+        ValueError: it is none, with what is wrong and what to write instead.
+    """
+    if _IMAGE.fullmatch(text):
+        return text
+    _scheme, slashes, rest = text.partition("://")
+    meant = rest if slashes else text
+    head, slash, last = meant.rpartition("/")
+    last, colon, tag = last.partition(":")
+    domain, dot, path = head.partition("/")
+    is_domain = any(mark in domain for mark in ".:") or domain == "localhost"
+    head = f"{domain}{dot}{path.lower()}" if is_domain else head.lower()
+    meant = f"{head}{slash}{last.lower()}{colon}{tag}"
+    problem = "is not an image: [REGISTRY/]NAME[:TAG] or NAME@DIGEST"
+    if slashes:
+        problem = "is not an image: its name has no scheme such as https:// in front"
+    elif text != meant:
+        problem = "is not an image: NAME is in lower case"
+    raise ValueError(problem, f"did you mean {meant}?" if meant != text and _IMAGE.fullmatch(meant) else "")
 
 
 def user(text: str, path: str = "user", source: str = COMMAND_LINE) -> str:

@@ -17,7 +17,6 @@ from taco_launch.hosts import plugins
 from taco_launch.hosts.inventory.schema import mounts, names
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of
 
-_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 # Printable, and nothing that a shell or ssh's configuration file makes something else of.
 _FILE = re.compile(r"""(?:~?/)[^\s\x00-\x1f\x7f"'`$&|;<>*?(){}!#%\\\[\]]{0,1023}""")
@@ -240,9 +239,7 @@ Profile = Annotated[str, _ruled(_profile)]
 Feature = Annotated[str, named("a feature name")]
 User = Annotated[str, _ruled(names.user)]
 Interface = Annotated[str, _ruled(names.interface)]
-Image = Annotated[
-    str, _matching(_IMAGE, "is not an image: letters, digits, '.', '_', '/', ':', '@' and '-', a letter or digit first")
-]
+Image = Annotated[str, AfterValidator(names.image)]
 ImageFrom = Annotated[str, AfterValidator(_image_from)]
 Label = Annotated[
     str,

@@ -8,6 +8,12 @@ from taco_launch.jobs.request.variables import check, pairs
 from tests.support.planned import BOND, FAR, plan
 
 
+def test_a_port_of_ones_own_is_no_mistake() -> None:
+    assert not [
+        text for text in plan(hosts=FAR, network=BOND, env=pairs(["MASTER_PORT=40999"])).warnings if "MASTER" in text
+    ]
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -18,6 +18,7 @@ from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.masking import is_secret
 from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.remote import agent_bundle
 
 # How long a program may take to print its version.
@@ -184,16 +185,22 @@ def _inventory(load: Callable[[], Inventory], named: Named | None) -> Check:
     if named is None:
         return Check("inventory", CheckState.OK, found)
     if missing := missing_keys(inventory):
-        what = f"{found}; identity_file not found: {', '.join(missing)}"
-        return Check("inventory", CheckState.ERROR, what, "make a key pair: ssh-keygen -t ed25519")
+        what = "; ".join(f"identity_file of {hosts} not found: {key}" for key, hosts in missing)
+        make = shell(("ssh-keygen", "-t", "ed25519", "-f", str(Path(missing[0][0]).expanduser())))
+        return Check(
+            "inventory", CheckState.ERROR, f"{found}; {what}", f"correct identity_file, or make the key: {make}"
+        )
     asks = shell(("taco-launch", "-i", named.source, "setup", "--check"))
     return Check("inventory", CheckState.OK, f"{found}; no host was contacted; to check the hosts: {asks}")
 
 
-def missing_keys(inventory: Inventory) -> list[str]:
-    """Return the private keys that an inventory names and this machine lacks."""
-    keys = dict.fromkeys(host.identity_file for host in inventory.hosts if host.identity_file)
-    return [key for key in keys if not Path(key).expanduser().is_file()]
+def missing_keys(inventory: Inventory) -> list[tuple[str, str]]:
+    """Return the private keys that an inventory names and this machine lacks: (path, its hosts)."""
+    hosts: dict[str, list[str]] = {}
+    for host in inventory.hosts:
+        if host.identity_file:
+            hosts.setdefault(host.identity_file, []).append(host.name)
+    return [(key, fold(names)) for key, names in hosts.items() if not Path(key).expanduser().is_file()]
 
 
 def shown_value(name: str, value: str) -> str:

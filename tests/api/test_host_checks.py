@@ -98,7 +98,7 @@ def test_the_job_has_the_free_hosts_and_others_are_left_out_with_the_reason(
     assert ([host.name for host in spec.hosts], spec.exclusive, spec.per_host) == (["gpu1", "gpu2"], True, True)
     assert spec.code is not None
     assert {host: [each.level for each in every] for host, every in found.items()}["gpu3"] == [NOT_POSSIBLE]
-    assert found["gpu3"][0].text == "busy: 1 job vgg16 (alice); to wait: --wait-for-jobs"
+    assert found["gpu3"][0].text == "busy: job vgg16 (alice): 1 slot; to wait: --wait-for-jobs"
     assert found["gpu4"][0].text.startswith("drained: dust; to measure it all the same: --drained")
     assert found["gpu1"][0].text.startswith("sends 8.4 Gbit/s [8, 8.8], receives ")
     assert steps == ["round 1 of 1 of pairs"]
@@ -150,7 +150,7 @@ def test_with_patience_busy_hosts_are_waited_for(inventory: Inventory, environ: 
 
 def test_too_few_hosts_a_failed_job_and_cut_output_are_errors(inventory: Inventory, environ: dict[str, str]) -> None:
     jobs = Jobs()
-    with pytest.raises(UsageError, match=r"requires two hosts on which a job can run \(gpu3: busy: 1 job vgg16"):
+    with pytest.raises(UsageError, match=r"requires two hosts on which a job can run \(gpu3: busy: job vgg16"):
         measure_hosts(Cluster(inventory, environ=environ, backend=jobs), inventory.hosts[1:], OPTIONS)
     failed = Jobs(state=JobState.FAILED)
     with pytest.raises(HostError, match="rank 1 exited with code 1") as caught:

@@ -104,7 +104,7 @@ def test_gpus_that_are_sure_are_shown_and_named(taco: Taco) -> None:
     taco("submit", "--name", "sure", *sure, "--", "sleep", "600")
     eventually(lambda: "RUNNING" in taco("get", "sure").stdout)
     assert re.search(row, taco("get", "sure", "-o", "wide").stdout)
-    assert re.search(r"  6 job sure \(\S+\): GPU 0,2,4,5,6,7\n", taco("top", "node", "-o", "wide").stdout)
+    assert re.search(r"  job sure \(\S+\): GPU 0,2,4,5,6,7\n", taco("top", "node", "-o", "wide").stdout)
     taco("stop", "--grace", "0", "sure")
 
 

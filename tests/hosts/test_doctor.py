@@ -88,7 +88,7 @@ def test_an_inventory_that_is_wrong_or_names_a_missing_key_is_an_error(tmp_path:
     file.write_text("cluster: demo\nssh: {identity_file: /no/such/key}\nhosts: {gpu1: {address: 10.0.0.1}}\n")
     found = checked(environ, file)["inventory"]
     assert found.state is CheckState.ERROR
-    assert found.found.endswith("identity_file not found: /no/such/key")
+    assert found.found.endswith("identity_file of gpu1 not found: /no/such/key")
     file.write_text("cluster: demo\nhost: {}\n")
     assert checked(environ, file)["inventory"].state is CheckState.ERROR
 

@@ -87,7 +87,7 @@ def test_a_drained_host_gets_no_new_job_of_anybody(cluster: Cluster, second: Clu
     eventually(lambda: cluster.job("runs")["state"] == "RUNNING", 60)
     drained = cluster("host", "drain", "gpu2", "--reason", "new cable")
     assert drained.returncode == 0, drained.stderr
-    assert "gpu2 takes no new jobs; still there: 1 job runs" in drained.stderr
+    assert "gpu2 takes no new jobs; still there: job runs" in drained.stderr
     hosts = {host["name"]: host for host in json.loads(second("host", "list", "--json").stdout)["hosts"]}
     assert [hosts[name]["status"] for name in ("gpu1", "gpu2")] == ["ready", "draining"]
     assert hosts["gpu2"]["drain"]["reason"] == "new cable"

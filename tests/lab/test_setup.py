@@ -143,7 +143,7 @@ def test_one_host_of_two_is_broken(bare: Lab) -> None:
     full = "the disk of /var/lib/taco-launch is full: /var/lib/taco-launch has 0 MiB free"
     assert f"error: gpu2: hardware: {full}\nhint: free some space" in done.stderr
     assert "1 of 2 hosts ready" in done.stderr
-    assert "once that is fixed, rerun the command: completed steps are skipped" in done.stderr
+    assert "(see the errors above) and rerun the command: completed steps are skipped" in done.stderr
     ready(bare)
 
 

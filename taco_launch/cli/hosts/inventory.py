@@ -26,8 +26,8 @@ def inventory(ctx: click.Context, *, schema: bool) -> None:
     """
     settings = settings_of(ctx)
     if not schema:
-        for key in missing_keys(settings.load()):
-            render.warning(settings, f"identity_file {key} does not exist on this machine")
+        for key, hosts in missing_keys(settings.load()):
+            render.warning(settings, f"{hosts}: identity_file {key} does not exist on this machine")
     if schema or settings.output == "yaml":
         # Pydantic takes long to import.
         from taco_launch.hosts.inventory.to_document import document, json_schema  # noqa: PLC0415

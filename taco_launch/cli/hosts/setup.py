@@ -252,10 +252,12 @@ def _show(
             else ""
         )
         settings.talk(f"nothing to do: {setup_output.names(right)} already set up as in {inventory.source}{health}")
+    rotates = bool(click.get_current_context().params["rotate_keys"])
+    what = "replaces the key of" if rotates else "changes the containers of"
     if busy := [each.host for each in plans if each.stops("cluster")]:
         settings.talk(
-            f"{setup_output.names(busy)}: see above; set-up changes the containers of all hosts or of none, so it changes "
-            "none now"
+            f"{setup_output.names(busy)}: see above; set-up {what} all hosts or of none, so it changes none now"
+            + ("" if rotates else "; --rolling changes one host after another, while jobs run on the others")
         )
     if plan.failed and plan.plans and looking:
         gone = setup_output.names(list(plan.failed))

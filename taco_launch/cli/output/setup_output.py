@@ -201,7 +201,8 @@ def show_done(
     flaws = len(done.found)
     more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
     more += f"; fault that set-up did not fix: {names(broken)}, see above" if broken else ""
-    again = "; once that is fixed, rerun the command: completed steps are skipped" if failed or flaws else ""
+    wrong = names(list(dict.fromkeys((*failed, *(host for flaw in done.found for host in flaw.at or flaw.hosts)))))
+    again = f"; fix {wrong} (see the errors above) and rerun the command: completed steps are skipped" if wrong else ""
     settings.talk(
         f"{right} of {render.counted(len(done.hosts), 'host')} {states[0]} after {seconds:.0f} s{more}{logs}{again}"
     )

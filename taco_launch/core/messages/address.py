@@ -15,7 +15,10 @@ DIRECT = (
     rf"|{PROGRAM}:/[!-~]+"
 )
 ADDRESS = rf"{DIRECT}|{FILE}:/[!-~]+"
-FORMS = "https://HOST/PATH, mailto:NAME@HOST, smtp://HOST/?to=NAME@HOST, exec:/PROGRAM or file:/FILE"
+FORMS = (
+    "https://HOST/PATH, slack+https://HOST/PATH (also teams, wecom, dingtalk, feishu, discord), mailto:NAME@HOST, "
+    "smtp://HOST/?to=NAME@HOST, exec:/PROGRAM or file:/FILE"
+)
 _PORTS = {"smtp": 25, "smtps": 465}
 _SETTINGS = ("to", "from", "password-file")
 

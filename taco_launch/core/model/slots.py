@@ -160,5 +160,5 @@ def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
     told = []
     for words, numbers in found.items():
         gpus = ",".join(str(number) for number in numbers if number < occupancy.gpus)
-        told.append(f"{len(numbers)} {words}{f': GPU {gpus}' if gpus else ''}")
+        told.append(f"{words}: {f'GPU {gpus}' if gpus else f'{len(numbers)} slot' + 's' * (len(numbers) > 1)}")
     return "; ".join(told)

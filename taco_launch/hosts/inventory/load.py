@@ -97,7 +97,7 @@ def _near(path: Path) -> str:
         there = [each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml", ".ini", ".txt")]
     except OSError:
         there = []
-    if close := difflib.get_close_matches(path.name, there, 1, 0.6):
+    if close := difflib.get_close_matches(path.name, there, 1, 0.8):
         return f"did you mean {path.parent / close[0]}?"
     where = "" if path.is_absolute() else f": it is relative to {Path.cwd()}"
     return f"check the path{where}; to write an inventory: {shell(('taco-launch', 'init', 'HOST', '--to', str(path)))}"

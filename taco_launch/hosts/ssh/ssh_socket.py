@@ -91,7 +91,7 @@ def _dialled(route: Route) -> socket.socket:
     except OSError as error:
         raise HostError(
             f"{route.name}: no TCP connection to {at}: {error.strerror or error}",
-            hint="is the host up, its sshd running, and the port right? see port in the inventory",
+            hint="is the host up, and its sshd running? check address and port in the inventory",
         ) from None
     sock.settimeout(None)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

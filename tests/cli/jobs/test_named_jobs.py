@@ -271,7 +271,7 @@ BUSY = SlotState("slot-0", SlotHolder("vgg16", "id", 0.0, "c", "bob"))
 @pytest.mark.parametrize(
     ("slot", "told"),
     [
-        (BUSY, "warning: gpu2 has no jobs, but its hosts run those of another head: gpu1: 1 job vgg16 (bob)"),
+        (BUSY, "warning: gpu2 has no jobs, but its hosts run those of another head: gpu1: job vgg16 (bob): 1 slot"),
         (SlotState("slot-0"), ""),
     ],
 )

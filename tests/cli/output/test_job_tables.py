@@ -167,7 +167,21 @@ def test_hosts_that_are_drained() -> None:
     drained = [replace(node, occupancy=replace(node.occupancy, drain=drain)) for node in NODES if node.occupancy]
     shown = text(node_tables.drains((NODES[0], drained[1], drained[2]), NOW)).splitlines()
     assert [line.split() for line in shown[2:]] == [
-        ["gpu2", "192.168.0.32", "draining", "node", "2h", "ann@desk", "new", "cable", "1", "job", "vgg16", "(alice)"],
+        [
+            "gpu2",
+            "192.168.0.32",
+            "draining",
+            "node",
+            "2h",
+            "ann@desk",
+            "new",
+            "cable",
+            "job",
+            "vgg16",
+            "(alice):",
+            "1",
+            "slot",
+        ],
         ["gpu3", "192.168.0.33", "drained", "node", "2h", "ann@desk", "new", "cable", "-"],
     ]
     assert shown[1].split()[:4] == ["gpu1", "192.168.0.31", "ready", "-"]
@@ -189,7 +203,7 @@ gpu3  192.168.0.33        ready           1     0
 jobs hold 2 of 4 GPU slots (50 %)
 
 GPU slots that no job can have:
-gpu3: 1 used by process 4711 (python3 of bob): GPU 0"""
+gpu3: used by process 4711 (python3 of bob): GPU 0"""
     )
 
 
@@ -204,13 +218,13 @@ def test_top_node_says_who_holds_what() -> None:
     lines = text(node_tables.top_nodes(NODES, wide=True)).splitlines()
     assert lines[0].endswith("HELD  HELD BY")
     assert [line.split("  ")[-1].strip() for line in lines[1:4]] == [
-        "2 job vgg16 (alice): GPU 0,1",
-        "1 job vgg16 (alice)",
-        "1 used by process 4711 (python3 of bob): GPU 0",
+        "job vgg16 (alice): GPU 0,1",
+        "job vgg16 (alice): 1 slot",
+        "used by process 4711 (python3 of bob): GPU 0",
     ]
     both = (SlotState("GPU-1", HELD), SlotState("GPU-2", replace(HELD, job="b")), SlotState("GPU-3", HELD))
     shown = text(node_tables.top_nodes((replace(NODES[0], occupancy=gpus("a", *both)),), wide=True))
-    assert "  2 job vgg16 (alice): GPU 0,2; 1 job b (alice): GPU 1\n" in shown
+    assert "  job vgg16 (alice): GPU 0,2; job b (alice): GPU 1\n" in shown
 
 
 def test_top_node_without_gpus() -> None:

@@ -135,9 +135,9 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
         return code, capsys.readouterr().err.splitlines()[-1]
 
     flaw = ProofFailure(("gpu1",), "cannot reach gpu2", "timed out")
-    goes_on = "; once that is fixed, rerun the command: completed steps are skipped"
+    rerun = " (see the errors above) and rerun the command: completed steps are skipped"
     assert said() == (0, "2 of 2 hosts ready after 3 s")
-    assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found{goes_on}")
+    assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found; fix gpu1{rerun}")
     elsewhere = ProofFailure(("gpu1",), "cannot reach gpu2", "timed out", at=("gpu2",))
     done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (elsewhere,), "")
     assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed")) == 5
@@ -156,7 +156,7 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     document = json.loads(capsys.readouterr().out)
     assert [each["state"] for each in document["hosts"]] == ["fault", "fault"]
     assert document["remarks"][0]["name"] == "fabric manager"
-    assert said(error=HostError("gpu2: no")) == (5, f"1 of 2 hosts ready after 3 s{goes_on}")
+    assert said(error=HostError("gpu2: no")) == (5, f"1 of 2 hosts ready after 3 s; fix gpu2{rerun}")
     done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0, HostError("gpu2: no"))), (), "")
     assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed"), told={"gpu2"}) == 5
     assert "gpu2: no" not in capsys.readouterr().err, "it was shown with the plan"

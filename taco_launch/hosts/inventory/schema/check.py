@@ -44,7 +44,10 @@ def check(value: Any, faults: Faults) -> InventoryFile:
     def refused(detail: ErrorDetails, wrong: set[Loc]) -> Loc:
         loc = _loc(detail["loc"], faults)
         if loc not in wrong:  # else it was left out for a fault of its own
-            hint = _hosts_form(detail["input"]) if loc == ("hosts",) else _JUMP if _is_jump(loc) else ""
+            given = detail["input"]
+            hint = _hosts_form(given) if loc == ("hosts",) else _JUMP if _is_jump(loc) else ""
+            if loc[:1] == ("hosts",) and len(loc) == 2 and isinstance(given, str):
+                hint = f"write {loc[1]}: {{address: {given}}}"
             note(detail, loc, faults, _keys(loc), hint)
         return loc[:-1] if _goes_whole(detail["type"], loc) else loc
 

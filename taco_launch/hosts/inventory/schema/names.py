@@ -74,11 +74,18 @@ def address(text: str, path: str = "address", source: str = COMMAND_LINE) -> str
     try:
         return host_name(text, path, source)
     except SpecError:
+        user, at, rest = text.rpartition("@")
+        hint = (
+            f"write {{address: {rest.partition(':')[0]}, user: {user}}}; a port has a key of its own: port"
+            if at
+            else ""
+        )
+        hint = "a range is written gpu[1-3]" if "{" in text else hint
         problem = (
             "is neither a host name (letters, digits, '.', '-' and '_', a letter in the last part, no '-' first) nor an "
             "IP address"
         )
-        raise _refused(text, problem, path, source) from None
+        raise _refused(text, problem, path, source, hint) from None
 
 
 def image(text: str) -> str:

@@ -14,6 +14,9 @@ Told = Tuple[str, HealthVerdict]
 _SAME = "Imbue cluster health: driver, kernel and OFED are the same on all hosts"
 _COUNT = "taco-launch: hosts of one cluster have as many GPUs as most of them"
 _CABLED = "taco-launch: a port that most other hosts use is in use"
+# Beyond this, logins by Kerberos fail (RFC 4120, 3.2.3), and certificates, apt and make misjudge what is new.
+_MOST_SKEW = 300.0
+_SKEW = "RFC 4120: clocks differ by less than 5 min"
 _CLOCK = "NHC and gcm: clocks differ by less than 1 s"
 # A majority needs this many hosts.
 _FEW = 3
@@ -131,7 +134,8 @@ def _clocks(hosts: Sequence[HostFacts]) -> Iterator[Told]:
                 "timedatectl shows whether it is synchronised; chronyc makestep, or systemctl restart systemd-timesyncd"
             )
             text = f"{duration(abs(apart))} {side} {of}"
-            yield host, HealthVerdict("clock", WARNING, text, _CLOCK, hint)
+            far = abs(apart) - error > _MOST_SKEW
+            yield host, HealthVerdict("clock", FAULT if far else WARNING, text, _SKEW if far else _CLOCK, hint)
         elif abs(apart) + error > MAX_CLOCK_OFFSET:
             yield host, HealthVerdict("clock", NOT_POSSIBLE, f"the answer took {duration(2 * error)}", _CLOCK)
         else:

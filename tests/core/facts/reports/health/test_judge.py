@@ -173,7 +173,8 @@ def test_each_check_of_a_health_check(health: dict[str, Any], level: str, name: 
     [
         (of("system", disks=(Disk("/", "ext4", 100 * GIB, 4 * GIB),)), "warning", "disk space", "/ has 4.0 GiB free"),
         (of("system", disks=(Disk("/", "ext4", 100 * GIB, 0),)), "fault", "disk space", "/ has 0 B free"),
-        (of("system", clock_offset=400.0), "warning", "clock", "6.7 min ahead of the controller"),
+        (of("system", clock_offset=200.0), "warning", "clock", "3.3 min ahead of the controller"),
+        (of("system", clock_offset=400.0), "fault", "clock", "6.7 min ahead of the controller"),
         (of("system", clock_error=2.0), "not possible", "clock", "the answer took 4 s"),
         (of("image", memlock=65536), "warning", "memlock", "64.0 KiB (container taco-launch-c)"),
         (of("image", shm=64 << 20), "warning", "shared memory", "64.0 MiB"),

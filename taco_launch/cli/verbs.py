@@ -18,7 +18,7 @@ _VERBS = {
     "logs": ("Jobs", "jobs.logs", "Print the output of a job."),
     "wait": ("Jobs", "jobs.job_actions", "Wait for jobs to end and exit with the job's code."),
     "report": ("Jobs", "report", "Write the report of a job as one page."),
-    "stacks": ("Jobs", "jobs.stacks", "Show where each rank of a running job is."),
+    "stacks": ("Jobs", "jobs.stacks", "Show the line of code that each rank of a running job is on."),
     "support": ("Jobs", "support", "Collect a job's record, logs and stacks in one archive."),
     "exec": ("Jobs", "jobs.execute", "Run a command next to a rank of a running job."),
     "shell": ("Jobs", "jobs.execute", "Open a shell next to a rank of a running job."),
@@ -39,7 +39,7 @@ _VERBS = {
     "setup": ("Hosts", "hosts.setup", "Set up hosts for training, stage by stage, and verify it."),
     "host": ("Hosts", "hosts.host", "Drain hosts for maintenance, and open them to jobs again."),
     "teardown": ("Hosts", "hosts.teardown", "Remove what setup made on hosts."),
-    "image": ("Hosts", "hosts.image", "Build images for jobs, and list the containers of them."),
+    "image": ("Hosts", "hosts.image", "Build images for jobs, and list their containers."),
     "data": ("Hosts", "hosts.data", "List the data sets that jobs may name."),
     "translate": (
         "Jobs",

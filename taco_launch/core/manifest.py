@@ -149,7 +149,7 @@ def _rows(document: Mapping[str, Any], key: str) -> List[Any]:
 
 def _file(row: Any) -> FileEntry:
     if not (isinstance(row, list) and len(row) == 4 and type(row[1]) is bool and type(row[2]) is int and row[2] >= 0):
-        raise ValueError("not a manifest: invalid file entry")
+        raise ValueError("not a manifest: an entry of a file is invalid")
     path, executable, size, content = row
     if not isinstance(content, str) or not is_hash(content):
         raise ValueError("not a manifest: invalid hash")
@@ -195,7 +195,7 @@ def check(manifest: Manifest) -> None:
             above.add(parent)
             parent = parent.rpartition(b"/")[0]
     for name in above & ends:  # nothing is ever written by way of a link
-        raise ValueError(f"an entry lies below a path that is not a folder: {name[:100]!r}")
+        raise ValueError(f"an entry is below a path that is a file: {name[:100]!r}")
     for path, target in links:
         if not target or "\0" in target or len(in_bytes(target)) > _TARGET_BYTES:
             raise ValueError(f"a link has an invalid target: {path[:100]!r}")

@@ -124,5 +124,5 @@ def agreed(by_rank: Sequence[Union[Config, str]]) -> Config:
         configs.append(one)
         if one != configs[0]:
             both = f"{one.describe()} and {configs[0].describe()}"
-            raise LightError(f"rank {rank} has other LIGHT_* variables than rank 0: {both}. Give all ranks the same.")
+            raise LightError(f"rank {rank} and rank 0 have different LIGHT_* variables: {both}. Set them alike.")
     return configs[0]

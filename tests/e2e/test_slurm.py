@@ -185,7 +185,7 @@ def test_without_slurm(taco: Taco, tmp_path: Path) -> None:
     done = Taco(taco.state, {**taco.env, "SLURM_CONF": str(tmp_path / "none")})("-i", "slurm:", "top", "node")
     assert done.returncode == 5
     assert "is this a login node of a Slurm cluster?" in done.stderr
-    assert "--partition requires Slurm" in taco("run", "--np", "1", "--partition", "p", "--", "true").stderr
+    assert "--partition works only with Slurm" in taco("run", "--np", "1", "--partition", "p", "--", "true").stderr
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "torchrun", "env"])

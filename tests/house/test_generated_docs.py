@@ -82,7 +82,7 @@ def test_every_command_has_a_page_and_is_in_the_index(generator: ModuleType) -> 
 
 def test_an_option_of_most_commands_is_explained_once(generator: ModuleType) -> None:
     pages = command_pages(generator)
-    assert [name for name, text in pages.items() if "Print only errors on stderr" in text] == ["index"]
+    assert [name for name, text in pages.items() if "On stderr, print only errors" in text] == ["index"]
     assert "Also: `-i`, `-o`, `--json`, `-q`, `-v`, `--ask-sudo-password`, `-h`" in pages["run"]
     assert [name for name, text in pages.items() if "`--mps` | With --procs-per-gpu" in text] == ["run"]
     assert "`--mps`" in pages["submit"]

@@ -38,7 +38,7 @@ def check_junit(path: Path) -> None:
     if not folder.is_dir():
         raise UsageError(f"--junit {path}: there is no folder {folder}", hint=shell(("mkdir", "-p", str(folder))))
     if not os.access(path if path.exists() else folder, os.W_OK):
-        raise UsageError(f"--junit {path}: {path if path.exists() else folder} is not writable")
+        raise UsageError(f"--junit: {path if path.exists() else folder} is not writable")
 
 
 def record_run(

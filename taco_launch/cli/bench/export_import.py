@@ -60,7 +60,7 @@ def export(
 ) -> int:
     """Write the history, or the given SWEEPs, as JSON or CSV.
 
-    CSV has one row per measured value, with its run, its sweep, and the software of the run. `bench import`
+    CSV has one row per measured value, with its run, its sweep, and the software versions of the run. `bench import`
     reads both, on any machine. Verdicts are not exported; they are in the summaries of their nightly runs.
 
     \b

@@ -69,7 +69,7 @@ from taco_launch.jobs.dry_run import Planned
 def ladder(ctx: click.Context, /, name: str | None, *, schema: bool, dry_run: bool, **options: Any) -> int:
     """Measure a benchmark matrix and compare its variants.
 
-    MATRIX is a YAML file or the name of one that is shipped. Each cell (a workload, a variant, a number of ranks) is a job; all are run once, in shuffled order, then once more, and
+    MATRIX is a YAML file or the name of a matrix that comes with taco-launch. Each cell (a workload, a variant, a number of ranks) is a job; all are run once, in shuffled order, then once more, and
     so on, so that slow changes favour no variant. Runs are kept in the history as they end. After Ctrl-C, a broken connection
     or a power cut, the same command continues where it stopped. A run that fails is kept with the reason, and the rest continues.
 

@@ -80,7 +80,7 @@ nightly.add_command(nightly_report.report)
 def install(ctx: click.Context, /, *, dry_run: bool, yes: bool, **options: Any) -> int:
     """Schedule nightly runs of MATRIX with cron or systemd.
 
-    MATRIX is a file or the name of one that is shipped. The change is shown first. Before anything is written, the entry is
+    MATRIX is a file or the name of a matrix that comes with taco-launch. The change is shown first. Before anything is written, the entry is
     tested as cron or systemd would start it: without an SSH agent, without a terminal and with its own environment it
     must read inventory and matrix, open the history and reach the head. An SSH key with a passphrase does not work there. A
     warning names each file or folder through which others could change what the nightly run executes.

@@ -10,7 +10,7 @@ from taco_launch.setup.job_containers import build as flow
 
 @click.group(cls=SuggestingGroup)
 def image() -> None:
-    """Build images for jobs, and list the containers of them.
+    """Build images for jobs, and list their containers.
 
     A job runs in another image than the inventory's with `run --image`.
     """

@@ -54,7 +54,7 @@ def _place(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tu
 @add_option(
     "--compat",
     type=click.Choice(["mpi-operator"]),
-    help="Also write the metrics that the MPI Operator has under its names, for dashboards that exist.",
+    help="Also write the MPI Operator's metrics, under its names, for dashboards that exist.",
 )
 @add_option(
     "--allow-host",

@@ -48,8 +48,8 @@ def run(
 ) -> int:
     """Run a job, follow its output and exit with its code.
 
-    Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. A closed terminal
-    (SIGHUP), a SIGKILL or a connection to the head that is lost for minutes only leave it (`taco-launch logs -f NAME`).
+    Ctrl-C stops the job, a second one kills it; so does SIGTERM, which `timeout` and CI systems send. Closing the terminal
+    (SIGHUP), SIGKILL or losing the head for minutes ends only the output; the job continues (`taco-launch logs -f NAME`).
     The ranks read nothing from standard input. What a launcher prints about a rank that failed is shown with -v only, by
     `logs -v` too. With --json the output goes to stderr, and the job, or the error, to stdout.
 

@@ -61,7 +61,7 @@ def stacks(
     seconds: float,
     **access: Any,
 ) -> int:
-    """Show where each rank of a running job is.
+    """Show the line of code that each rank of a running job is on.
 
     Ranks on the same line are one group, shown with the Python frames of one of them. Groups that wait for no other rank
     come first, then the smallest: the others usually wait for those. py-spy reads the stacks and stops each rank for

@@ -309,7 +309,7 @@ def talk_options(function: F) -> F:
         help="Print each decision with its time on stderr; -vv: also each message to and from the agent.",
     )(function)
     return add_option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Print only errors on stderr."
+        "-q", "--quiet", is_flag=True, expose_value=False, callback=_keep, help="On stderr, print only errors."
     )(function)
 
 
@@ -386,5 +386,5 @@ def wait_option(function: Any) -> Any:
         is_flag=False,
         flag_value=float("inf"),
         metavar="[TIME]",
-        help="Wait until the jobs that block this have ended, for at most TIME, such as 2h (without TIME: forever). Default: do not wait.",
+        help="Wait until the jobs that block this command have ended, for at most TIME, such as 2h (without TIME: forever). Default: do not wait.",
     )(function)

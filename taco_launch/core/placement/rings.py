@@ -46,7 +46,7 @@ def rings(matrix: Matrix) -> Rings:
     """
     count = len(matrix)
     if count > MOST_GPUS:
-        raise ValueError(f"{count} GPUs: rings are worked out for at most {MOST_GPUS}")
+        raise ValueError(f"{count} GPUs are too many to compute rings: at most {MOST_GPUS}")
     bandwidths = sorted({matrix[one][other] for one, other in combinations(range(count), 2)}, reverse=True)
     masks = _masks(count)
     levels = bytearray([len(bandwidths)]) * (1 << count)

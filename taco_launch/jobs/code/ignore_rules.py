@@ -98,7 +98,7 @@ def _read(path: str, level: int, deadline: float) -> list[_Rule]:
         line = "" if ended.startswith("#") else _RULE.match(ended.removesuffix("\r"))[0]  # type: ignore[index]
         body = line.removeprefix("!")
         if line and not body:
-            raise UsageError(f"{path}: line {number}: a ! without a pattern")
+            raise UsageError(f"{path}: line {number}: ! must be followed by a pattern")
         pattern = body.removesuffix("/")
         if pattern:
             rules.append(_Rule(body is line, pattern is not body, level, _parts(pattern), path, number))

@@ -66,7 +66,7 @@ def _split(text: str) -> tuple[str, ...]:
         raise ValueError("is empty, but must name a program", "")
     if found := next((word for word in words if word in _OPERATORS), ""):
         hint = "if you need a shell, write [bash, -c, '...']"
-        raise ValueError(f"{found} is for a shell, but the command is started without one", hint)
+        raise ValueError(f"{found} has an effect only in a shell, but the command is started without one", hint)
     return tuple(words)
 
 

@@ -141,7 +141,7 @@ FIELDS = (
         "count",
         _P.SIZE,
         "With {launcher} env: start the command N times per slot. Each process sees only its GPU and gets --process_index I "
-        "--process_num N after its own arguments (and PROCESS_INDEX, PROCESS_NUM). RANK and WORLD_SIZE count slots.",
+        "--process_num N after its own arguments (and PROCESS_INDEX, PROCESS_NUM). RANK and WORLD_SIZE then number the slots, not the processes.",
         metavar="N",
         limits=_SLOTS,
     ),
@@ -211,7 +211,7 @@ FIELDS = (
         "knobs",
         "knobs",
         _P.TUNING,
-        "Tuning variable of NCCL, Horovod, LightCC, UCX or Open MPI with a readable value (64MiB, true); see "
+        "Tuning variable of NCCL, Horovod, LightCC, UCX or Open MPI with a value such as 64MiB or true; see "
         "`taco-launch knobs`.",
         option=("--knob",),
         metavar="NAME=VALUE",
@@ -385,7 +385,7 @@ FIELDS = (
         "host_loss_timeout",
         "time",
         _P.LIMITS,
-        "Treat a host as lost, and end the job, after this long without contact. Default: host_loss_timeout in the "
+        "Treat a host as lost, and end the job, after this long without an answer from it. Default: host_loss_timeout in the "
         "inventory, else 60s.",
         key="hostLossTimeoutSeconds",
         section=POLICY,

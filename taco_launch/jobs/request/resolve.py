@@ -233,7 +233,7 @@ def _slurm(request: JobRequest, inventory: Inventory, hosts: tuple[Host, ...]) -
     first = next((name for name in OF_SLURM if getattr(request, name)), None)
     if first is not None:
         hint = "use -i slurm: on a login node, or -i slurm:USER@LOGIN"
-        raise UsageError(f"{request.called(first)} requires Slurm", hint=hint)
+        raise UsageError(f"{request.called(first)} works only with Slurm", hint=hint)
     return None
 
 

@@ -104,7 +104,8 @@ def check(request: BuildRequest) -> None:
         )
     if request.dockerfile and (request.requirements or request.apt or request.wheels):
         raise UsageError(
-            "-f: the Dockerfile itself defines what is installed", hint="leave --requirements, --apt and --wheels out"
+            "-f: cannot be combined with --requirements, --apt or --wheels: the Dockerfile itself defines what is installed",
+            hint="leave --requirements, --apt and --wheels out",
         )
     if request.folder and not request.dockerfile:
         raise UsageError(

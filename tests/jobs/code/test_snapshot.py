@@ -176,9 +176,7 @@ def test_config_files(tmp_path: Path) -> None:
     assert found.manifest.links == ()
     assert [file.path for file in found.manifest.config] == ["/etc/new.conf"]
     below = config_files.read([f"{source}:own.conf/inner"], "--config-file", has_tree=True)
-    with pytest.raises(
-        UsageError, match=r"--config-file: an entry lies below a path that is not a folder: b'own\.conf'"
-    ):
+    with pytest.raises(UsageError, match=r"--config-file: an entry is below a path that is a file: b'own\.conf'"):
         snapshot.take(walk(str(root), quiet), below, tmp_path / "cache")
 
 

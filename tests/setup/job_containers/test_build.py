@@ -35,7 +35,7 @@ def test_requirements_and_packages(tmp_path: Path) -> None:
         ({"dockerfile": "/no/file"}, "there is no such file"),
         (
             {"dockerfile": "/etc/passwd", "apt": ("a",)},
-            "the Dockerfile itself defines what is installed",
+            "cannot be combined with --requirements, --apt or --wheels: the Dockerfile itself defines what is installed",
         ),
         ({"base": "a", "apt": ("x; rm",)}, "not a name of a package"),
         ({"base": "a", "apt": ("x",), "folder": "."}, "add -f DOCKERFILE"),

@@ -74,6 +74,14 @@ TORCH = (
         unless=("port-in-use",),
     ),
     Signature(
+        "torch-address-family",
+        keys=("The client socket ", "The server socket "),
+        cause="A rank of {host} could not use one of the addresses of {name} ({why}): [[own?IPv6 is off for the host's own name, and torch goes on with IPv4. This address is that of the host itself, so ranks of other hosts cannot reach it||torch tries the next address of that name]].",
+        next="[[own?With several hosts, set MASTER_ADDR (or --rdzv_endpoint) to the name or address of the first host that all of them reach. With one host, ignore this warning||Ignore it if the job runs. Otherwise set MASTER_ADDR to an IPv4 address, or remove the name's IPv6 address from /etc/hosts]].",
+        pattern=r"The (?:client|server) socket (?:has failed|cannot be initialized) to (?:connect|listen|bind)[^\r\n\[]*\[(?=(?:(?P<own>(?:ip6-)?localhost|127\.|::1))?)(?P<name>[^\]\r\n]+)\][^\r\n(]*\(errno: (?:97|99) - (?P<why>[\w ]+)\)",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
         "torch-rendezvous",
         keys=("RendezvousTimeoutError", "RendezvousConnectionError"),
         cause="[[lost?torchrun on {host} has no connection to its store on the first host: it was never reached, or the torchrun there has ended||The ranks did not find each "
@@ -672,10 +680,10 @@ TORCH_RANKS = (
     ),
     Signature(
         "gloo-families-differ",
-        keys=("address family mismatch",),
+        keys=("address family mismatch", "ss1.ss_family == ss2.ss_family"),
         cause="Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names resolve to addresses of different kinds.",
         next="Name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0. Or give each host an IPv4 address in /etc/hosts (getent ahosts $(hostname)).",
-        pattern=r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch",
+        pattern=r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch|ss1\.ss_family == ss2\.ss_family",
     ),
     Signature(
         "torch-ready-twice",

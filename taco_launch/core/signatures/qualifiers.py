@@ -1,0 +1,234 @@
+"""What lines near a known text add to it: a more precise cause and next step in place of its own, by the name of its signature; pure."""
+
+import re
+from typing import Dict, Optional, Tuple
+
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.signatures.filling import values_of
+from taco_launch.core.signatures.known import FailureText, Signature
+
+
+@dataclass(frozen=True)
+class Qualifier:
+    """What the words near a text change.
+
+    `pattern` is searched in the lines near the text (`nearby` in lines.py), those of its own included; ^ and $ stand for
+    the start and the end of each line. Its groups and those of the signature fill `cause` and `next`. `kind` takes the
+    place of the signature's own where it is given.
+    """
+
+    pattern: str
+    cause: str
+    next: str
+    kind: Optional[FailureText] = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is told of a text, and as what kind."""
+
+    cause: str
+    next: str
+    kind: FailureText
+
+
+# A line that names an error, right above a line that only tells that a task ended.
+_ERROR_ABOVE = (
+    r"^(?!srun: |slurmstepd: error: \*\*\*)[^\n]*?\b(?:[Ee]rror|ERROR|FATAL|[Ff]atal)(?: \(\w+\))?: +(?P<why>[^\n]*[^\s.])\n"
+    r"(?:[^\n]*\n)?srun: error: [^\n]*: Exited with exit code"
+)
+# A code of a shell, in a line that only tells that a task ended.
+_NOT_FOUND = "a shell or its program did not find a command"
+_STACK = r"(?:\n[^\n]*){0,6}?\n[^\n]*?"
+_TASK_ENDED = (
+    Qualifier(
+        _ERROR_ABOVE,
+        "Task {task} on {host} ended with exit code {code}; the line above it reads: {why}.",
+        "Correct what that line names; more of that task's own lines may stand above it.",
+    ),
+    Qualifier(
+        r"Exited with exit code 127\b",
+        "Task {task} on {host} ended with exit code 127: " + _NOT_FOUND + " on that node.",
+        "Compare the PATH there: srun -w {host} bash -c 'echo $PATH; command -v PROGRAM'. Load modules and activate "
+        "environments in the batch script, and name the program by its full path.",
+    ),
+    Qualifier(
+        r"Exited with exit code 126\b",
+        "Task {task} on {host} ended with exit code 126: the program was found, but cannot be run.",
+        "On that node, ls -l and file PROGRAM show whether it is marked as executable and built for that processor; "
+        "findmnt -T PROGRAM shows whether its file system is mounted noexec.",
+    ),
+)
+# A GPU's memory was given to an MPI that cannot read it: a copy by the CPU crashes below a call of MPI.
+_COPY_BELOW_MPI = (
+    r"memcpy\w*"
+    + _STACK
+    + r"\b(?:P?MPID?I?_\w*|MPIR_\w*|mv2_\w+|mca_(?:pml|btl|coll)_\w+|ompi_\w+|opal_convertor\w*)\b[\s\S]*?\bP?MPI\w*_\w*(?:[Ss]end|Recv|Bcast|[Rr]educe|[Gg]ather)"
+)
+_OF_GPU = r"(?=[\s\S]*?(?:horovod|tensorflow|libtorch|[Tt]orch|CUDA|cuda|device:GPU|NVIDIA))[\s\S]*?"
+_MPI_NOT_FOR_GPUS = Qualifier(
+    r"\A" + _OF_GPU + _COPY_BELOW_MPI,
+    "A rank on {host} crashed while MPI copied a buffer with the CPU (memcpy below a call of MPI): the buffer is in the "
+    "memory of a GPU, and this MPI is not CUDA-aware.",
+    "Use a CUDA-aware MPI (Open MPI: ompi_info --all | grep cuda_support; MVAPICH2-GDR: -x MV2_USE_CUDA=1; Cray MPICH: "
+    "-x MPICH_GPU_SUPPORT_ENABLED=1). For Horovod, build it with HOROVOD_GPU_OPERATIONS=NCCL, and with no HOROVOD_GPU_BROADCAST=MPI or HOROVOD_GPU_ALLREDUCE=MPI.",
+)
+_NO_GID = Qualifier(
+    r"GID: *00(?::00){15}",
+    "RDMA failed on {host}: the GID that this device uses is all zeros, so its port has no network interface with an "
+    "address there.",
+    "show_gids on that host lists the GIDs; choose one with an address (perftest: -x INDEX; NCCL: NCCL_IB_GID_INDEX). In a "
+    "container or pod, give it the network of that port: --network host, hostNetwork: true, or a second network (Multus with macvlan or SR-IOV).",
+)
+_BY_HAND = "Run it by hand on that host with apptainer --debug to see more."
+QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
+    "slurm-task-exited": _TASK_ENDED,
+    "slurm-program-missing": (
+        Qualifier(
+            r"execve\(\): (?:ml|module|conda|mamba|micromamba|source|activate|export|cd|ulimit): ",
+            "Slurm could not start {file} on {host}: it is a function or a built-in command of the shell, and no program that srun can start.",
+            "Start a login shell that has it: srun bash -lc '{file} ...'; or run {file} in the batch script, before srun.",
+        ),
+    ),
+    "rank-caught-signal": (_MPI_NOT_FOR_GPUS,),
+    "process-crashed": (_MPI_NOT_FOR_GPUS,),
+    "rdma-test-failed": (_NO_GID,),
+    "ofi-no-network": (
+        Qualifier(
+            r"\A(?=[\s\S]*?(?:MPICH ERROR \[Rank|\b[Cc][Xx][Ii]\b|SLINGSHOT|flux-job))[\s\S]*?OFI (?:call )?(?:fi_)?(?:open )?domain\b[^\n]*failed",
+            "MPI's libfabric has the Slingshot network of {host}, but may not open it ({what}[[why?: {why}]]): the launcher gave the processes no network credentials (VNI).",
+            "Start the program with the site's own launcher (srun, or flux with its cxi plugin): env | grep SLINGSHOT in a rank must show a VNI; a "
+            "container needs these variables and /dev/cxi*, too. FI_LOG_LEVEL=warn shows what the provider refuses.",
+        ),
+        Qualifier(
+            r"OFI (?:call )?(?:fi_)?(?:open )?domain\b[^\n]*failed",
+            "MPI's libfabric has a network on {host}, but could not open its device ({what}[[why?: {why}]]).",
+            "FI_LOG_LEVEL=warn shows which provider and device, and why: most often the right to open the device (ls -l "
+            "/dev/infiniband /dev/cxi*), credentials that only the site's launcher gives, or ulimit -l. FI_PROVIDER=tcp shows whether the rest works.",
+        ),
+        Qualifier(
+            r"OFI (?:call )?(?:fi_)?(?:open )?(?:endpoint|ep)\b[^\n]*failed|OFI (?:call )?(?:ep_enable|av_open|ep_bind|cq_open)\b[^\n]*failed",
+            "MPI's libfabric opened the network device of {host}, but no endpoint on it ({what}[[why?: {why}]]): a resource of the device is used up or limited.",
+            "Use fewer ranks on that host, and check ulimit -l and ulimit -n where they run; FI_LOG_LEVEL=warn shows which resource.",
+        ),
+    ),
+    "ray-node-died": (
+        Qualifier(
+            r"\b[Pp]reempt(?:ed|ion)\b|\bnode (?:was|is|has been) (?:being )?drain|\b[Ss]pot (?:instance )?(?:interrupt|terminat)|node drain",
+            "Ray lost [[host?{host}||a host of the cluster]]: the node was preempted or drained by who runs the cluster, so this is no failure of the program.",
+            "Resume from the last checkpoint; with Ray Train, FailureConfig(max_failures=3) does so on its own. Use nodes that are not taken away (on-demand), or save checkpoints more often.",
+        ),
+    ),
+    "torch-collective-timeout": (
+        Qualifier(
+            r"^(?![^\n]*timeout)[^\n]*\b[Ss]aving\b[^\n]{0,60}\b(?:FSDP|model|checkpoint|optimizer|state)\b|\bin (?:_?save_(?:checkpoint|model|state)|save_fsdp\w*)$",
+            "A collective of torch did not end in time on {host}[[rank?, for rank {rank}]] while the program saved a checkpoint: {what}. Sharded parameters (FSDP, ZeRO-3) are gathered "
+            "for that on all ranks, and some of them did not take part.",
+            "Call the saving function (save_state, save_model, save_checkpoint, state_dict) on every rank, outside any if rank == 0; only the writing of the file may be limited to one rank. If all "
+            "call it and one writes for long, raise the timeout: init_process_group(timeout=timedelta(hours=1)).",
+        ),
+    ),
+    "library-missing": (
+        Qualifier(
+            r"\A(?=[\s\S]*?\blibmpi(?:_cxx|_mpifh|_usempi\w*)?\.so\.(?:20|40|12\.\d+\.\d+ompi)\b)[\s\S]*?BAD TERMINATION OF ONE OF YOUR APPLICATION",
+            "The program on {host} was built with Open MPI ({library} is not found), but the mpirun that started it is of MPICH or Intel MPI.",
+            "Use the mpirun of the program's own Open MPI: which -a mpirun lists what is installed. Put its bin first in PATH and its lib in LD_LIBRARY_PATH (module load openmpi), and pass both: -x PATH -x LD_LIBRARY_PATH.",
+        ),
+    ),
+    "ssh-unresolvable": (
+        Qualifier(
+            r"^[^\n]*\bhorovodrun [^\n]*-(?:hostfile|-?H)[^\n]*/etc/mpi/hostfile|(?s:-launcher[\w-]*:[^\n]*\bhorovodrun )",
+            "horovodrun starts ranks by ssh, and the name {host} of a worker cannot be resolved ({why}): this MPI operator starts workers by kubectl exec, and gives them no names.",
+            "Start the program in the launcher with mpirun, which reads the operator's own agent (env | grep rsh_agent) and /etc/mpi/hostfile; or use the operator v2beta1, whose workers have ssh and names.",
+        ),
+    ),
+    "mpi-cuda-call-failed": (
+        Qualifier(
+            r"\bvalue:? +(?P<value>700|716|717|718|719|710)\b",
+            "Open MPI met an earlier failure of a GPU kernel on {host} (cu{call} returned {value}, "
+            "which every call returns after it): this is no failure of MPI.",
+            "Find the kernel of the program that failed first: -x CUDA_LAUNCH_BLOCKING=1, or compute-sanitizer PROGRAM; and check dmesg -T | grep Xid on {host}.",
+            FailureText.ECHO,
+        ),
+    ),
+    "apptainer-failed": (
+        Qualifier(
+            r"squashfuse\w* exited|trying to read the squashfs|bad superblock|failed to (?:find|read|load) (?:the )?(?:squashfs|root ?fs|SIF)|image partition|(?:invalid|corrupted?|unknown) (?:SIF|image)|image format not recognized",
+            "apptainer (singularity) could not read the image on {host}: {why}. The file is damaged or incomplete, or FUSE cannot mount it there.",
+            "Compare ls -l and sha256sum of the image with its source, and pull it again if they differ; apptainer sif list IMAGE must read it. If it is whole, check /dev/fuse and the disk on {host}; "
+            "apptainer build --sandbox FOLDER IMAGE works without FUSE.",
+        ),
+        Qualifier(
+            r"FATAL: [\s\S]{0,400}(?:[Nn]o space left|[Oo]ut of space|[Dd]isk quota exceeded)",
+            "apptainer (singularity) has no room on {host} to build or unpack the image: {why}.",
+            "Put its folders on a larger disk: export APPTAINER_TMPDIR=/scratch/$USER/tmp APPTAINER_CACHEDIR=/scratch/$USER/cache (older versions: SINGULARITY_...); apptainer cache clean empties the cache.",
+        ),
+        Qualifier(
+            r"while creating squashfs: [^\n]*|mksquashfs[^\n]*(?:not found|failed)",
+            "apptainer (singularity) could not write the image on {host}: mksquashfs failed ({why}).",
+            "On login nodes, limits of memory and CPU time end mksquashfs (ulimit -a): build in a job, and limit it with APPTAINER_MKSQUASHFS_PROCS or --mksquashfs-args='-processors 2 -mem 2G'. Check df -h of "
+            "APPTAINER_TMPDIR, and that squashfs-tools is installed.",
+        ),
+        Qualifier(
+            r"FATAL: [^\n]*(?:user namespace|newuidmap|newgidmap|setuid|suid|unshare|fakeroot|/etc/subuid|subuid mapping)",
+            "apptainer (singularity) may not create a user namespace on {host}: {why}.",
+            "sysctl user.max_user_namespaces must be more than 0 there, and kernel.unprivileged_userns_clone 1 (Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns 0); --fakeroot needs a line of the user in /etc/subuid and /etc/subgid. "
+            "Otherwise the administrator installs apptainer-suid.",
+        ),
+        Qualifier(
+            r"FATAL: [^\n]*(?:could not open image|stat \S+: no such file|no such file or directory$)",
+            "apptainer (singularity) does not find a file on {host}: {why}.",
+            "Check ls -l on that host: the image or folder must be on a file system that every host mounts, and its path must be absolute.",
+        ),
+        Qualifier(
+            r"FATAL: [^\n]*(?:UNAUTHORIZED|unauthorized|denied: |authentication required|403 Forbidden)",
+            "The registry refused to give apptainer (singularity) the image: {why}.",
+            "Check the image's name and tag. For a private one: apptainer registry login --username NAME docker://REGISTRY (older: remote login), or APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD.",
+        ),
+        Qualifier(
+            r"FATAL: [^\n]*(?:executable file not found|exec \S+ failed|no such file or directory in container)",
+            "The image that apptainer (singularity) runs on {host} lacks the program, or a library that it needs: {why}.",
+            _BY_HAND
+            + " apptainer exec IMAGE ls -l PROGRAM shows whether it is in the image; programs of the host must be bound with their libraries.",
+        ),
+    ),
+    "python-exception": (
+        Qualifier(
+            r"^ +assert [^\n]*\b(?:num_nodes|nnodes|n_nodes|num_machines|MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK|SLURM_PROCID)\b|^AssertionError: [^\n]*\b(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK)\b",
+            "The program expects a launcher that sets MASTER_ADDR, MASTER_PORT and each rank's number, and was started without one: {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]].",
+            "Start it on all hosts with a launcher: taco-launch run, torchrun, or srun with one task per GPU. If it starts its own ranks, set MASTER_ADDR to the first host, MASTER_PORT to a free port and NODE_RANK on each host; on one host, ask for one node.",
+        ),
+        Qualifier(
+            r"^KeyError: '(?P<name>MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|LOCAL_RANK|NODE_RANK|LOCAL_WORLD_SIZE|SLURM_\w+|OMPI_COMM_WORLD_\w+|PMI_\w+)'$",
+            "The program reads {name} from the environment, and no launcher has set it[[file? (line {at} of {file}]][[file?)]].",
+            "Start it with the launcher that sets it: torchrun or taco-launch run for RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
+        ),
+    ),
+    "command-not-found": (
+        Qualifier(
+            r"^(?P<host>(?P<stem>[A-Za-z][\w-]*?)\d+): (?:-?\w*sh: )?(?:line \d+: )?(?P<what>(?P=stem)\d+): command not found",
+            "The shell on {host} was given the name of a host ({what}) as its command: what starts it (pdsh, ssh) reads its list of hosts or its options wrongly.",
+            "Write the hosts as one word, separated by commas (pdsh -w 'node-0,node-1' or -w 'node-[0-6]', in quotes), and give ssh's options in PDSH_SSH_ARGS. ssh is started once by hand: ssh {host} true.",
+        ),
+        Qualifier(
+            r"\b(?:module|ml): (?:command )?not found",
+            "The shell on {host} does not have the function {what} of the environment modules: it is no login shell.",
+            "In the script: source /etc/profile.d/modules.sh (Lmod: /etc/profile.d/lmod.sh or z00_lmod.sh), or start it with bash -l.",
+        ),
+        Qualifier(
+            r"\b(?:conda|mamba|micromamba): (?:command )?not found",
+            "The shell on {host} does not have {what}: batch shells do not read what conda init wrote into ~/.bashrc.",
+            "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh, or load the site's module of it; or name the environment's Python by its full path: /PATH/TO/conda/envs/NAME/bin/python.",
+        ),
+    ),
+}
+
+
+def qualified(entry: Signature, near: str, values: Dict[str, str]) -> Words:
+    """Return the words for a text of `entry` with the lines near it; add to `values` what the lines near it give."""
+    for one in QUALIFIERS.get(entry.name, ()):
+        match = re.search(one.pattern, near, re.MULTILINE)
+        if match:
+            values.update((name, value) for name, value in values_of(match).items() if name != "host")
+            return Words(one.cause, one.next, entry.kind if one.kind is None else one.kind)
+    return Words(entry.cause, entry.next, entry.kind)

@@ -34,7 +34,7 @@ class Words:
 
 # A line that names an error, right above a line that only tells that a task ended.
 _ERROR_ABOVE = (
-    r"^(?!srun: |slurmstepd: error: \*\*\*)[^\n]*?\b(?:[Ee]rror|ERROR|FATAL|[Ff]atal)(?: \(\w+\))?: +(?P<why>[^\n]*[^\s.])\n"
+    r"^(?!srun: |slurmstepd[^\n]*(?:pyxis|spank|\*\*\*))[^\n]*?\b(?:[Ee]rror|ERROR|FATAL|[Ff]atal)(?: \(\w+\))?: +(?P<why>[^\n]*[^\s.])\n"
     r"(?:[^\n]*\n)?srun: error: [^\n]*: Exited with exit code"
 )
 # A code of a shell, in a line that only tells that a task ended.
@@ -61,7 +61,7 @@ _TASK_ENDED = (
 )
 # A GPU's memory was given to an MPI that cannot read it: a copy by the CPU crashes below a call of MPI.
 _COPY_BELOW_MPI = (
-    r"memcpy\w*"
+    r"memcpy[^\n]*"
     + _STACK
     + r"\b(?:P?MPID?I?_\w*|MPIR_\w*|mv2_\w+|mca_(?:pml|btl|coll)_\w+|ompi_\w+|opal_convertor\w*)\b[\s\S]*?\bP?MPI\w*_\w*(?:[Ss]end|Recv|Bcast|[Rr]educe|[Gg]ather)"
 )

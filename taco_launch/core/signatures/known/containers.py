@@ -725,11 +725,13 @@ CONTAINERS = (
     ),
     Signature(
         "pod-sandbox-failed",
-        keys=("ailed to create pod sandbox", "FailedCreatePodSandBox"),
+        keys=("ailed to create pod sandbox", "ailed create pod sandbox", "FailedCreatePodSandBox"),
         cause="The node cannot create a pod's network or sandbox[[why?: {why}]].",
-        next="On the node: journalctl -u kubelet | tail -50, and the pods of its network (kubectl -n kube-system get pods -o wide). With a second network (Multus, SR-IOV), the NetworkAttachmentDefinition must exist in the pod's namespace, and the node must have free devices.",
-        pattern=r"ailed to create pod sandbox: (?P<why>[^\r\n]{0,400}[^\s.])(?![\s\S]*Started container)|FailedCreatePodSandBox(?![\s\S]*Started container)",
+        next="On the node: journalctl -u kubelet | tail -50, and the pods of its network (kubectl -n kube-system get pods -o wide). With a second network (Multus, SR-IOV), check that its NetworkAttachmentDefinition is in the pod's namespace and that the node has free devices.",
+        pattern=r"ailed (?:to )?create pod sandbox: (?P<why>[^\r\n]{0,400}[^\s.])(?![\s\S]*Started container)|FailedCreatePodSandBox(?![\s\S]*Started container)",
+        kind=FailureText.FALLBACK,
         lines=12,
+        unless=("docker-no-gpu-support",),
     ),
     Signature(
         "pod-container-settings",

@@ -155,7 +155,7 @@ SYSTEM = (
         "or load less data at once.",
         pattern=r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
         r"|OOM when allocating tensor.*device:CPU"
-        r"|(?:\b(?:v?fork|clone|posix_spawn|mmap|mremap|malloc|brk|execve)\b(?!.*ibv_)[^\r\n]{0,120}|^OSError: \[Errno 12\] )Cannot allocate memory",
+        r"|(?:^(?!.*</torch_).*?\b(?:v?fork|clone|posix_spawn|mmap|mremap|malloc|brk|execve)\b(?!.*ibv_)[^\r\n]{0,120}|^OSError: \[Errno 12\] )Cannot allocate memory",
     ),
     Signature(
         "peermem-not-built",

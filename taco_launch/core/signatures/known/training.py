@@ -186,7 +186,7 @@ TRAINING = (
         r"|\b(?:ba|z)sh: (?P<what3>(?!-|\S*(?:orted|prted))\S+): command not found"
         # zsh, scripts of bash, exec in them, csh, and programs that start another
         r"|\bzsh:(?:\d+:)? command not found: (?P<what4>(?!\S*(?:orted|prted))\S+)"
-        r"|^(?:(?P<host2>[A-Za-z][\w.-]*): )?[\w./~+-]+: line \d+: (?P<what5>(?!\S*(?:orted|prted))[\w./+-]*\w): command not found"
+        r"|^(?:(?P<host2>[A-Za-z][\w.-]*): )?[\w./~+-]+: line \d+: (?P<what5>(?!-|\S*(?:orted|prted))[\w./+-]*\w): command not found"
         r"|sh: (?:(?:line )?\d+: )?exec: (?P<what6>[\w./+-]+): not found"
         r"|^(?:[A-Za-z][\w.-]*: )?(?P<what7>[\w./+-]+): Command not found\."
         r"|^(?:/usr/bin/)?env: [\u2018'`\"]?(?P<what8>[\w./+-]+)[\u2019'\"]?: No such file or directory"

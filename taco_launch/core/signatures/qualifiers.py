@@ -61,11 +61,11 @@ _TASK_ENDED = (
 )
 # A GPU's memory was given to an MPI that cannot read it: a copy by the CPU crashes below a call of MPI.
 _COPY_BELOW_MPI = (
-    r"memcpy[^\n]*"
+    r"(?:mem(?:cpy|move)[^\n]*|libc\.so[^\n]*\(\+0x[^\n]*)"
     + _STACK
-    + r"\b(?:P?MPID?I?_\w*|MPIR_\w*|mv2_\w+|mca_(?:pml|btl|coll)_\w+|ompi_\w+|opal_convertor\w*)\b[\s\S]*?\bP?MPI\w*_\w*(?:[Ss]end|Recv|Bcast|[Rr]educe|[Gg]ather)"
+    + r"\b(?:P?MPID?I?_\w*|MPIR_\w*|mv2_\w+|mca_(?:pml|btl|coll)_\w+|ompi_\w+|opal_convertor\w*|uc[pts]_\w+)\b[\s\S]*?\bP?MPI\w*_\w*(?:[Ss]end|Recv|Bcast|[Rr]educe|[Gg]ather)"
 )
-_OF_GPU = r"(?=[\s\S]*?(?:horovod|tensorflow|libtorch|[Tt]orch|CUDA|cuda|device:GPU|NVIDIA))[\s\S]*?"
+_OF_GPU = r"(?=[\s\S]*?(?:[Ss]ignal 11\b|Segmentation))(?=[\s\S]*?(?:horovod|tensorflow|libtorch|[Tt]orch|CUDA|cuda|device:GPU|NVIDIA))[\s\S]*?"
 _MPI_NOT_FOR_GPUS = Qualifier(
     r"\A" + _OF_GPU + _COPY_BELOW_MPI,
     "A rank on {host} crashed while MPI copied a buffer with the CPU (memcpy below a call of MPI): the buffer is in the "
@@ -159,6 +159,11 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "apptainer build --sandbox FOLDER IMAGE works without FUSE.",
         ),
         Qualifier(
+            r"FATAL: [^\n]*failed to mount \S+ in \d+s",
+            "apptainer (singularity) waited too short a time for the image on {host}: {why}. Its file system is slow, as the first access to CVMFS or a busy shared folder is.",
+            "Run it again, or copy the image to a local disk first; newer versions of apptainer wait longer.",
+        ),
+        Qualifier(
             r"FATAL: [\s\S]{0,400}(?:[Nn]o space left|[Oo]ut of space|[Dd]isk quota exceeded)",
             "apptainer (singularity) has no room on {host} to build or unpack the image: {why}.",
             "Put its folders on a larger disk: export APPTAINER_TMPDIR=/scratch/$USER/tmp APPTAINER_CACHEDIR=/scratch/$USER/cache (older versions: SINGULARITY_...); apptainer cache clean empties the cache.",
@@ -204,11 +209,18 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Start it with the launcher that sets it: torchrun or taco-launch run for RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
         ),
     ),
+    "module-missing": (
+        Qualifier(
+            r"'conda (?:de)?activate'|EnvironmentNameNotFound|EnvironmentLocationNotFound|conda: command not found|modulefile for|module\(s\) are unknown|module: command not found",
+            "The Python of a rank on {host} has no module {module}: the environment that has it was not activated, as the lines near it show.",
+            "In the script, source /PATH/TO/conda/etc/profile.d/conda.sh before conda activate (modules: /etc/profile.d/modules.sh before module load), or name the environment's Python by its full path.",
+        ),
+    ),
     "command-not-found": (
         Qualifier(
             r"^(?P<host>(?P<stem>[A-Za-z][\w-]*?)\d+): (?:-?\w*sh: )?(?:line \d+: )?(?P<what>(?P=stem)\d+): command not found",
             "The shell on {host} was given the name of a host ({what}) as its command: what starts it (pdsh, ssh) reads its list of hosts or its options wrongly.",
-            "Write the hosts as one word, separated by commas (pdsh -w 'node-0,node-1' or -w 'node-[0-6]', in quotes), and give ssh's options in PDSH_SSH_ARGS. ssh is started once by hand: ssh {host} true.",
+            "Write the hosts as one word, separated by commas (pdsh -w 'node-0,node-1' or -w 'node-[0-6]', in quotes), and give ssh's options in PDSH_SSH_ARGS. ssh {host} true tests one host by hand.",
         ),
         Qualifier(
             r"\b(?:module|ml): (?:command )?not found",

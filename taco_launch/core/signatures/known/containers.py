@@ -586,7 +586,7 @@ CONTAINERS = (
         cause="apptainer (singularity) could not start the container on {host}: {why}.",
         next="Run it by hand on that host with apptainer --debug: every folder that is bound must exist there. For fuse or setuid problems, use apptainer config or "
         "--userns.",
-        pattern=r"^(?:[\w.-]+: )?[ \t]*FATAL: {2,}(?P<why>[^\r\n]*[^\s.])",
+        pattern=r"^(?:[\w.-]+: )?[ \t]*FATAL: {2,}(?P<why>[^\r\n]*[^\s.:])",
     ),
     Signature(
         "apptainer-no-gpu",
@@ -677,7 +677,7 @@ CONTAINERS = (
         cause="Kubernetes finds no node for a pod: {why}.",
         next="[[gpu?kubectl describe nodes | grep -A8 Allocated shows how many GPUs are free (nvidia.com/gpu 0 everywhere: the device plugin does not run there). Request fewer per pod, or wait for other jobs||"
         "kubectl describe nodes shows taints, labels and what is free; kubectl get pvc shows whether a volume is bound. Change the pod's requests, nodeSelector or tolerations accordingly]].",
-        pattern=r"(?P<why>\d+/\d+ nodes are available: (?=(?:[^\r\n]*?(?P<gpu>Insufficient [\w.-]+/\w*gpu))?)[^\r\n]*?[^\s.])(?: preemption: [^\r\n]*)?\.?\s*$(?![\s\S]*Successfully assigned)"
+        pattern=r"(?P<why>\d+/\d+ nodes are available: (?=(?:[^\r\n]*?(?P<gpu>Insufficient [\w.-]+/\w*gpu))?)[^\r\n]*?[^\s.])(?:[. ]+preemption: [^\r\n]*)?[. \t]*(?:\r?\n|$)(?![\s\S]*Successfully assigned)"
         r"|(?P<why2>pod has unbound immediate PersistentVolumeClaims)(?![\s\S]*Successfully assigned)",
         lines=12,
     ),

@@ -65,7 +65,7 @@ MPICH = (
     Signature(
         "hydra-pbs",
         keys=(" failed with TM error ", "tm_init failed", "tm_spawn failed"),
-        cause="mpiexec on {host} starts its proxies through the task manager of PBS, and that refused it ({what}[[code?, TM error {code}]]).",
+        cause="mpiexec on {host} starts its proxies through the task manager of PBS, and that failed ({what}[[code?, TM error {code}]]).",
         next="Run it inside a PBS job (qsub -I; echo $PBS_JOBID). If it is, this mpiexec was built for another PBS: mpiexec -launcher ssh -rmk none (Intel MPI: -bootstrap ssh) starts the proxies by ssh; give the hosts with -f $PBS_NODEFILE.",
         pattern=r"^(?:\[mpiexec@(?P<host>[\w.-]+)\])?[^\r\n]*?(?P<what>\btm_\w+(?:\(\w*\))?) failed(?: with TM error (?P<code>\d+))?",
     ),

@@ -1,6 +1,5 @@
 """Recognise what the NVIDIA driver, its modules and the Linux kernel print, and missing files, memory and processes of a host."""
 
-import re
 from typing import Tuple
 
 from taco_launch.core.signatures.known import FailureText, Signature
@@ -14,17 +13,9 @@ KEEPS_GPUS = (
 
 _XID = r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): "
 _NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|140|143"
-
-
-def _plain(pattern: str) -> str:
-    return re.sub(r"\(\?P<\w+>", "(?:", pattern)
-
-
-# Calls that take an entry of a table of the kernel, for which "No space left on device" is said where the table is full.
-_LIMITED = (
-    r"(?:shmget|(?P<semaphores>semget|sem_open)|(?P<messages>msgget|mq_open)|(?P<watches>[Ii]notify)|epoll_ctl"
-    r"|(?P<namespaces>unshare|CLONE_NEW\w+|\bclone\w{0,1}\b|[Nn]amespaces?\b))"
-)
+# Calls that take an entry of a table of the kernel, for which "No space left on device" means that the table is full. No part of a path.
+_NAMESPACES = r"(?<![/\w.-])(?:unshare|CLONE_NEW\w+|clone3?|[Nn]amespaces?)(?![/\w.-])"
+_TABLES = rf"(?:(?:shm|sem|msg)get|sem_open|mq_open|[Ii]notify|epoll_ctl|{_NAMESPACES})"
 
 SYSTEM = (
     Signature(
@@ -257,7 +248,7 @@ SYSTEM = (
         keys=("No space left on device", "no space left on device"),
         cause="A disk of {host} is full.",
         next="Run df -h and df -i on the folder that the message names, on /tmp, and on the folder for checkpoints.",
-        pattern=rf"^(?!.*pyxis: )(?!.*{_plain(_LIMITED)}.*[Nn]o space left).*[Nn]o space left on device",
+        pattern=rf"^(?!.*pyxis: )(?!.*{_TABLES}.*[Nn]o space left).*[Nn]o space left on device",
         unless=("shm-too-small", "session-folder", "image-disk-full"),
     ),
     Signature(
@@ -288,7 +279,7 @@ SYSTEM = (
         "[[semaphores?ipcs -s lists the semaphores that ended jobs have left, ipcrm -s ID removes one; sysctl kernel.sem shows the limits. POSIX ones are in /dev/shm: df -h /dev/shm]][[messages?ipcs -q lists the queues, ipcrm -q ID removes one; sysctl kernel.msgmni fs.mqueue.queues_max]]"
         "[[epoll?sysctl fs.epoll.max_user_watches shows the limit]][[files?sysctl fs.file-nr fs.file-max shows what is open and the limit; lsof | awk '{{print $1}}' | sort | uniq -c | sort -n names who opens so many]].",
         pattern=r"^(?!.*shmget)[^\r\n]*?(?:(?P<semaphores>semget|sem_open)|(?P<messages>msgget|mq_open)|(?P<epoll>epoll_ctl)|(?P<watches>[Ii]notify)"
-        r"|(?P<namespaces>\bunshare\b|CLONE_NEW\w+|\bclone3?\b|\b[Nn]amespaces?\b))[^\r\n]*[Nn]o space left on device"
+        rf"|(?P<namespaces>{_NAMESPACES}))[^\r\n]*[Nn]o space left on device"
         r"|(?P<watches2>[Ii]notify[^\r\n]{0,80}(?:Too many open files|limit (?:was )?reached)|(?:limit for |maximum )number of file watchers|inotify watch(?:es)? limit|upper limit on inotify)"
         r"|(?P<files>Too many open files in system)",
         unless=("shm-too-small",),
@@ -325,7 +316,7 @@ SYSTEM = (
         "Move the cache or file that it locks to a local disk: -x HF_HOME=/tmp/hf -x TRITON_CACHE_DIR=/tmp/triton -x TORCH_EXTENSIONS_DIR=/tmp/torch_extensions. Or mount the shared folder with locks: Lustre -o flock; NFS with lockd (rpc.statd) or version 4. "
         "For HDF5: -x HDF5_USE_FILE_LOCKING=FALSE]].",
         pattern=r"fcntl\.(?:flock|lockf|fcntl)\([^\r\n]*(?:\r?\n(?!Traceback)[^\r\n]*){0,6}?\r?\n(?P<error>\w*Error: (?P<why>\[Errno (?:5|22|37|38|45|95|116|121|524)\] [^\r\n`]*[^\s.`]))"
-        r"|(?P<why2>nable to lock file, errno = (?:(?P<held>11)|\d+)[^\r\n]{0,80}?)[,'.\s]*$|(?P<why3>[^\r\n]{0,80}No locks available)",
+        r"|(?P<why2>[Uu]nable to lock file, errno = (?:(?P<held>11)\b|\d+)(?:, error message = '[^'\r\n]{1,60}')?)|(?P<why3>[^\r\n]{0,80}No locks available)",
         lines=8,
     ),
     Signature(
@@ -350,7 +341,7 @@ SYSTEM = (
         cause="A process on {host} may open no more files.",
         next="Run ulimit -n 65536 before the program (in a container: docker run --ulimit nofile=65536), or use fewer "
         "data loader workers. If the message names ancdata: torch.multiprocessing.set_sharing_strategy('file_system').",
-        pattern=r"Too many open files|received 0 items of ancdata|number of files that could be opened simultaneously was reached",
+        pattern=r"^(?!.*(?:[Nn]otify|files in system)).*Too many open files|received 0 items of ancdata|number of files that could be opened simultaneously was reached",
     ),
     Signature(
         "too-many-processes",

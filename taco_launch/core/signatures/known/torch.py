@@ -409,7 +409,7 @@ TORCH = (
         "that is found is not the one that the program was built with: remove CUDA's own from LD_LIBRARY_PATH.",
         pattern=r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
         r"|SETUP_FAILED))",
-        unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error"),
+        unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error", "cudnn-mixed"),
         survived=True,
     ),
     Signature(

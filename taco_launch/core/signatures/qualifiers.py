@@ -39,7 +39,6 @@ _ERROR_ABOVE = (
 )
 # A code of a shell, in a line that only tells that a task ended.
 _NOT_FOUND = "a shell or its program did not find a command"
-_STACK = r"(?:\n[^\n]*){0,6}?\n[^\n]*?"
 _TASK_ENDED = (
     Qualifier(
         _ERROR_ABOVE,
@@ -59,19 +58,18 @@ _TASK_ENDED = (
         "findmnt -T PROGRAM shows whether its file system is mounted noexec.",
     ),
 )
-# A GPU's memory was given to an MPI that cannot read it: a copy by the CPU crashes below a call of MPI.
-_COPY_BELOW_MPI = (
-    r"(?:mem(?:cpy|move)[^\n]*|libc\.so[^\n]*\(\+0x[^\n]*)"
-    + _STACK
-    + r"\b(?:P?MPID?I?_\w*|MPIR_\w*|mv2_\w+|mca_(?:pml|btl|coll)_\w+|ompi_\w+|opal_convertor\w*|uc[pts]_\w+)\b[\s\S]*?\bP?MPI\w*_\w*(?:[Ss]end|Recv|Bcast|[Rr]educe|[Gg]ather)"
-)
-_OF_GPU = r"(?=[\s\S]*?(?:[Ss]ignal 11\b|Segmentation))(?=[\s\S]*?(?:horovod|tensorflow|libtorch|[Tt]orch|CUDA|cuda|device:GPU|NVIDIA))[\s\S]*?"
-_MPI_NOT_FOR_GPUS = Qualifier(
-    r"\A" + _OF_GPU + _COPY_BELOW_MPI,
-    "A rank on {host} crashed while MPI copied a buffer with the CPU (memcpy below a call of MPI): the buffer is in the "
-    "memory of a GPU, and this MPI is not CUDA-aware.",
+# A GPU's memory was given to an MPI that cannot read it: a copy by the CPU crashes below a function of MPI, in a program for GPUs.
+_CUDA_AWARE = (
     "Use a CUDA-aware MPI (Open MPI: ompi_info --all | grep cuda_support; MVAPICH2-GDR: -x MV2_USE_CUDA=1; Cray MPICH: "
-    "-x MPICH_GPU_SUPPORT_ENABLED=1). For Horovod, build it with HOROVOD_GPU_OPERATIONS=NCCL, and with no HOROVOD_GPU_BROADCAST=MPI or HOROVOD_GPU_ALLREDUCE=MPI.",
+    "-x MPICH_GPU_SUPPORT_ENABLED=1). For Horovod, build it with HOROVOD_GPU_OPERATIONS=NCCL, and with no HOROVOD_GPU_BROADCAST=MPI or HOROVOD_GPU_ALLREDUCE=MPI."
+)
+_MPI_NOT_FOR_GPUS = Qualifier(
+    r"\A(?=[\s\S]*?(?:[Ss]ignal 11\b|Segmentation))(?=[\s\S]*?(?:horovod|tensorflow|[Tt]orch|CUDA|cuda|cupy|\bGPU|NVIDIA))[\s\S]*?"
+    r"(?:\bmem(?:cpy|move)|_mem(?:cpy|move)|libc\.so[^\n]*\(\+0x)[^\n]*(?:\n[^\n]*){0,3}?\n[^\n]*?"
+    r"\b(?:P?MPID?I?_\w*|MPIR_\w*|mv2_\w+|mca_(?:pml|btl|coll)_\w+|ompi_\w+|opal_convertor\w*|uc[pt]_\w+|mxm_proto\w+)\b",
+    "A rank on {host} crashed while MPI copied a buffer with the CPU (memcpy below a function of MPI): the buffer is most likely in the "
+    "memory of a GPU, and this MPI is not CUDA-aware.",
+    _CUDA_AWARE,
 )
 _NO_GID = Qualifier(
     r"GID: *00(?::00){15}",
@@ -101,9 +99,14 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "container needs these variables and /dev/cxi*, too. FI_LOG_LEVEL=warn shows what the provider refuses.",
         ),
         Qualifier(
+            r"(?P<psm>PSM[23]) can't open (?:nic|hfi) unit",
+            "MPI's libfabric chose {psm} on {host}, which cannot open the network card ({what}[[why?: {why}]]).",
+            "Choose another provider: -x FI_PROVIDER=tcp works on every network; fi_info -l lists the others. In a container, PSM also needs its device (--device /dev/hfi1_0) and a larger /dev/shm.",
+        ),
+        Qualifier(
             r"OFI (?:call )?(?:fi_)?(?:open )?domain\b[^\n]*failed",
             "MPI's libfabric has a network on {host}, but could not open its device ({what}[[why?: {why}]]).",
-            "FI_LOG_LEVEL=warn shows which provider and device, and why: most often the right to open the device (ls -l "
+            "Set -x FI_LOG_LEVEL=warn, which shows the provider, the device and why: most often the right to open the device (ls -l "
             "/dev/infiniband /dev/cxi*), credentials that only the site's launcher gives, or ulimit -l. FI_PROVIDER=tcp shows whether the rest works.",
         ),
         Qualifier(
@@ -116,7 +119,7 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
         Qualifier(
             r"\b[Pp]reempt(?:ed|ion)\b|\bnode (?:was|is|has been) (?:being )?drain|\b[Ss]pot (?:instance )?(?:interrupt|terminat)|node drain",
             "Ray lost [[host?{host}||a host of the cluster]]: the node was preempted or drained by who runs the cluster, so this is no failure of the program.",
-            "Resume from the last checkpoint; with Ray Train, FailureConfig(max_failures=3) does so on its own. Use nodes that are not taken away (on-demand), or save checkpoints more often.",
+            "Continue from the last checkpoint; with Ray Train, FailureConfig(max_failures=3) does so on its own. Use nodes that are not taken away (on-demand), or save checkpoints more often.",
         ),
     ),
     "torch-collective-timeout": (
@@ -152,6 +155,16 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
         ),
     ),
     "apptainer-failed": (
+        Qualifier(
+            r"destination (?P<folder>\S+) doesn't exist in container",
+            "apptainer (singularity) could not mount {folder} into the container on {host}: the image has no folder of that name, and none may be added to it there.",
+            "Create the folder in the image (mkdir -p {folder} in %post), or leave that bind out: --bind, APPTAINER_BIND, bind path in apptainer.conf. Administrators can set enable overlay = try or enable underlay = yes there.",
+        ),
+        Qualifier(
+            r"FATAL: [^\n]*(?:write: broken pipe|unexpected EOF|connection reset by peer)",
+            "apptainer (singularity) itself crashed while it started the container on {host}: {why}.",
+            "Run it by hand on that host: apptainer --debug exec IMAGE true. If it fails there only, compare ulimit -a (memory, processes), the free memory and the version with a host on which it works; update it otherwise.",
+        ),
         Qualifier(
             r"squashfuse\w* exited|trying to read the squashfs|bad superblock|failed to (?:find|read|load) (?:the )?(?:squashfs|root ?fs|SIF)|image partition|(?:invalid|corrupted?|unknown) (?:SIF|image)|image format not recognized",
             "apptainer (singularity) could not read the image on {host}: {why}. The file is damaged or incomplete, or FUSE cannot mount it there.",
@@ -209,6 +222,40 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Start it with the launcher that sets it: torchrun or taco-launch run for RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
         ),
     ),
+    "python-crashed": (
+        Qualifier(
+            r"^[^\n]*\bF tensorflow/\S+\] (?:Non-OK-status: )?Stop\(\) status: [^\n]*",
+            "TensorFlow ended a rank on {host} because its server cannot be stopped cleanly: it was to end after an earlier error.",
+            "Read the lines above it for that earlier error, and the logs of the other tasks.",
+            FailureText.ECHO,
+        ),
+        Qualifier(
+            r"^(?:[^\n]*\bF \w[\w/-]*/[\w./-]+:\d+\]|F\d{4} [^\n]*?\w\.\w+:\d+\]) (?P<reason>[^\n]*[^\s.])",
+            "A library of a rank on {host} ended it with a fatal error: {reason}.",
+            "Look for that text among the issues of the library's project, and compare its version with a host on which it works; the stack below shows what the program was doing.",
+        ),
+    ),
+    "tensorflow-collective-aborted": (
+        Qualifier(
+            r"\A(?=[\s\S]*?(?:DEADLINE_EXCEEDED|Deadline Exceeded))[\s\S]*?from remote target (?P<task>/job:\w+/replica:\d+/task:\d+)",
+            "TensorFlow's {task} did not answer a worker on {host} in time: it has not started, has ended, or its address cannot be reached from there.",
+            "Look for the first error in the log of {task}, and see whether it listens at its address in TF_CONFIG: nc -vz HOST PORT from each host. All tasks must have the same cluster in TF_CONFIG; unset http_proxy.",
+        ),
+    ),
+    "rank-crashed": (
+        Qualifier(
+            r"Read -1, expected \d+, errno = 14\b",
+            "Rank {rank} on {host} crashed ({why}) after MPI could not read a buffer of another rank (errno 14, bad address): it is most likely in the memory of a GPU, and this MPI is not CUDA-aware.",
+            _CUDA_AWARE,
+        ),
+    ),
+    "single-copy-denied": (
+        Qualifier(
+            r"Read -1, expected \d+, errno = 14\b",
+            "MPI could not read a buffer of another rank on {host} (errno 14, bad address): it is most likely in the memory of a GPU, and this MPI is not CUDA-aware.",
+            _CUDA_AWARE,
+        ),
+    ),
     "module-missing": (
         Qualifier(
             r"'conda (?:de)?activate'|EnvironmentNameNotFound|EnvironmentLocationNotFound|conda: command not found|modulefile for|module\(s\) are unknown|module: command not found",
@@ -217,6 +264,11 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
         ),
     ),
     "command-not-found": (
+        Qualifier(
+            r"sh: (?:line \d+: )?cd: (?P<folder>/[^\s:]+): No such file",
+            "{host} lacks the folder {folder} and what is started in it[[file? ({file})]]: the launcher uses the paths of the host on which it was started.",
+            "Put the program and its environment under the same paths on every host: a shared folder, --sync DIR, or one container image.",
+        ),
         Qualifier(
             r"^(?P<host>(?P<stem>[A-Za-z][\w-]*?)\d+): (?:-?\w*sh: )?(?:line \d+: )?(?P<what>(?P=stem)\d+): command not found",
             "The shell on {host} was given the name of a host ({what}) as its command: what starts it (pdsh, ssh) reads its list of hosts or its options wrongly.",

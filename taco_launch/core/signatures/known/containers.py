@@ -586,7 +586,7 @@ CONTAINERS = (
         cause="apptainer (singularity) could not start the container on {host}: {why}.",
         next="Run it by hand on that host with apptainer --debug: every folder that is bound must exist there. For fuse or setuid problems, use apptainer config or "
         "--userns.",
-        pattern=r"^(?:[\w.-]+: )?[ \t]*FATAL: {2,}(?P<why>[^\r\n]*[^\s.:])",
+        pattern=r"^(?:[\w.-]+: )?[ \t]*FATAL: {2,}(?P<why>[^\r\n]*[^\s.:])|FATAL: {2,}(?P<why2>container creation failed: [^\r\n]*[^\s.:])",
     ),
     Signature(
         "apptainer-no-gpu",

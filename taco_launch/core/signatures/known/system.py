@@ -277,7 +277,7 @@ SYSTEM = (
         next="[[namespaces?sysctl user.max_user_namespaces (and user.max_mnt_namespaces, user.max_pid_namespaces) shows the limit, lsns those in use: raise it with sysctl -w user.max_user_namespaces=65536; 0 turns them off]]"
         "[[watches?sysctl -w fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192 raises both]]"
         "[[semaphores?ipcs -s lists the semaphores that ended jobs have left, ipcrm -s ID removes one; sysctl kernel.sem shows the limits. POSIX ones are in /dev/shm: df -h /dev/shm]][[messages?ipcs -q lists the queues, ipcrm -q ID removes one; sysctl kernel.msgmni fs.mqueue.queues_max]]"
-        "[[epoll?sysctl fs.epoll.max_user_watches shows the limit]][[files?sysctl fs.file-nr fs.file-max shows what is open and the limit; lsof | awk '{{print $1}}' | sort | uniq -c | sort -n names who opens so many]].",
+        "[[epoll?sysctl fs.epoll.max_user_watches shows the limit]][[files?sysctl fs.file-nr fs.file-max shows what is open and the limit; lsof -n | wc -l counts them]].",
         pattern=r"^(?!.*shmget)[^\r\n]*?(?:(?P<semaphores>semget|sem_open)|(?P<messages>msgget|mq_open)|(?P<epoll>epoll_ctl)|(?P<watches>[Ii]notify)"
         rf"|(?P<namespaces>{_NAMESPACES}))[^\r\n]*[Nn]o space left on device"
         r"|(?P<watches2>[Ii]notify[^\r\n]{0,80}(?:Too many open files|limit (?:was )?reached)|(?:limit for |maximum )number of file watchers|inotify watch(?:es)? limit|upper limit on inotify)"
@@ -312,9 +312,8 @@ SYSTEM = (
             "nable to lock file",
         ),
         cause="[[held?Another process holds the lock of a file that a process on {host} opened||The file system on which a process of {host} locks a file does not support locks (flock)]][[why?: {why}]].",
-        next="[[held?fuser -v FILE or lsof FILE shows which. For HDF5 files, open them for reading only, or set -x HDF5_USE_FILE_LOCKING=FALSE if no one writes||"
-        "Move the cache or file that it locks to a local disk: -x HF_HOME=/tmp/hf -x TRITON_CACHE_DIR=/tmp/triton -x TORCH_EXTENSIONS_DIR=/tmp/torch_extensions. Or mount the shared folder with locks: Lustre -o flock; NFS with lockd (rpc.statd) or version 4. "
-        "For HDF5: -x HDF5_USE_FILE_LOCKING=FALSE]].",
+        next="[[held?Run fuser -v FILE or lsof FILE, which shows it. Open HDF5 files for reading only, or set -x HDF5_USE_FILE_LOCKING=FALSE if nothing writes them||"
+        "Move the cache or file that it locks to a local disk (-x HF_HOME=/tmp/hf, TRITON_CACHE_DIR, TORCH_EXTENSIONS_DIR; for HDF5 -x HDF5_USE_FILE_LOCKING=FALSE). Or mount the shared folder with locks: Lustre -o flock; NFS with rpc.statd or version 4]].",
         pattern=r"fcntl\.(?:flock|lockf|fcntl)\([^\r\n]*(?:\r?\n(?!Traceback)[^\r\n]*){0,6}?\r?\n(?P<error>\w*Error: (?P<why>\[Errno (?:5|22|37|38|45|95|116|121|524)\] [^\r\n`]*[^\s.`]))"
         r"|(?P<why2>[Uu]nable to lock file, errno = (?:(?P<held>11)\b|\d+)(?:, error message = '[^'\r\n]{1,60}')?)|(?P<why3>[^\r\n]{0,80}No locks available)",
         lines=8,

@@ -173,20 +173,27 @@ TRAINING = (
     Signature(
         "command-not-found",
         keys=(
-            *(": command not found", ": not found", "sh: line ", ": Command not found.", "command not found: "),
+            *(
+                ": command not found",
+                ": not found",
+                "sh: line ",
+                "sh: /",
+                ": Command not found.",
+                "command not found: ",
+            ),
             *("env: ", "failed to run command ", "failed to execute "),
         ),
         cause="[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
         next="[[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in which the job starts||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
-        pattern=r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
+        pattern=r"(?:^(?P<host3>[A-Za-z\d][\w.-]*): )?\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
-        r"|^(?:(?P<host>[A-Za-z][\w.-]*): )?-?(?:ba|z|k)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found"
+        r"|^(?:(?P<host>[A-Za-z\d][\w.-]*): )?-?(?:ba|z|k)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found"
         r"|\b(?:ba|z)sh: (?P<what3>(?!-|\S*(?:orted|prted))\S+): command not found"
         # zsh, scripts of bash, exec in them, csh, and programs that start another
         r"|\bzsh:(?:\d+:)? command not found: (?P<what4>(?!\S*(?:orted|prted))\S+)"
-        r"|^(?:(?P<host2>[A-Za-z][\w.-]*): )?[\w./~+-]+: line \d+: (?P<what5>(?!-|\S*(?:orted|prted))[\w./+-]*\w): command not found"
+        r"|^(?:(?P<host2>[A-Za-z\d][\w.-]*): )?[\w./~+-]+: line \d+: (?P<what5>(?!-|\S*(?:orted|prted))[\w./+-]*\w): command not found"
         r"|sh: (?:(?:line )?\d+: )?exec: (?P<what6>[\w./+-]+): not found"
         r"|^(?:[A-Za-z][\w.-]*: )?(?P<what7>[\w./+-]+): Command not found\."
         r"|^(?:/usr/bin/)?env: [\u2018'`\"]?(?P<what8>[\w./+-]+)[\u2019'\"]?: No such file or directory"
@@ -218,7 +225,7 @@ TRAINING = (
             "Lmod has detected the following error",
         ),
         cause="The environment module[[what? {what}]] cannot be loaded on {host}: [[needs?others have to be loaded before it||no module of that name is on its path (MODULEPATH)]].",
-        next="[[needs?module spider {what} lists what has to be loaded first||module avail (Lmod: module spider NAME) on that host shows the names and versions. Compute nodes may have other modules than the login node: load it inside the job, after module use FOLDER if it is your own]].",
+        next="[[needs?Run module spider {what}, which lists what has to be loaded first||module avail (Lmod: module spider NAME) on that host shows the names and versions. Compute nodes may have other modules than the login node: load it inside the job, after module use FOLDER if it is your own]].",
         pattern=r"Unable to locate a modulefile for [`'\"](?P<what>[^`'\"\r\n]+)['\"]|following module\(s\) are unknown: \"?(?P<what2>[^\s\"]+)|(?P<needs>module\(s\) or extension\(s\) exist but cannot be loaded as requested): \"?(?P<what3>[^\s\",]+)"
         r"|Lmod has detected the following error:\s+(?!The following|These module)[^\r\n]*?[Mm]odule [\"']?(?P<what4>[\w./+-]+)",
         kind=FailureText.FALLBACK,
@@ -347,14 +354,14 @@ TRAINING = (
     Signature(
         "horovodrun-start",
         keys=(
-            *("Timed out waiting for ", "Launching horovodrun task function was not successful"),
+            *("Timed out waiting for ", "task function was not successful"),
             *(".wait_for_initial_registration(", ".wait_for_task_to_task_address_updates("),
         ),
         cause="horovodrun's tasks on the other hosts did not answer in time: they share no network interface with it, a firewall is "
         "in between, or they start slowly.",
         next="horovodrun --network-interface NAME --start-timeout 120 --verbose; all ports have to be open between the hosts. Under "
         "taco-launch no such tasks are needed.",
-        pattern=r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers|\.wait_for_(?:initial_registration|task_to_task_address_updates)\(|Launching horovodrun task function was not successful(?=[\s\S]*wait_for_)",
+        pattern=r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers|\.wait_for_(?:initial_registration|task_to_task_address_updates)\(|task function was not successful(?=[\s\S]*(?:wait_for_|(?:driver|task)_service\.py))",
         lines=20,
     ),
     Signature(

@@ -217,9 +217,9 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Start it on all hosts with a launcher: taco-launch run, torchrun, or srun with one task per GPU. If it starts its own ranks, set MASTER_ADDR to the first host, MASTER_PORT to a free port and NODE_RANK on each host; on one host, ask for one node.",
         ),
         Qualifier(
-            r"^KeyError: '(?P<name>MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|LOCAL_RANK|NODE_RANK|LOCAL_WORLD_SIZE|SLURM_\w+|OMPI_COMM_WORLD_\w+|PMI_\w+)'$",
+            r"^KeyError: '(?P<name>LOCAL_WORLD_SIZE|SLURM_\w+|OMPI_COMM_WORLD_\w+|PMI_\w+)'$",
             "The program reads {name} from the environment, and no launcher has set it[[file? (line {at} of {file}]][[file?)]].",
-            "Start it with the launcher that sets it: torchrun or taco-launch run for RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
+            "Start it with the launcher that sets it: torchrun or taco-launch run for LOCAL_WORLD_SIZE; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
         ),
     ),
     "python-crashed": (
@@ -263,6 +263,13 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "In the script, source /PATH/TO/conda/etc/profile.d/conda.sh before conda activate (modules: /etc/profile.d/modules.sh before module load), or name the environment's Python by its full path.",
         ),
     ),
+    "pod-sandbox-failed": (
+        Qualifier(
+            r"VF pci addr is required",
+            "The node cannot create a pod's network: the pod names an SR-IOV network, but has no device for it ({why}).",
+            "Request the device under resources, as limits and requests: the resource's name is in the annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition; kubectl describe node shows how many are free.",
+        ),
+    ),
     "command-not-found": (
         Qualifier(
             r"sh: (?:line \d+: )?cd: (?P<folder>/[^\s:]+): No such file",
@@ -273,6 +280,11 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             r"^(?P<host>(?P<stem>[A-Za-z][\w-]*?)\d+): (?:-?\w*sh: )?(?:line \d+: )?(?P<what>(?P=stem)\d+): command not found",
             "The shell on {host} was given the name of a host ({what}) as its command: what starts it (pdsh, ssh) reads its list of hosts or its options wrongly.",
             "Write the hosts as one word, separated by commas (pdsh -w 'node-0,node-1' or -w 'node-[0-6]', in quotes), and give ssh's options in PDSH_SSH_ARGS. ssh {host} true tests one host by hand.",
+        ),
+        Qualifier(
+            r"modulefile for|module\(s\) are unknown|Cannot load module|/lmod: No such file|MODULEPATH is undefined|exist but cannot be loaded",
+            "The program {what} is not on the PATH of a rank on {host}: the environment module that has it was not loaded, as the lines near it show.",
+            "Make module load work there first: run module avail inside the job, start the script as a login shell (#!/bin/bash -l), or give the full path of {what}.",
         ),
         Qualifier(
             r"\b(?:module|ml): (?:command )?not found",

@@ -286,12 +286,19 @@ SYSTEM = (
     ),
     Signature(
         "namespace-refused",
-        keys=("peration not permitted", "ermission denied"),
+        keys=("peration not permitted", "ermission denied", "nvalid argument", "unction not implemented"),
         cause="A process on {host} may not create a namespace, which containers without root need: {what}.",
         next="sysctl there: user.max_user_namespaces must be more than 0, kernel.unprivileged_userns_clone 1 (Debian) and kernel.apparmor_restrict_unprivileged_userns 0 (Ubuntu 24.04). Inside a container, it "
         "has to be started with --privileged, or with --cap-add SYS_ADMIN and --security-opt seccomp=unconfined.",
-        pattern=r"(?P<what>(?:\bunshare\b|(?:create|creating|new|setup|setting up|enter) (?:a )?(?:new )?(?:user|mount|pid|network) ?namespaces?|CLONE_NEW\w+|\bnewuidmap\b|\bnewgidmap\b)[^\r\n]{0,120}?(?:[Oo]peration not permitted|[Pp]ermission denied))",
+        pattern=r"(?P<what>(?:\bunshare\b|(?:create|creating|new|setup|setting up|enter) (?:a )?(?:new )?(?:user|mount|pid|network) ?namespaces?|CLONE_NEW\w+|\bnewuidmap\b|\bnewgidmap\b)[^\r\n]{0,120}?(?:[Oo]peration not permitted|[Pp]ermission denied|[Ii]nvalid argument|[Ff]unction not implemented))",
         unless=("apptainer-failed",),
+    ),
+    Signature(
+        "threads-refused",
+        keys=("peration not permitted",),
+        cause="A process on {host} may not start threads: the container's filter of system calls (seccomp) is older than the libraries in the image, and refuses clone3.",
+        next="Update Docker and libseccomp on {host} (Docker 20.10.10 or newer), or start the container with --security-opt seccomp=unconfined.",
+        pattern=r"(?:pthread_create|\bclone3?\b|[Tt]hread creation)\b[^\r\n]{0,120}[Oo]peration not permitted",
     ),
     Signature(
         "limit-not-raised",

@@ -327,12 +327,23 @@ TORCH = (
     ),
     Signature(
         "torch-variable-missing",
-        keys=("expected, but not set", "but `MASTER_ADDR` env was not set"),
-        cause="torch.distributed reads {name} from the environment, and it is not set in a rank.",
+        keys=(
+            *("expected, but not set", "but `MASTER_ADDR` env was not set"),
+            *(
+                "KeyError: 'RANK'",
+                "KeyError: 'LOCAL_RANK'",
+                "KeyError: 'WORLD_SIZE'",
+                "KeyError: 'MASTER_",
+                "KeyError: 'NODE_RANK'",
+            ),
+        ),
+        cause="[[program?The program||torch.distributed]] reads {name} from the environment, and it is not set in a rank.",
         next="torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
         "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program, set RANK from OMPI_COMM_WORLD_RANK "
         "and WORLD_SIZE from OMPI_COMM_WORLD_SIZE.",
-        pattern=r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set",
+        pattern=r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set"
+        r"|^(?P<program>KeyError): '(?P<name3>RANK|LOCAL_RANK|WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT)'[ \t]*(?:\r?\n|$)(?!\s*(?:During handling of|The above exception))",
+        lines=3,
     ),
     Signature(
         "torch-unused-parameters",

@@ -205,31 +205,38 @@ TRAINING = (
     ),
     Signature(
         "conda-not-active",
-        keys=("conda", "mamba"),
+        keys=(
+            *("to use 'conda", "to use 'mamba", "to use 'micromamba", "Run 'conda init'", "conda: error: "),
+            *("'mamba' is running as a subprocess", "conda environment: "),
+        ),
         cause="[[missing?conda knows no environment {missing} on {host}||A shell on {host} cannot activate an environment of conda: it is no interactive shell, so it has not read what conda init wrote]]. "
         "What follows ran with another Python.",
         next="[[missing?conda env list shows the environments there; another user or another installation of conda has its own. Name it by its path: conda activate /PATH/TO/envs/NAME||"
         'In the script, before conda activate: source /PATH/TO/conda/etc/profile.d/conda.sh (or eval "$(conda shell.bash hook)"); or use the environment\'s Python by its full path, or conda run -n NAME PROGRAM]].',
-        pattern=r"shell has not been properly (?:configured|initialized) to use '(?:conda|mamba|micromamba)|Run 'conda init' before 'conda (?:de)?activate'|'mamba' is running as a subprocess and can't modify"
+        pattern=r"shell has not been properly (?:configured|initialized) to use '(?:conda|mamba|micromamba)|conda: error: [^\r\n]{0,40}invalid choice: '(?:de)?activate'|Run 'conda init' before 'conda (?:de)?activate'|'mamba' is running as a subprocess and can't modify"
         r"|EnvironmentNameNotFound: Could not find conda environment: (?P<missing>\S+)|EnvironmentLocationNotFound: Not a conda environment: (?P<missing2>\S+)|Could not find conda environment: (?P<missing3>\S+)",
         kind=FailureText.FALLBACK,
     ),
     Signature(
         "module-not-loaded",
         keys=(
-            "modulefile for '",
-            "module(s) are unknown",
-            "module(s) or extension(s) exist but cannot be loaded",
-            "odule: unknown module",
-            "odulefile",
+            *("modulefile for '", "module(s) are unknown", "module(s) or extension(s) exist but cannot be loaded"),
             "Lmod has detected the following error",
         ),
         cause="The environment module[[what? {what}]] cannot be loaded on {host}: [[needs?others have to be loaded before it||no module of that name is on its path (MODULEPATH)]].",
-        next="[[needs?Run module spider {what}, which lists what has to be loaded first||module avail (Lmod: module spider NAME) on that host shows the names and versions. Compute nodes may have other modules than the login node: load it inside the job, after module use FOLDER if it is your own]].",
-        pattern=r"Unable to locate a modulefile for [`'\"](?P<what>[^`'\"\r\n]+)['\"]|following module\(s\) are unknown: \"?(?P<what2>[^\s\"]+)|(?P<needs>module\(s\) or extension\(s\) exist but cannot be loaded as requested): \"?(?P<what3>[^\s\",]+)"
-        r"|Lmod has detected the following error:\s+(?!The following|These module)[^\r\n]*?[Mm]odule [\"']?(?P<what4>[\w./+-]+)",
+        next="[[needs?Run module spider {what}, which lists what has to be loaded first||Run module avail (Lmod: module spider NAME) on that host, which shows names and versions. Compute nodes may have other modules than the login node: load it inside the job, after module use FOLDER for your own]].",
+        pattern=r"Unable to locate a modulefile for [`'\"](?P<what>[^`'\"\r\n]+)['\"]|following module\(s\) are unknown:\s+\"?(?P<what2>[^\s\"]+)|(?P<needs>module\(s\) or extension\(s\) exist but cannot be loaded as requested):\s+\"?(?P<what3>[^\s\",]+)"
+        r"|Lmod has detected the following error:\s+Cannot load module[\s\"']+(?P<what4>[\w./+-]+)[\"']?(?=\s+(?P<needs2>without\s+these\s+module)?)",
         kind=FailureText.FALLBACK,
         lines=4,
+    ),
+    Signature(
+        "modules-missing",
+        keys=("libexec/lmod: ", "modulecmd", "MODULEPATH is undefined"),
+        cause="[[program?Environment modules cannot be loaded on {host}: their program {program} is not there||A shell on {host} has environment modules, but no path to them (MODULEPATH is not set): it is no login shell]].",
+        next="[[program?Install it on that node as on the login node, or run ls -l {program} there: a shared folder may not be mounted||Start the script as a login shell (#!/bin/bash -l), or set it: module use /PATH/TO/modulefiles]].",
+        pattern=r"(?P<program>\S*/(?:lmod/libexec/lmod|modulecmd[\w.]*)): (?:No such file|not found|command not found)|MODULEPATH is undefined",
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "script-missing",

@@ -30,6 +30,7 @@ from taco_launch.core.signatures.match import (
     SPEAK_LATE,
     FirstError,
     SignatureMatch,
+    counts_more,
     goes_with,
     is_cause,
     is_evidence,
@@ -343,15 +344,7 @@ class LogScan:
         self._note(entry, match, host, rank, number, near, last_counts=last_counts)
 
     def _note(
-        self,
-        entry: Signature,
-        match: "re.Match[str]",
-        host: str,
-        rank: str,
-        number: int,
-        near: str,
-        *,
-        last_counts: bool,
+        self, entry: Signature, match: "re.Match[str]", host: str, rank: str, line: int, near: str, *, last_counts: bool
     ) -> None:
         """Note a text of a host, and of a rank if its label is known, that is new or takes the place of another."""
         values, told = values_of(match), self._hosts[entry.name]
@@ -367,21 +360,14 @@ class LogScan:
         values = {name: self._named(value) for name, value in values.items()}
         if host:
             values["host"] = host
-        found = (self._log, noted(entry, match, values, host, rank, number, near))
+        found = (self._log, noted(entry, match, values, host, rank, line, near))
         if rank:
             self._after[self._log, rank] = (found[1].finding.line, 0)
         if place is None:
             self._places[of] = len(self._found)
             self._found.append(found)
-        elif not self._repeats(self._found[place][1], found[1]):
+        elif not counts_more(self._found[place][1], found[1], _SHORTLY):
             self._found[place] = found
-
-    def _repeats(self, first: SignatureMatch, match: SignatureMatch) -> bool:
-        """Return whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
-        if not ENTRIES[match.finding.signature].survived:
-            return False
-        near = match.finding.line - first.finding.line <= _SHORTLY
-        return not is_survived(first) or (is_survived(match) and near and match.text == first.text)
 
     def _named(self, host: str) -> str:
         return self._names.get(host, host)

@@ -136,6 +136,14 @@ def is_survived(match: SignatureMatch) -> bool:
     return ENTRIES[match.finding.signature].survived and not RAISED.match(match.text)
 
 
+def counts_more(first: SignatureMatch, match: SignatureMatch, shortly: int) -> bool:
+    """Return whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks within so many lines."""
+    if not ENTRIES[match.finding.signature].survived:
+        return False
+    near = match.finding.line - first.finding.line <= shortly
+    return not is_survived(first) or (is_survived(match) and near and match.text == first.text)
+
+
 def _came_first(match: SignatureMatch, log: int, others: Sequence[Tuple[int, SignatureMatch]]) -> bool:
     """Return whether a host failed before all others, which only say that they lost another rank."""
     return bool(match.finding.host) and all(

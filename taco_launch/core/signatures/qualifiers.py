@@ -43,7 +43,7 @@ _TASK_ENDED = (
     Qualifier(
         _ERROR_ABOVE,
         "Task {task} on {host} ended with exit code {code}; the line above it reads: {why}.",
-        "Correct what that line names; more of that task's own lines may stand above it.",
+        "Correct what that line names; look for more of that task's own lines above it.",
     ),
     Qualifier(
         r"Exited with exit code 127\b",

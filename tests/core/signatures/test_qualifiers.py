@@ -9,7 +9,6 @@ from taco_launch.core.signatures.lines import NEAR
 from taco_launch.core.signatures.log_scan import LogScan, explain
 from taco_launch.core.signatures.match import ENTRIES
 from taco_launch.core.signatures.qualifiers import QUALIFIERS, Qualifier
-from tests.core.signatures.test_next_steps import fault, told
 
 CASES = Path(__file__).parent / "cases"
 EVERY = [
@@ -28,10 +27,9 @@ def parts(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "one"), EVERY)
-def test_a_qualifier_is_of_a_signature_and_tells_what_to_do(name: str, one: Qualifier) -> None:
+def test_a_qualifier_is_of_a_signature(name: str, one: Qualifier) -> None:
     assert name in ENTRIES
     assert one.cause.endswith((".", ")"))
-    assert [(text, fault(text)) for text in told(one.next) if fault(text)] == []
 
 
 @pytest.mark.parametrize(("name", "one"), EVERY)

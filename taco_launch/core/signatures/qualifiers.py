@@ -34,7 +34,7 @@ class Words:
 
 # A line that names an error, right above a line that only tells that a task ended.
 _ERROR_ABOVE = (
-    r"^(?!srun: |slurmstepd[^\n]*(?:pyxis|spank|\*\*\*))[^\n]*?\b(?:[Ee]rror|ERROR|FATAL|[Ff]atal)(?: \(\w+\))?: +(?P<why>[^\n]*[^\s.])\n"
+    r"^(?!srun: |slurmstepd)[^\n]*?\b(?:[Ee]rror|ERROR|FATAL|[Ff]atal)(?: \(\w+\))?: +(?P<why>[^\n]*[^\s.])\n"
     r"(?:[^\n]*\n)?srun: error: [^\n]*: Exited with exit code"
 )
 # A code of a shell, in a line that only tells that a task ended.
@@ -82,6 +82,11 @@ _BY_HAND = "Run it by hand on that host with apptainer --debug to see more."
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     "slurm-task-exited": _TASK_ENDED,
     "slurm-program-missing": (
+        Qualifier(
+            r"execve\(\): [^\n]*: Permission denied",
+            "Slurm may not run {file} on {host}: it is not marked as executable, or its file system is mounted noexec.",
+            "Run chmod +x {file}, or put its interpreter before it: srun bash {file}. On that node, ls -l {file} and findmnt -T {file} show the rest.",
+        ),
         Qualifier(
             r"execve\(\): (?:ml|module|conda|mamba|micromamba|source|activate|export|cd|ulimit): ",
             "Slurm could not start {file} on {host}: it is a function or a built-in command of the shell, and no program that srun can start.",
@@ -161,23 +166,38 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Create the folder in the image (mkdir -p {folder} in %post), or leave that bind out: --bind, APPTAINER_BIND, bind path in apptainer.conf. Administrators can set enable overlay = try or enable underlay = yes there.",
         ),
         Qualifier(
-            r"FATAL: [^\n]*(?:write: broken pipe|unexpected EOF|connection reset by peer)",
+            r"(?:FATAL|ERROR) *: [^\n]*(?:write: broken pipe|unexpected EOF|connection reset by peer)",
             "apptainer (singularity) itself crashed while it started the container on {host}: {why}.",
             "Run it by hand on that host: apptainer --debug exec IMAGE true. If it fails there only, compare ulimit -a (memory, processes), the free memory and the version with a host on which it works; update it otherwise.",
         ),
         Qualifier(
-            r"squashfuse\w* exited|trying to read the squashfs|bad superblock|failed to (?:find|read|load) (?:the )?(?:squashfs|root ?fs|SIF)|image partition|(?:invalid|corrupted?|unknown) (?:SIF|image)|image format not recognized",
+            r"squashfuse\w* exited|trying to read the squashfs|bad superblock|failed to (?:find|read|load) (?:the )?(?:squashfs|root ?fs|SIF)|image partition|(?:[Ii]nvalid|[Cc]orrupted?|[Uu]nknown) (?:SIF|image)|image format not recognized",
             "apptainer (singularity) could not read the image on {host}: {why}. The file is damaged or incomplete, or FUSE cannot mount it there.",
             "Compare ls -l and sha256sum of the image with its source, and pull it again if they differ; apptainer sif list IMAGE must read it. If it is whole, check /dev/fuse and the disk on {host}; "
             "apptainer build --sandbox FOLDER IMAGE works without FUSE.",
         ),
         Qualifier(
-            r"FATAL: [^\n]*failed to mount \S+ in \d+s",
+            r"no loop devices available|failed to find loop device",
+            "apptainer (singularity) finds no free loop device on {host}, by which it mounts the image.",
+            "Run losetup -a on {host}, which lists those in use, and unmount what ended jobs left; raise max loop devices in apptainer.conf. Newer versions share one device per image, or need none (unprivileged, with FUSE).",
+        ),
+        Qualifier(
+            r"configuration disallows users from",
+            "The administrator of {host} has forbidden this use of apptainer (singularity): {why}.",
+            "Use an image file (SIF) of an allowed owner or folder, or ask the administrator: apptainer.conf has allow container, limit container owners and limit container paths.",
+        ),
+        Qualifier(
+            r"root filesystem extraction failed|unsquashfs",
+            "apptainer (singularity) could not unpack the image on {host}: {why}.",
+            "Check df -h of APPTAINER_TMPDIR (/tmp otherwise), and that the image is whole (sha256sum). Where user namespaces and FUSE work, or apptainer-suid is installed, nothing has to be unpacked.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [^\n]*failed to mount \S+ in \d+s",
             "apptainer (singularity) waited too short a time for the image on {host}: {why}. Its file system is slow, as the first access to CVMFS or a busy shared folder is.",
             "Run it again, or copy the image to a local disk first; newer versions of apptainer wait longer.",
         ),
         Qualifier(
-            r"FATAL: [\s\S]{0,400}(?:[Nn]o space left|[Oo]ut of space|[Dd]isk quota exceeded)",
+            r"(?:FATAL|ERROR) *: [\s\S]{0,400}(?:[Nn]o space left|[Oo]ut of space|[Dd]isk quota exceeded)",
             "apptainer (singularity) has no room on {host} to build or unpack the image: {why}.",
             "Put its folders on a larger disk: export APPTAINER_TMPDIR=/scratch/$USER/tmp APPTAINER_CACHEDIR=/scratch/$USER/cache (older versions: SINGULARITY_...); apptainer cache clean empties the cache.",
         ),
@@ -188,23 +208,23 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "APPTAINER_TMPDIR, and that squashfs-tools is installed.",
         ),
         Qualifier(
-            r"FATAL: [^\n]*(?:user namespace|newuidmap|newgidmap|setuid|suid|unshare|fakeroot|/etc/subuid|subuid mapping)",
+            r"(?:FATAL|ERROR) *: [^\n]*(?:user namespace|newuidmap|newgidmap|setuid|suid|unshare|fakeroot|/etc/subuid|subuid mapping)",
             "apptainer (singularity) may not create a user namespace on {host}: {why}.",
             "sysctl user.max_user_namespaces must be more than 0 there, and kernel.unprivileged_userns_clone 1 (Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns 0); --fakeroot needs a line of the user in /etc/subuid and /etc/subgid. "
             "Otherwise the administrator installs apptainer-suid.",
         ),
         Qualifier(
-            r"FATAL: [^\n]*(?:could not open image|stat \S+: no such file|no such file or directory$)",
+            r"(?:FATAL|ERROR) *: [^\n]*(?:could not open image|stat \S+: no such file|no such file or directory$)",
             "apptainer (singularity) does not find a file on {host}: {why}.",
             "Check ls -l on that host: the image or folder must be on a file system that every host mounts, and its path must be absolute.",
         ),
         Qualifier(
-            r"FATAL: [^\n]*(?:UNAUTHORIZED|unauthorized|denied: |authentication required|403 Forbidden)",
+            r"(?:FATAL|ERROR) *: [^\n]*(?:UNAUTHORIZED|unauthorized|denied: |authentication required|403 Forbidden)",
             "The registry refused to give apptainer (singularity) the image: {why}.",
             "Check the image's name and tag. For a private one: apptainer registry login --username NAME docker://REGISTRY (older: remote login), or APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD.",
         ),
         Qualifier(
-            r"FATAL: [^\n]*(?:executable file not found|exec \S+ failed|no such file or directory in container)",
+            r"(?:FATAL|ERROR) *: [^\n]*(?:executable file not found|exec \S+ failed|no such file or directory in container)",
             "The image that apptainer (singularity) runs on {host} lacks the program, or a library that it needs: {why}.",
             _BY_HAND
             + " apptainer exec IMAGE ls -l PROGRAM shows whether it is in the image; programs of the host must be bound with their libraries.",
@@ -285,6 +305,16 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             r"modulefile for|module\(s\) are unknown|Cannot load module|/lmod: No such file|MODULEPATH is undefined|exist but cannot be loaded",
             "The program {what} is not on the PATH of a rank on {host}: the environment module that has it was not loaded, as the lines near it show.",
             "Make module load work there first: run module avail inside the job, start the script as a login shell (#!/bin/bash -l), or give the full path of {what}.",
+        ),
+        Qualifier(
+            r"^[^\n]*: source: not found",
+            "The script on {host} is written for bash, and was run by sh, which has no source.",
+            "Put #!/bin/bash into its first line and start it by its own name, or start it with bash SCRIPT.",
+        ),
+        Qualifier(
+            r"\bactivate: No such file or directory",
+            "The shell on {host} finds no file {file} to activate an environment with: conda's bin folder is not on its PATH, or is elsewhere there.",
+            "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh and conda activate NAME; for a venv, source its own bin/activate by the full path. The path must exist on every host.",
         ),
         Qualifier(
             r"\b(?:module|ml): (?:command )?not found",

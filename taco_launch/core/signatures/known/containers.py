@@ -573,20 +573,20 @@ CONTAINERS = (
     ),
     Signature(
         "image-other-processor",
-        keys=("exec format error", "does not match the detected host platform"),
+        keys=("exec format error", "Exec format error", "does not match the detected host platform"),
         cause="The image or program is for another kind of processor than that of {host}.",
         next="Compare docker image inspect --format '{{{{.Architecture}}}}' IMAGE with uname -m on {host}, and pull the right image: docker pull --platform "
         "linux/arm64 (or linux/amd64).",
-        pattern=r"exec [^\r\n]*: exec format error|platform \(\S+\) does not match the detected host platform",
+        pattern=r"exec [^\r\n]*: exec format error|sh: (?:(?:line )?\d+: )?[^\s:]+: (?:cannot execute binary file: )?Exec format error|platform \(\S+\) does not match the detected host platform",
         survived=True,
     ),
     Signature(
         "apptainer-failed",
-        keys=("FATAL:   ", "FATAL:  "),
+        keys=("FATAL:  ", "ERROR  : "),
         cause="apptainer (singularity) could not start the container on {host}: {why}.",
         next="Run it by hand on that host with apptainer --debug: every folder that is bound must exist there. For fuse or setuid problems, use apptainer config or "
         "--userns.",
-        pattern=r"^(?:[\w.-]+: )?[ \t]*FATAL: {2,}(?P<why>[^\r\n]*[^\s.:])|FATAL: {2,}(?P<why2>container creation failed: [^\r\n]*[^\s.:])",
+        pattern=r"^(?:[\w.-]+: )?[ \t]*FATAL: {2,}(?P<why>[^\r\n]*[^\s.:])|^ERROR {2}: (?P<why3>[^\r\n]*[^\s.:])|FATAL: {2,}(?P<why2>container creation failed: [^\r\n]*[^\s.:])",
     ),
     Signature(
         "apptainer-no-gpu",
@@ -682,6 +682,13 @@ CONTAINERS = (
         lines=12,
     ),
     Signature(
+        "pod-not-created",
+        keys=("Error creating: ", "is forbidden: "),
+        cause="Kubernetes refuses to create a pod: {why}.",
+        next="[[quota?kubectl describe quota shows what is used: request less, delete what is not needed, or wait for other jobs||Correct what that message names: kubectl get serviceaccount,priorityclass shows what is there; an admission webhook's text is the site's own rule]].",
+        pattern=r"(?:Error creating: |pods \"[^\"\r\n]+\" is )(?=(?:[^\r\n]*(?P<quota>exceeded quota))?)(?P<why>(?:pods? \"[^\"\r\n]+\" is )?forbidden: [^\r\n]*[^\s.]|admission webhook [^\r\n]*[^\s.])",
+    ),
+    Signature(
         "pod-image-not-pulled",
         keys=(
             "Failed to pull image ",
@@ -716,11 +723,13 @@ CONTAINERS = (
     ),
     Signature(
         "pod-volume-missing",
-        keys=("MountVolume.", "Unable to attach or mount volumes", "FailedAttachVolume"),
+        keys=("MountVolume.", "Unable to attach or mount volumes", "FailedAttachVolume", 'persistentvolumeclaim "'),
         cause="Kubernetes cannot mount a volume of a pod[[what? ({what})]]: {why}.",
         next="kubectl get pvc,secret,configmap shows whether it is there, in the pod's own namespace. For a disk that one node may use at a time (ReadWriteOnce), pods on several nodes need ReadWriteMany.",
         pattern=r"MountVolume\.\w+ failed for volume \"(?P<what>[^\"\r\n]+)\" ?: (?P<why>[^\r\n]*[^\s.])(?![\s\S]*Started container)|(?P<why2>Unable to attach or mount volumes: [^\r\n]*[^\s.])(?![\s\S]*Started container)"
+        r"|(?P<why4>persistentvolumeclaim \"[^\"\r\n]+\" not found)(?![\s\S]*Started container)"
         r"|FailedAttachVolume [^\r\n]*?(?P<why3>Multi-Attach error[^\r\n]*[^\s.]|AttachVolume\.Attach failed[^\r\n]*[^\s.])",
+        unless=("pod-not-scheduled",),
         lines=12,
     ),
     Signature(

@@ -93,6 +93,13 @@ MPICH = (
         ),
     ),
     Signature(
+        "hydra-option",
+        keys=("unrecognized argument ",),
+        cause="The mpiexec that ran is of MPICH or Intel MPI (Hydra), which has no option {option}.",
+        next="Use that option's name in Hydra (mpiexec -help), or the mpirun that the command is written for: which -a mpirun mpiexec. Open MPI has --bind-to, --map-by, --mca and -x; Hydra -bind-to, -genv and -genvlist.",
+        pattern=r"match_arg \([^)\r\n]*\): unrecognized argument (?P<option>\S+)",
+    ),
+    Signature(
         "hydra-connect",
         keys=("nable to connect from", "unable to connect to server "),
         cause="Hydra's proxy on {host} cannot connect back to mpiexec on {peer}[[port?, port {port}]][[why? ({why})]]: a firewall blocks it, or that name "

@@ -294,6 +294,14 @@ SYSTEM = (
         unless=("apptainer-failed",),
     ),
     Signature(
+        "binding-not-permitted",
+        keys=("peration not permitted",),
+        cause="A process on {host} may not choose its memory or CPUs ({what}), which costs some speed: a container is not allowed to do that.",
+        next="docker run --cap-add SYS_NICE, or ignore it.",
+        pattern=r"\b(?P<what>set_mempolicy|get_mempolicy|mbind|move_pages|sched_setaffinity|numa_\w+)\b[^\r\n]{0,60}[Oo]peration not permitted",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
         "threads-refused",
         keys=("peration not permitted",),
         cause="A process on {host} may not start threads: the container's filter of system calls (seccomp) is older than the libraries in the image, and refuses clone3.",
@@ -356,13 +364,14 @@ SYSTEM = (
             "os.fork()",
             "fork_exec(",
             "annot fork",
+            "std::system_error",
             "can't start new thread",
             "unable to allocate necessary resources for OMP thread",
         ),
         cause="This user or container cannot start more processes on {host}: a limit is reached.",
         next="Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
         pattern=r"(?:fork|pthread_create|clone|Thread creation failed|OMP: System error #11)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread"
-        r"|resources for OMP thread|[Cc]annot fork\b(?![^\r\n]*memory)"
+        r"|std::system_error'\s+what\(\): +Resource temporarily unavailable|resources for OMP thread|[Cc]annot fork\b(?![^\r\n]*memory)"
         r"|(?:os\.fork\(\)|fork_exec\()[^\r\n]*(?:\r?\n(?!Traceback)[^\r\n]*){0,8}?\r?\nBlockingIOError: \[Errno 11\]",
         lines=10,
     ),

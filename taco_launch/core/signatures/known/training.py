@@ -181,7 +181,13 @@ TRAINING = (
                 ": Command not found.",
                 "command not found: ",
             ),
-            *("env: ", "failed to run command ", "failed to execute "),
+            *(
+                "bad interpreter: No such file",
+                "slurm_script: line ",
+                "env: ",
+                "failed to run command ",
+                "failed to execute ",
+            ),
         ),
         cause="[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
@@ -198,6 +204,8 @@ TRAINING = (
         r"|^(?:[A-Za-z][\w.-]*: )?(?P<what7>[\w./+-]+): Command not found\."
         r"|^(?:/usr/bin/)?env: [\u2018'`\"]?(?P<what8>[\w./+-]+)[\u2019'\"]?: No such file or directory"
         r"|^(?:nohup|nice|timeout|stdbuf|setsid|taskset|chrt|ionice): failed to (?:run command|execute) [\u2018'`\"]?(?P<what9>[\w./+-]+)[\u2019'\"]?: No such file"
+        r"|^(?:[A-Za-z\d][\w.-]*: )?[\w./~+-]*(?:\.sh|slurm_script): line \d+: (?P<file2>[^\s:]*(?:/[^\s:]+|activate)): No such file or directory"
+        r"|(?P<file3>[^\s:]+/[^\s:]+): \S+: bad interpreter: No such file"
         r"|^sudo: (?P<what10>[\w./+-]+): command not found",
         kind=FailureText.OUTCOME,
         unless=("pod-no-kubectl",),
@@ -221,12 +229,13 @@ TRAINING = (
         "module-not-loaded",
         keys=(
             *("modulefile for '", "module(s) are unknown", "module(s) or extension(s) exist but cannot be loaded"),
-            "Lmod has detected the following error",
+            *("Lmod has detected the following error", "cannot be loaded due to a conflict"),
         ),
-        cause="The environment module[[what? {what}]] cannot be loaded on {host}: [[needs?others have to be loaded before it||no module of that name is on its path (MODULEPATH)]].",
-        next="[[needs?Run module spider {what}, which lists what has to be loaded first||Run module avail (Lmod: module spider NAME) on that host, which shows names and versions. Compute nodes may have other modules than the login node: load it inside the job, after module use FOLDER for your own]].",
-        pattern=r"Unable to locate a modulefile for [`'\"](?P<what>[^`'\"\r\n]+)['\"]|following module\(s\) are unknown:\s+\"?(?P<what2>[^\s\"]+)|(?P<needs>module\(s\) or extension\(s\) exist but cannot be loaded as requested):\s+\"?(?P<what3>[^\s\",]+)"
-        r"|Lmod has detected the following error:\s+Cannot load module[\s\"']+(?P<what4>[\w./+-]+)[\"']?(?=\s+(?P<needs2>without\s+these\s+module)?)",
+        cause="The environment module[[what? {what}]] cannot be loaded on {host}: [[needs?others have to be loaded before it]][[conflict?another one that is loaded excludes it]][[absent?no module of that name is on its path (MODULEPATH)]].",
+        next="[[needs?Run module spider {what}, which lists what has to be loaded first]][[conflict?Run module purge first, and load only what the program needs; the line below names what excludes it]][[absent?Run module avail (Lmod: module spider NAME) on that host, which shows names and versions. Compute nodes may have other modules than the login node: load it inside the job, after module use FOLDER for your own]].",
+        pattern=r"(?P<absent>Unable to locate) a modulefile for [`'\"](?P<what>[^`'\"\r\n]+)['\"]|(?P<absent2>following) module\(s\) are unknown:\s+\"?(?P<what2>[^\s\"]+)|(?P<needs>module\(s\) or extension\(s\) exist but cannot be loaded as requested):\s+\"?(?P<what3>[^\s\",]+)"
+        r"|Lmod has detected the following error:\s+Cannot load module[\s\"']+(?P<what4>[\w./+-]+)[\"']?\s+(?P<needs2>without\s+these\s+module)"
+        r"|(?P<conflict>Module cannot be loaded due to a conflict)",
         kind=FailureText.FALLBACK,
         lines=4,
     ),
@@ -237,6 +246,15 @@ TRAINING = (
         next="[[program?Install it on that node as on the login node, or run ls -l {program} there: a shared folder may not be mounted||Start the script as a login shell (#!/bin/bash -l), or set it: module use /PATH/TO/modulefiles]].",
         pattern=r"(?P<program>\S*/(?:lmod/libexec/lmod|modulecmd[\w.]*)): (?:No such file|not found|command not found)|MODULEPATH is undefined",
         kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "command-denied",
+        keys=("Permission denied",),
+        cause="A shell on {host} may not run {file}: it is not marked as executable, its file system is mounted noexec, or the user may not read it.",
+        next="Check ls -l {file} and findmnt -T {file} on that host; chmod +x {file}, or put its interpreter before it: bash {file}.",
+        pattern=r"^(?:(?P<host>[A-Za-z\d][\w.-]*): )?(?:/bin/|/usr/bin/)?-?(?:ba|da|z)?sh: (?:(?:line )?\d+: )?(?P<file>[^\s:]*/[^\s:]+): Permission denied|^[\w./~+-]*(?:\.sh|slurm_script): line \d+: (?P<file2>[^\s:]*/[^\s:]+): Permission denied",
+        kind=FailureText.OUTCOME,
+        survived=True,
     ),
     Signature(
         "script-missing",
@@ -521,7 +539,7 @@ TRAINING = (
         cause="Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those on the next lines]].",
         next="See whether those processes have started, and that each has its own process_id and the same coordinator_address and num_processes; from their hosts: nc -vz ADDRESS PORT. "
         "If some processes start late: jax.distributed.initialize(initialization_timeout=600).",
-        pattern=r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
+        pattern=r"(?:DEADLINE_EXCEEDED|INTERNAL|ABORTED): Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
         lines=3,
     ),
     Signature(

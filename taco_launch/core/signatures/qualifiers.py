@@ -96,6 +96,27 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     "rank-caught-signal": (_MPI_NOT_FOR_GPUS,),
     "process-crashed": (_MPI_NOT_FOR_GPUS,),
     "rdma-test-failed": (_NO_GID,),
+    "torch-master-unreachable": (
+        Qualifier(
+            r"any network address of \(0*(?P<cut>\d{1,4}),",
+            "A rank was given {cut} as the address of rank 0, which is read as the IP address 0.0.0.{cut}: it is a part of a name that was cut wrongly.",
+            "Set MASTER_ADDR to the whole name of the first host. In a Slurm job: MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1); cutting $SLURM_NODELIST, as in node[05-06], gives such numbers.",
+        ),
+    ),
+    "mpich-failed": (
+        Qualifier(
+            r"\bPMI2?_Init returned|\bPMI2? init failed",
+            "The ranks of MPICH do not find the PMI of what started them, so they do not know each other: launcher and MPI are of different kinds or versions.",
+            "Use the launcher of that MPI: its own mpiexec, srun --mpi=pmi2 or cray_shasta (srun --mpi=list shows the kinds), or flux with its PMI library first in LD_LIBRARY_PATH. In a container, MPI and PMI must fit those of the host.",
+        ),
+    ),
+    "library-too-old": (
+        Qualifier(
+            r"`GLIBC_[\d.]+' not found \(required by /\.singularity\.d/libs/",
+            "The libraries of {host} that apptainer --nv puts into the container need a newer glibc than the image has ({what} is missing).",
+            "Use an image with a distribution as new as that of the host (ldd --version in both), or have the administrator list only the driver's own libraries in nvliblist.conf (no libGLdispatch, libEGL); --nvccli does so.",
+        ),
+    ),
     "ofi-no-network": (
         Qualifier(
             r"\A(?=[\s\S]*?(?:MPICH ERROR \[Rank|\b[Cc][Xx][Ii]\b|SLINGSHOT|flux-job))[\s\S]*?OFI (?:call )?(?:fi_)?(?:open )?domain\b[^\n]*failed",

@@ -685,7 +685,7 @@ CONTAINERS = (
         "pod-not-created",
         keys=("Error creating: ", "is forbidden: "),
         cause="Kubernetes refuses to create a pod: {why}.",
-        next="[[quota?kubectl describe quota shows what is used: request less, delete what is not needed, or wait for other jobs||Correct what that message names: kubectl get serviceaccount,priorityclass shows what is there; an admission webhook's text is the site's own rule]].",
+        next="[[quota?kubectl describe quota shows what is used: request less, delete what is not needed, or wait for other jobs||Correct what that message names: kubectl get serviceaccount,priorityclass shows what exists; an admission webhook's text is the site's own rule]].",
         pattern=r"(?:Error creating: |pods \"[^\"\r\n]+\" is )(?=(?:[^\r\n]*(?P<quota>exceeded quota))?)(?P<why>(?:pods? \"[^\"\r\n]+\" is )?forbidden: [^\r\n]*[^\s.]|admission webhook [^\r\n]*[^\s.])",
     ),
     Signature(
@@ -758,10 +758,10 @@ CONTAINERS = (
     ),
     Signature(
         "pod-restarts",
-        keys=("Back-off restarting failed container", "CrashLoopBackOff"),
+        keys=("restarting failed container", "CrashLoopBackOff"),
         cause="A container of a pod[[pod? ({pod})]] fails again and again[[container?: {container}]][[waits?, the init container of a worker, which waits until the name of the job's first pod (master or launcher) resolves: that pod or its service does not exist]].",
-        next="[[waits?Look at that first pod: kubectl get pods,svc; kubectl describe pod MASTER. kubectl logs WORKER -c {container} shows what the init container waits for||kubectl logs --previous POD (-c CONTAINER) shows why it ended, and kubectl describe pod POD the exit code and reason (Last State)]].",
-        pattern=r"Back-off restarting failed container(?:[ =](?=(?:(?P<waits>init-(?:pytorch|master|mpi|tensorflow))\b)?)(?P<container>[\w.-]+))?(?: (?:in pod |pod=)(?P<pod>[\w.-]+?)_)?|\d/\d +(?:Init:)?CrashLoopBackOff\b",
+        next="[[waits?Look at that first pod: kubectl get pods,svc; kubectl describe pod MASTER. kubectl logs WORKER -c {container} shows what the init container waits for||kubectl logs --previous POD (-c CONTAINER) shows why it ended; kubectl describe pod POD shows the exit code and the reason (Last State)]].",
+        pattern=r"[Bb]ack-off (?:\d\w+ )?restarting failed container(?:[ =](?=(?:(?P<waits>init-(?:pytorch|master|mpi|tensorflow))\b)?)(?P<container>[\w.-]+))?(?: (?:in pod |pod=)(?P<pod>[\w.-]+?)_)?|(?:^(?P<pod2>[\w.-]+) +)?\d/\d +(?:Init:)?CrashLoopBackOff\b",
         kind=FailureText.FALLBACK,
     ),
     Signature(

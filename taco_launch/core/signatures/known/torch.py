@@ -78,9 +78,9 @@ TORCH = (
         keys=("The client socket ", "The server socket "),
         cause="A rank of {host} could not use one of the addresses of {name} ({why}): [[own?IPv6 is off for the host's own name, and torch continues with IPv4. This address is that of the host itself, so ranks of other hosts cannot reach it||torch tries the next address of that name]].",
         next="[[own?Set MASTER_ADDR (or --rdzv_endpoint) to the name or address of the first host that all hosts reach. On one host, ignore this warning||Ignore it if the job runs. Otherwise set MASTER_ADDR to an IPv4 address, or remove the name's IPv6 address from /etc/hosts]].",
-        pattern=r"The (?:client|server) socket (?:has failed|cannot be initialized) (?:to (?:connect|listen|bind)|on)[^\r\n\[]*\[(?=(?:(?P<own>(?:ip6-)?localhost|127\.|::1\]))?)(?P<name>[^\]\r\n]+)\][^\r\n(]*\(errno: (?:97|99) - (?P<why>[\w ]+)\)",
+        pattern=r"The (?:client|server) socket (?:has failed|cannot be initialized) (?:to (?:connect|listen|bind)|on)[^\r\n\[]*\[(?=(?:(?P<own>(?:ip6-)?localhost|127\.|::1\]))?)(?P<name>[^\]\r\n]+)\][^\r\n(]*\(errno: (?:22|97|99) - (?P<why>[\w ]+)\)",
         kind=FailureText.NOTE,
-        at_end=r"\(errno: 9[79] ",
+        at_end=r"\(errno: (?:22|97|99) ",
     ),
     Signature(
         "torch-rendezvous",

@@ -271,7 +271,19 @@ SYSTEM = (
     ),
     Signature(
         "kernel-limit",
-        keys=("o space left on device", "notify", "Too many open files in system", "umber of file watchers"),
+        keys=(
+            "o space left on device",
+            *(
+                "notify cannot",
+                "notify watch",
+                "notify instance",
+                "upper limit on inotify",
+                "instance of inotify",
+                "notify_init",
+            ),
+            "Too many open files in system",
+            "umber of file watchers",
+        ),
         cause="A limit of the kernel of {host} is reached, which is not the space on a disk: [[namespaces?there may be no more namespaces]][[watches?there may be no more inotify watches or instances]]"
         "[[semaphores?there may be no more semaphores]][[messages?there may be no more message queues]][[epoll?there may be no more epoll watches]][[files?all processes together may open no more files]].",
         next="[[namespaces?sysctl user.max_user_namespaces (and user.max_mnt_namespaces, user.max_pid_namespaces) shows the limit, lsns those in use: raise it with sysctl -w user.max_user_namespaces=65536; 0 turns them off]]"

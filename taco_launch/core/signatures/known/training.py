@@ -184,7 +184,10 @@ TRAINING = (
             *(
                 "bad interpreter: No such file",
                 "slurm_script: line ",
-                "env: ",
+                "env: '",
+                "env: \u2018",
+                "env: `",
+                "env: python",
                 "failed to run command ",
                 "failed to execute ",
             ),

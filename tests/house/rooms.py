@@ -21,7 +21,7 @@ ROOMS = {
     "hosts": 8_250,
     "lab": 3_650,
     "agent": 19_650,
-    "core": 33_800,
+    "core": 34_580,
     "light": 935,
 }
 # Folders that users copy: data, no room.

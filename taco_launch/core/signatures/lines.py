@@ -8,6 +8,8 @@ LINE = 400
 # The characters around a key that a pattern is given of the key's own line, before and after it.
 _BEFORE, _AFTER = 256, 1024
 
+# So many lines above and below a line are near it.
+NEAR = 10
 # How far a known text may continue below its first line.
 _AHEAD_LINES = 60
 _AHEAD = 1 << 14
@@ -113,6 +115,25 @@ def with_following(line: str, block: str, end: int, count: int, rank: str) -> st
         following = block[begin : min(end, begin + LINE)]
         text.append(clean(following)[1] if not rank or label(following) in ("", rank) else "")
     return "\n".join(text)
+
+
+def nearby(above: str, block: str, start: int, end: int, count: int) -> str:
+    """Return the line from `start` to `end` between the lines above and the `count` lines below it, without their prefixes.
+
+    `above` is the text above the block. Lines that another rank or host says are left out.
+    """
+    upper = above + block[:start] if start < NEAR * LINE else block[start - NEAR * LINE : start]
+    lines = [*upper.split("\n")[:-1][-NEAR:], block[start:end]]
+    for _line in range(count):
+        if end >= len(block):
+            break
+        begin, end = end + 1, block.find("\n", end + 1)
+        end = len(block) if end < 0 else end
+        lines.append(block[begin : min(end, begin + LINE)])
+    at = block[start : min(end, start + LINE)]
+    rank, host = label(at), clean(at)[0]
+    words = [(label(line), *clean(line)) for line in lines]
+    return "\n".join(text for by, on, text in words if by in ("", rank) and (not host or on in ("", host)))
 
 
 def end_of(block: str, overlap: int) -> int:

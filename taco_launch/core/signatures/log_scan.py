@@ -5,10 +5,11 @@ import re
 from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.core.model.jobs import Finding
-from taco_launch.core.signatures.filling import MOST_SHOWN, filled, values_of
+from taco_launch.core.signatures.filling import MOST_SHOWN, values_of
 from taco_launch.core.signatures.known import FailureText, Signature
 from taco_launch.core.signatures.lines import (
     LINE,
+    NEAR,
     SAID,
     SPEAKER,
     around,
@@ -18,6 +19,7 @@ from taco_launch.core.signatures.lines import (
     host_in,
     label,
     last_said,
+    nearby,
     says,
     with_following,
 )
@@ -28,6 +30,7 @@ from taco_launch.core.signatures.match import (
     SPEAK_LATE,
     FirstError,
     SignatureMatch,
+    counts_more,
     goes_with,
     is_cause,
     is_evidence,
@@ -36,10 +39,12 @@ from taco_launch.core.signatures.match import (
     is_reason,
     is_survived,
     is_warning,
+    noted,
     reasons_at,
     without_fallbacks,
 )
 from taco_launch.core.signatures.phrases import Phrases, vocabulary
+from taco_launch.core.signatures.qualifiers import QUALIFIERS
 from taco_launch.core.signatures.table import TABLE
 from taco_launch.core.signatures.unusual import Unusual
 from taco_launch.core.signatures.watchdogs import Watchdogs
@@ -245,6 +250,7 @@ class LogScan:
         cut = len(block) if last else end_of(block, _OVERLAP)
         line_at, number = 0, self.lines + (not self._open_line)
         words = vocabulary(block)
+        self._first_error.communicates |= "NCCL" in block or "torch" in block
         for start, entry, position in self._hits(block, cut, words):
             number += block.count("\n", line_at, start)
             line_at = start
@@ -260,7 +266,7 @@ class LogScan:
             # What is cut within a line has counted it already.
             self.lines += seen.count("\n") + (not seen.endswith("\n")) - self._open_line
             self._open_line = not seen.endswith("\n")
-            self._end = seen[-LINE:]
+            self._end = seen[-NEAR * LINE :]
             self._last_of.update(last_said(seen, [match.text for _log, match in self._found]))
             words = seen[-_BLOCK // 64 :].strip() or seen.strip()
             if words:
@@ -334,13 +340,14 @@ class LogScan:
             return
         if not is_evidence(entry, text):
             return
-        self._note(entry, match, host, rank, number, last_counts=last_counts)
+        near = nearby(self._end, block, start, end, max(NEAR, entry.lines)) if entry.name in QUALIFIERS else ""
+        self._note(entry, match, host, rank, number, near, last_counts=last_counts)
 
     def _note(
-        self, entry: Signature, match: "re.Match[str]", host: str, rank: str, number: int, *, last_counts: bool
+        self, entry: Signature, match: "re.Match[str]", host: str, rank: str, line: int, near: str, *, last_counts: bool
     ) -> None:
         """Note a text of a host, and of a rank if its label is known, that is new or takes the place of another."""
-        values, text, told = values_of(match), match.string, self._hosts[entry.name]
+        values, told = values_of(match), self._hosts[entry.name]
         if entry.packages and "package" in values:
             values["package"] = dict(entry.packages).get(values["package"], values["package"])
         host = self._named(host_in(values.pop("host", ""))) or host
@@ -353,27 +360,14 @@ class LogScan:
         values = {name: self._named(value) for name, value in values.items()}
         if host:
             values["host"] = host
-        cause = filled(entry.cause, values, "That host" if entry.cause.startswith("{host}") else "that host")
-        # What was raised stands below the place in the source, with which the text of a traceback begins.
-        start = match.start("error" if match.groupdict().get("error") else 0)
-        down = text.count("\n", 0, start)
-        finding = Finding(entry.name, cause, filled(entry.next, values, "HOST"), host, number + down)
-        shown = text.split("\n")[down].strip()[: 2 * MOST_SHOWN]
-        found = (self._log, SignatureMatch(finding, entry.kind, shown, rank))
+        found = (self._log, noted(entry, match, values, host, rank, line, near))
         if rank:
-            self._after[self._log, rank] = (finding.line, 0)
+            self._after[self._log, rank] = (found[1].finding.line, 0)
         if place is None:
             self._places[of] = len(self._found)
             self._found.append(found)
-        elif not self._repeats(self._found[place][1], found[1]):
+        elif not counts_more(self._found[place][1], found[1], _SHORTLY):
             self._found[place] = found
-
-    def _repeats(self, first: SignatureMatch, match: SignatureMatch) -> bool:
-        """Return whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks."""
-        if not ENTRIES[match.finding.signature].survived:
-            return False
-        near = match.finding.line - first.finding.line <= _SHORTLY
-        return not is_survived(first) or (is_survived(match) and near and match.text == first.text)
 
     def _named(self, host: str) -> str:
         return self._names.get(host, host)

@@ -1,6 +1,7 @@
 """What a found text is: a failure, a warning, or an error that its program handled or survived; and which error of no known cause came first; pure."""
 
 import re
+from dataclasses import replace
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from taco_launch.core.model.jobs import Finding
@@ -13,6 +14,7 @@ from taco_launch.core.signatures.known.slurm import SLURM
 from taco_launch.core.signatures.known.ssh import SSH
 from taco_launch.core.signatures.known.system import SYSTEM
 from taco_launch.core.signatures.lines import ended, label, rank_of
+from taco_launch.core.signatures.qualifiers import qualified
 from taco_launch.core.signatures.table import TABLE
 
 # What ends a program, whatever it says.
@@ -20,7 +22,7 @@ RAISED = re.compile(r"(?:[\w.]*(?:Error|Exception): |[^\r\n]*error while loading
 # What says that a program continues.
 GOES_ON = re.compile(r"(?i)warning\b|\b(?:re)?trying\b|\bwaiting\b|\bgoing to \S+ instead\b")
 ENTRIES = {entry.name: entry for entry in TABLE}
-OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)}
+OF_RANKS_ENDS = {entry.name for entry in (*RANKS, *SLURM)} | {"pdsh-command-failed"}
 OF_NCCL = {entry.name for entry in (*NCCL, *NCCL_DEVICES)}
 OF_MPIRUN_AND_SSH = {entry.name for entry in (*LAUNCHER, *SSH)}
 SPEAK_LATE = {
@@ -35,6 +37,7 @@ _SAY_NO_REASON = (
     "slurm-task-exited",
     "slurm-task-signal",
     "slurm-cancelled",
+    "pdsh-command-failed",
     "torchrun-child-failed",
     "torchrun-rank-failed",
     "command-failed",
@@ -61,6 +64,20 @@ class SignatureMatch(NamedTuple):
     kind: FailureText
     text: str
     label: str = ""
+
+
+def noted(
+    entry: Signature, match: "re.Match[str]", values: Dict[str, str], host: str, rank: str, number: int, near: str
+) -> SignatureMatch:
+    """Return what a text says with the words of its entry, or with those for what stands near it; `number` is the line of its key."""
+    text = match.string
+    words = qualified(entry, near, values)
+    cause = filled(words.cause, values, "That host" if words.cause.startswith("{host}") else "that host")
+    # What was raised stands below the place in the source, with which the text of a traceback begins.
+    start = match.start("error" if match.groupdict().get("error") else 0)
+    down = text.count("\n", 0, start)
+    finding = Finding(entry.name, cause, filled(words.next, values, "HOST"), host, number + down)
+    return SignatureMatch(finding, words.kind, text.split("\n")[down].strip()[: 2 * MOST_SHOWN], rank)
 
 
 def goes_with(match: SignatureMatch, hosts: Mapping[str, Set[str]]) -> bool:
@@ -119,6 +136,14 @@ def is_survived(match: SignatureMatch) -> bool:
     return ENTRIES[match.finding.signature].survived and not RAISED.match(match.text)
 
 
+def counts_more(first: SignatureMatch, match: SignatureMatch, shortly: int) -> bool:
+    """Return whether an earlier text counts more than a later one of its kind: it was raised, or is said by two ranks within so many lines."""
+    if not ENTRIES[match.finding.signature].survived:
+        return False
+    near = match.finding.line - first.finding.line <= shortly
+    return not is_survived(first) or (is_survived(match) and near and match.text == first.text)
+
+
 def _came_first(match: SignatureMatch, log: int, others: Sequence[Tuple[int, SignatureMatch]]) -> bool:
     """Return whether a host failed before all others, which only say that they lost another rank."""
     return bool(match.finding.host) and all(
@@ -154,7 +179,13 @@ class _Errors(NamedTuple):
     time: str
     is_raised: bool
     last: int
+    values: Dict[str, str]
     since: int = 0
+
+    def first_of(self, kind: FailureText, more: Mapping[str, str]) -> SignatureMatch:
+        """Return the first one as a text of that kind, with the next step for its values and for `more` of the log."""
+        advice = filled(_ENTRY.next, {**self.values, **more}, "")
+        return self.first._replace(kind=kind, finding=replace(self.first.finding, next=advice))
 
 
 class FirstError:
@@ -164,6 +195,7 @@ class FirstError:
         """Start with no error."""
         self._errors: Dict[Tuple[int, str], _Errors] = {}
         self._ignored: Dict[Tuple[int, str], int] = {}
+        self.communicates = False  # whether the logs have a line of torch or NCCL
 
     def look(self, log: int, number: int, host: str, line: str, text: str) -> None:
         """Note the error that a line tells of, if it does; `text` is what it says without prefixes."""
@@ -189,11 +221,10 @@ class FirstError:
             values = {"what": shortened(match["raised"] or match["what"])}
             values.update({"rank": rank} if rank else {})
             values.update({"host": host} if host else {})
-            cause, advice = filled(_ENTRY.cause, values, ""), filled(_ENTRY.next, values, "")
-            finding = Finding(_ENTRY.name, cause, advice, host, number)
+            finding = Finding(_ENTRY.name, filled(_ENTRY.cause, values, ""), _ENTRY.next, host, number)
             first = SignatureMatch(finding, _ENTRY.kind, text.strip()[: 2 * MOST_SHOWN], of[1])
             date, clock = (time["date"] or "", time["time"]) if time else ("", "")
-            self._errors[of] = _Errors(first, date, clock, bool(match["raised"]), number)
+            self._errors[of] = _Errors(first, date, clock, bool(match["raised"]), number, values)
 
     def watches(self, log: int) -> bool:
         """Return whether there is an error in that log."""
@@ -226,4 +257,5 @@ class FirstError:
         timed = all(error.time for _log, error in errors) and len({bool(error.date) for _log, error in errors}) == 1
         errors.sort(key=lambda one: ((one[1].date, one[1].time) if timed else (), one[0], one[1].first.finding.line))
         kind = min((match.kind for _log, match in failures), default=_ENTRY.kind)
-        return tuple((log, error.first._replace(kind=kind)) for log, error in errors[:1])
+        more = {"communicates": "yes"} if self.communicates else {}
+        return tuple((log, error.first_of(kind, more)) for log, error in errors[:1])

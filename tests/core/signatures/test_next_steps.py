@@ -5,6 +5,7 @@ import re
 import pytest
 
 from taco_launch.core.signatures.known import Signature
+from taco_launch.core.signatures.qualifiers import QUALIFIERS, Qualifier
 from taco_launch.core.signatures.table import TABLE
 
 _PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")
@@ -45,6 +46,11 @@ def fault(text: str) -> str:
 @pytest.mark.parametrize("entry", TABLE, ids=lambda entry: entry.name)
 def test_a_next_step_tells_what_to_do(entry: Signature) -> None:
     assert [(text, fault(text)) for text in told(entry.next) if fault(text)] == []
+
+
+@pytest.mark.parametrize("one", [one for rows in QUALIFIERS.values() for one in rows], ids=lambda one: one.cause[:30])
+def test_so_does_that_of_a_qualifier(one: Qualifier) -> None:
+    assert [(text, fault(text)) for text in told(one.next) if fault(text)] == []
 
 
 @pytest.mark.parametrize(

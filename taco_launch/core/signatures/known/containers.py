@@ -35,10 +35,10 @@ DOCKER = (
     ),
     Signature(
         "image-needs-newer-driver",
-        keys=("unsatisfied condition: ",),
-        cause="The image needs {condition}, and the driver of {host} is older.",
+        keys=("unsatisfied condition: ", "unsupported CUDA version: driver "),
+        cause="The image needs [[cuda?CUDA {cuda}||{condition}]], and the driver of {host} is older[[driver?: it supports CUDA {driver}]].",
         next="Update the driver, or use an image for an older CUDA.",
-        pattern=r"unsatisfied condition: (?P<condition>[^,\r\n]*[^,\s])",
+        pattern=r"unsatisfied condition: (?P<condition>[^,\r\n]*[^,\s])|unsupported CUDA version: driver (?P<driver>[\d.]+) < image (?P<cuda>[\d.]*\d)",
     ),
     Signature(
         "nvidia-container",
@@ -508,7 +508,7 @@ CONTAINERS = (
         "without the shell or program that is named is incomplete, or of another architecture; srun --no-container-entrypoint leaves its entry point out]].",
         # The lines of enroot's own log are indented.
         pattern=r"pyxis: {2,8}(?=(?:[^\r\n]{0,300}(?P<space>No space left))?)(?P<why>(?!\[(?:INFO|WARN|DEBUG))[^\s][^\r\n]*[^\s.*])|pyxis:? (?P<why2>\[ERROR\] [^\r\n]*[^\s.])",
-        unless=("enroot-folder", "enroot-mount", "registry-refused-enroot"),
+        unless=("enroot-folder", "enroot-mount", "registry-refused-enroot", "kernel-limit", "namespace-refused"),
     ),
     Signature(
         "pod-ended",
@@ -573,20 +573,20 @@ CONTAINERS = (
     ),
     Signature(
         "image-other-processor",
-        keys=("exec format error", "does not match the detected host platform"),
+        keys=("exec format error", "Exec format error", "does not match the detected host platform"),
         cause="The image or program is for another kind of processor than that of {host}.",
         next="Compare docker image inspect --format '{{{{.Architecture}}}}' IMAGE with uname -m on {host}, and pull the right image: docker pull --platform "
         "linux/arm64 (or linux/amd64).",
-        pattern=r"exec [^\r\n]*: exec format error|platform \(\S+\) does not match the detected host platform",
+        pattern=r"exec [^\r\n]*: exec format error|sh: (?:(?:line )?\d+: )?[^\s:]+: (?:cannot execute binary file: )?Exec format error|platform \(\S+\) does not match the detected host platform",
         survived=True,
     ),
     Signature(
         "apptainer-failed",
-        keys=("FATAL:   ",),
+        keys=("FATAL:  ", "ERROR  : "),
         cause="apptainer (singularity) could not start the container on {host}: {why}.",
         next="Run it by hand on that host with apptainer --debug: every folder that is bound must exist there. For fuse or setuid problems, use apptainer config or "
         "--userns.",
-        pattern=r"^FATAL: {2,}(?P<why>[^\r\n]*[^\s.])",
+        pattern=r"^(?:[\w.-]+: )?[ \t]*FATAL: {2,}(?P<why>[^\r\n]*[^\s.:])|^ERROR {2}: (?P<why3>[^\r\n]*[^\s.:])|FATAL: {2,}(?P<why2>container creation failed: [^\r\n]*[^\s.:])",
     ),
     Signature(
         "apptainer-no-gpu",
@@ -669,6 +669,100 @@ CONTAINERS = (
         next="kubectl get pods -o wide, kubectl describe pod WORKER, and kubectl logs --previous WORKER show why it ended or did not start.",
         pattern=r"unable to upgrade connection: container not found \(\"(?P<name>[^\"\r\n]+)\"\)|rror dialing backend: (?P<why>[^\r\n]*[^\s.])"
         r"|NotFound\): pods \"(?P<name2>[^\"\r\n]+)\" not found|in pod \"(?P<name3>[^\"\r\n]+)\" is waiting to start: (?P<why2>\w+)",
+    ),
+    # What kubectl describe and kubectl get events show, by the reason.
+    Signature(
+        "pod-not-scheduled",
+        keys=("nodes are available: ", "unbound immediate PersistentVolumeClaims"),
+        cause="Kubernetes finds no node for a pod: {why}.",
+        next="[[gpu?kubectl describe nodes | grep -A8 Allocated shows how many GPUs are free (nvidia.com/gpu 0 everywhere: the device plugin does not run there). Request fewer per pod, or wait for other jobs||"
+        "kubectl describe nodes shows taints, labels and what is free; kubectl get pvc shows whether a volume is bound. Change the pod's requests, nodeSelector or tolerations accordingly]].",
+        pattern=r"(?P<why>\d+/\d+ nodes are available: (?=(?:[^\r\n]*?(?P<gpu>Insufficient [\w.-]+/\w*gpu))?)[^\r\n]*?[^\s.])(?:[. ]+preemption: [^\r\n]*)?[. \t]*(?:\r?\n|$)(?![\s\S]*Successfully assigned)"
+        r"|(?P<why2>pod has unbound immediate PersistentVolumeClaims)(?![\s\S]*Successfully assigned)",
+        lines=12,
+    ),
+    Signature(
+        "pod-not-created",
+        keys=("Error creating: ", "is forbidden: "),
+        cause="Kubernetes refuses to create a pod: {why}.",
+        next="[[quota?kubectl describe quota shows what is used: request less, delete what is not needed, or wait for other jobs||Correct what that message names: kubectl get serviceaccount,priorityclass shows what exists; an admission webhook's text is the site's own rule]].",
+        pattern=r"(?:Error creating: |pods \"[^\"\r\n]+\" is )(?=(?:[^\r\n]*(?P<quota>exceeded quota))?)(?P<why>(?:pods? \"[^\"\r\n]+\" is )?forbidden: [^\r\n]*[^\s.]|admission webhook [^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "pod-image-not-pulled",
+        keys=(
+            "Failed to pull image ",
+            "Back-off pulling image ",
+            "ErrImagePull",
+            "ImagePullBackOff",
+            "InvalidImageName",
+        ),
+        cause="Kubernetes cannot get the image[[image? {image}]] of a pod[[why?: {why}]].",
+        next="Check name and tag: docker manifest inspect IMAGE. For a private registry, the pod needs imagePullSecrets (kubectl create secret docker-registry); otherwise test from the node itself: crictl pull IMAGE.",
+        pattern=r"Failed to pull image \"(?P<image>[^\"\r\n]+)\"(?:: (?P<why>[^\r\n]*[^\s.]))?|Back-off pulling image \"(?P<image2>[^\"\r\n]+)\"|\b(?:Init:)?(?:ErrImagePull|ImagePullBackOff|InvalidImageName)\b",
+        unless=("registry-limit", "docker-registry-login"),
+    ),
+    Signature(
+        "pod-out-of-memory",
+        keys=("OOMKilled",),
+        cause="Kubernetes killed a container because it used more memory than its limit (OOMKilled).",
+        next="Raise resources.limits.memory of the pod, or use smaller batches and fewer data loader workers. /dev/shm counts, too: an emptyDir of medium Memory.",
+        pattern=r"(?:Reason: +|\d/\d +(?:Init:)?|reason[\"']?: *[\"']?)OOMKilled\b",
+    ),
+    Signature(
+        "pod-evicted",
+        keys=(
+            "The node was low on resource",
+            "The node had condition: ",
+            "ephemeral local storage usage exceeds",
+            "Evicted",
+        ),
+        cause="Kubernetes removed a pod from its node[[why?: {why}]].",
+        next="Request what the pod uses (resources.requests of memory and ephemeral-storage), write large files to a volume, and see kubectl describe node NODE for its conditions.",
+        pattern=r"(?P<why>The node was low on resource: [\w-]+|The node had condition: \[\w+\]|[^\r\n]{0,60}ephemeral local storage usage exceeds[^\r\n]{0,60}\w)|\d/\d +Evicted\b",
+    ),
+    Signature(
+        "pod-volume-missing",
+        keys=("MountVolume.", "Unable to attach or mount volumes", "FailedAttachVolume", 'persistentvolumeclaim "'),
+        cause="Kubernetes cannot mount a volume of a pod[[what? ({what})]]: {why}.",
+        next="kubectl get pvc,secret,configmap shows whether it is there, in the pod's own namespace. For a disk that one node may use at a time (ReadWriteOnce), pods on several nodes need ReadWriteMany.",
+        pattern=r"MountVolume\.\w+ failed for volume \"(?P<what>[^\"\r\n]+)\" ?: (?P<why>[^\r\n]*[^\s.])(?![\s\S]*Started container)|(?P<why2>Unable to attach or mount volumes: [^\r\n]*[^\s.])(?![\s\S]*Started container)"
+        r"|(?P<why4>persistentvolumeclaim \"[^\"\r\n]+\" not found)(?![\s\S]*Started container)"
+        r"|FailedAttachVolume [^\r\n]*?(?P<why3>Multi-Attach error[^\r\n]*[^\s.]|AttachVolume\.Attach failed[^\r\n]*[^\s.])",
+        unless=("pod-not-scheduled",),
+        lines=12,
+    ),
+    Signature(
+        "pod-sandbox-failed",
+        keys=("ailed to create pod sandbox", "ailed create pod sandbox", "FailedCreatePodSandBox"),
+        cause="The node cannot create a pod's network or sandbox[[why?: {why}]].",
+        next="On the node: journalctl -u kubelet | tail -50, and the pods of its network (kubectl -n kube-system get pods -o wide). With a second network (Multus, SR-IOV), check that its NetworkAttachmentDefinition is in the pod's namespace and that the node has free devices.",
+        pattern=r"ailed (?:to )?create pod sandbox: (?P<why>[^\r\n]{0,900}[^\s.])(?![\s\S]*Started container)|FailedCreatePodSandBox(?![^\r\n]*ailed (?:to )?create pod sandbox)(?![\s\S]*Started container)",
+        kind=FailureText.FALLBACK,
+        lines=12,
+        unless=("docker-no-gpu-support",),
+    ),
+    Signature(
+        "pod-container-settings",
+        keys=(
+            "CreateContainerConfigError",
+            "CreateContainerError",
+            "RunContainerError",
+            "Error: couldn't find key",
+            "Error: secret ",
+            "Error: configmap ",
+        ),
+        cause="Kubernetes cannot create a container of a pod[[why?: {why}]].",
+        next="kubectl describe pod POD shows which setting: a Secret, ConfigMap or key that does not exist in that namespace, or a user or path that the image lacks.",
+        pattern=r"Error: (?P<why>(?:couldn't find key|(?:secret|configmap) \"[^\"\r\n]+\" not found)[^\r\n]{0,200})|\d/\d +(?:Init:)?(?:CreateContainer(?:Config)?Error|RunContainerError)\b",
+    ),
+    Signature(
+        "pod-restarts",
+        keys=("restarting failed container", "CrashLoopBackOff"),
+        cause="A container of a pod[[pod? ({pod})]] fails again and again[[container?: {container}]][[waits?, the init container of a worker, which waits until the name of the job's first pod (master or launcher) resolves: that pod or its service does not exist]].",
+        next="[[waits?Look at that first pod: kubectl get pods,svc; kubectl describe pod MASTER. kubectl logs WORKER -c {container} shows what the init container waits for||kubectl logs --previous POD (-c CONTAINER) shows why it ended; kubectl describe pod POD shows the exit code and the reason (Last State)]].",
+        pattern=r"[Bb]ack-off (?:\d\w+ )?restarting failed container(?:[ =](?=(?:(?P<waits>init-(?:pytorch|master|mpi|tensorflow))\b)?)(?P<container>[\w.-]+))?(?: (?:in pod |pod=)(?P<pod>[\w.-]+?)_)?|(?:^(?P<pod2>[\w.-]+) +)?\d/\d +(?:Init:)?CrashLoopBackOff\b",
+        kind=FailureText.FALLBACK,
     ),
     Signature(
         "pyxis-image-path",

@@ -303,6 +303,13 @@ UCX = (
         pattern=r"ib_mlx5_log\.c:\d+ +(?:UCX +\w+ +)?(?P<what>(?:Local length|Local QP operation|Memory window bind|Remote operation|Remote side aborted|Receive-no-ready retry count exceeded|Invalid request|Bad response|Generic)(?: error)?) on (?P<device>\w{1,40})",
     ),
     Signature(
+        "rdma-no-network",
+        keys=("modify_qp", "odify QP"),
+        cause="An RDMA device of {host}[[device? ({device})]] cannot make a connection ({why}): it is visible, but its network interface or GID is not in that container or pod.",
+        next="Run show_gids there, which must list an address for the device. Give a pod the network of that port (hostNetwork: true, or Multus with macvlan or SR-IOV; docker run --network host), or choose another index or device (NCCL_IB_GID_INDEX, NCCL_IB_HCA; UCX_IB_GID_INDEX, UCX_NET_DEVICES).",
+        pattern=r"^(?!.*NCCL )[^\r\n]*?(?:UCX +ERROR +(?P<device>[\w.-]+): )?ibv_(?:cmd_)?modify_qp\w*\b[^\r\n]*?(?:(?P<why>No such device|No data available|Cannot assign requested address)|failed with (?:error )?(?P<why2>19|61|99)\b)(?:[^\r\n]*?\bdev (?P<device2>[\w.-]+))?",
+    ),
+    Signature(
         "ucx-qp-state",
         keys=(
             "error modifying QP to RT",

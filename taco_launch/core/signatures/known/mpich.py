@@ -63,6 +63,43 @@ MPICH = (
         unless=("slurm-pmi-disturbed",),
     ),
     Signature(
+        "hydra-pbs",
+        keys=(" failed with TM error ", "tm_init failed", "tm_spawn failed"),
+        cause="mpiexec on {host} starts its proxies through the task manager of PBS, and that failed ({what}[[code?, TM error {code}]]).",
+        next="Run it inside a PBS job (qsub -I; echo $PBS_JOBID). If it is, this mpiexec was built for another PBS: mpiexec -launcher ssh -rmk none (Intel MPI: -bootstrap ssh) starts the proxies by ssh; give the hosts with -f $PBS_NODEFILE.",
+        pattern=r"^(?:\[mpiexec@(?P<host>[\w.-]+)\])?[^\r\n]*?(?P<what>\btm_\w+(?:\(\w*\))?) failed(?: with TM error (?P<code>\d+))?",
+    ),
+    Signature(
+        "hydra-launcher-failed",
+        keys=(
+            "launcher init returned error",
+            "launcher cannot launch processes",
+            "launcher returned error waiting for completion",
+            "unable to initialize the bootstrap server",
+            "bootstrap server cannot launch processes",
+        ),
+        cause="mpiexec on {host} could not start its proxies with its launcher, and this log does not show why.",
+        next="Read the line above it, which the launcher wrote. mpiexec -launcher ssh (or fork, for this host alone) uses another one; -verbose shows the command.",
+        pattern=r"(?:\[mpiexec@(?P<host>[\w.-]+)\])?[^\r\n]*?(?:launcher (?:init returned error|cannot launch processes|returned error waiting)|unable to initialize the bootstrap server|bootstrap server cannot launch)",
+        kind=FailureText.FALLBACK,
+        unless=(
+            "hydra-pbs",
+            "hydra-bootstrap",
+            "hydra-connect",
+            "hydra-rank-ended",
+            "hydra-proxy-missing",
+            "hydra-name-unresolved",
+            "ssh-unresolvable",
+        ),
+    ),
+    Signature(
+        "hydra-option",
+        keys=("unrecognized argument ",),
+        cause="The mpiexec that ran is of MPICH or Intel MPI (Hydra), which has no option {option}.",
+        next="Use that option's name in Hydra (mpiexec -help), or the mpirun that the command is written for: which -a mpirun mpiexec. Open MPI has --bind-to, --map-by, --mca and -x; Hydra -bind-to, -genv and -genvlist.",
+        pattern=r"match_arg \([^)\r\n]*\): unrecognized argument (?P<option>\S+)",
+    ),
+    Signature(
         "hydra-connect",
         keys=("nable to connect from", "unable to connect to server "),
         cause="Hydra's proxy on {host} cannot connect back to mpiexec on {peer}[[port?, port {port}]][[why? ({why})]]: a firewall blocks it, or that name "

@@ -231,6 +231,15 @@ SSH = (
         pattern=r"ssh_dispatch_run_fatal: Connection to (?P<host>\S+) port \d+: (?P<why>[^\r\n]*[^\s.])",
     ),
     Signature(
+        "pdsh-command-failed",
+        keys=("pdsh@",),
+        cause="What pdsh ran on {host} ended with exit code {code}[[missing?: a command was not found there]][[refused?: the program cannot be executed there]].",
+        next="[[missing?Compare the PATH of a shell that is no login shell: ssh {host} 'echo $PATH; command -v PROGRAM'. Install the program there, name it by its full path, or export the PATH in ~/.bashrc above its test for interactive shells (DeepSpeed: PATH=... in ~/.deepspeed_env)"
+        "||Read the lines of {host} above it, which begin with its name]].",
+        pattern=r"pdsh@[^\s:]+: (?P<host>[^\s:]+): (?:ssh )?exited with exit code (?P<code>(?!255\b|0\b)(?:(?P<missing>127)|(?P<refused>126)|\d+))\b",
+        kind=FailureText.OUTCOME,
+    ),
+    Signature(
         "pdsh-failed",
         keys=("pdsh@",),
         cause="pdsh could not run its command on {host}: {why}.",

@@ -13,6 +13,9 @@ KEEPS_GPUS = (
 
 _XID = r"Xid \(PCI:(?P<gpu>[0-9a-fA-F:.]+)[^)]*\): "
 _NVLINK, _HARDWARE = "74|14[4-9]|150", "48|62|64|79|92|95|140|143"
+# Calls that take an entry of a table of the kernel, for which "No space left on device" means that the table is full. No part of a path.
+_NAMESPACES = r"(?<![/\w.-])(?:unshare|CLONE_NEW\w+|clone3?|[Nn]amespaces?)(?![/\w.-])"
+_TABLES = rf"(?:(?:shm|sem|msg)get|sem_open|mq_open|[Ii]notify|epoll_ctl|{_NAMESPACES})"
 
 SYSTEM = (
     Signature(
@@ -134,12 +137,16 @@ SYSTEM = (
     ),
     Signature(
         "memory-refused",
-        keys=("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
+        keys=(
+            *("MemoryError", "std::bad_alloc", "DefaultCPUAllocator", "OOM when allocating tensor"),
+            "Cannot allocate memory",
+        ),
         cause="A process on {host} requested more memory than it may have.",
         next="Check free -g and ulimit -v where the ranks run; if the container has a --memory limit, raise it. Use smaller batches or fewer data loader workers, "
         "or load less data at once.",
         pattern=r"^(?:[\w.]+\.)?_?(?:Array)?MemoryError\b|std::bad_alloc|DefaultCPUAllocator: (?:can't|not enough)"
-        r"|OOM when allocating tensor.*device:CPU",
+        r"|OOM when allocating tensor.*device:CPU"
+        r"|(?:^(?!.*</torch_).*?\b(?:v?fork|clone|posix_spawn|mmap|mremap|malloc|brk|execve)\b(?!.*ibv_)[^\r\n]{0,120}|^OSError: \[Errno 12\] )Cannot allocate memory",
     ),
     Signature(
         "peermem-not-built",
@@ -241,7 +248,7 @@ SYSTEM = (
         keys=("No space left on device", "no space left on device"),
         cause="A disk of {host} is full.",
         next="Run df -h and df -i on the folder that the message names, on /tmp, and on the folder for checkpoints.",
-        pattern=r"^(?!.*shmget|.*pyxis: ).*[Nn]o space left on device",
+        pattern=rf"^(?!.*pyxis: )(?!.*{_TABLES}.*[Nn]o space left).*[Nn]o space left on device",
         unless=("shm-too-small", "session-folder", "image-disk-full"),
     ),
     Signature(
@@ -261,6 +268,82 @@ SYSTEM = (
         next="ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. To run UCX without it: -x "
         "UCX_TLS=^sysv.",
         pattern=r"shmget\([^\r\n]*No space left on device",
+    ),
+    Signature(
+        "kernel-limit",
+        keys=(
+            "o space left on device",
+            *(
+                "notify cannot",
+                "notify watch",
+                "notify instance",
+                "upper limit on inotify",
+                "instance of inotify",
+                "notify_init",
+            ),
+            "Too many open files in system",
+            "umber of file watchers",
+        ),
+        cause="A limit of the kernel of {host} is reached, which is not the space on a disk: [[namespaces?there may be no more namespaces]][[watches?there may be no more inotify watches or instances]]"
+        "[[semaphores?there may be no more semaphores]][[messages?there may be no more message queues]][[epoll?there may be no more epoll watches]][[files?all processes together may open no more files]].",
+        next="[[namespaces?sysctl user.max_user_namespaces (and user.max_mnt_namespaces, user.max_pid_namespaces) shows the limit, lsns those in use: raise it with sysctl -w user.max_user_namespaces=65536; 0 turns them off]]"
+        "[[watches?sysctl -w fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192 raises both]]"
+        "[[semaphores?ipcs -s lists the semaphores that ended jobs have left, ipcrm -s ID removes one; sysctl kernel.sem shows the limits. POSIX ones are in /dev/shm: df -h /dev/shm]][[messages?ipcs -q lists the queues, ipcrm -q ID removes one; sysctl kernel.msgmni fs.mqueue.queues_max]]"
+        "[[epoll?sysctl fs.epoll.max_user_watches shows the limit]][[files?sysctl fs.file-nr fs.file-max shows what is open and the limit; lsof -n | wc -l counts them]].",
+        pattern=r"^(?!.*shmget)[^\r\n]*?(?:(?P<semaphores>semget|sem_open)|(?P<messages>msgget|mq_open)|(?P<epoll>epoll_ctl)|(?P<watches>[Ii]notify)"
+        rf"|(?P<namespaces>{_NAMESPACES}))[^\r\n]*[Nn]o space left on device"
+        r"|(?P<watches2>[Ii]notify[^\r\n]{0,80}(?:Too many open files|limit (?:was )?reached)|(?:limit for |maximum )number of file watchers|inotify watch(?:es)? limit|upper limit on inotify)"
+        r"|(?P<files>Too many open files in system)",
+        unless=("shm-too-small",),
+    ),
+    Signature(
+        "namespace-refused",
+        keys=("peration not permitted", "ermission denied", "nvalid argument", "unction not implemented"),
+        cause="A process on {host} may not create a namespace, which containers without root need: {what}.",
+        next="sysctl there: user.max_user_namespaces must be more than 0, kernel.unprivileged_userns_clone 1 (Debian) and kernel.apparmor_restrict_unprivileged_userns 0 (Ubuntu 24.04). Inside a container, it "
+        "has to be started with --privileged, or with --cap-add SYS_ADMIN and --security-opt seccomp=unconfined.",
+        pattern=r"(?P<what>(?:\bunshare\b|(?:create|creating|new|setup|setting up|enter) (?:a )?(?:new )?(?:user|mount|pid|network) ?namespaces?|CLONE_NEW\w+|\bnewuidmap\b|\bnewgidmap\b)[^\r\n]{0,120}?(?:[Oo]peration not permitted|[Pp]ermission denied|[Ii]nvalid argument|[Ff]unction not implemented))",
+        unless=("apptainer-failed",),
+    ),
+    Signature(
+        "binding-not-permitted",
+        keys=("peration not permitted",),
+        cause="A process on {host} may not choose its memory or CPUs ({what}), which costs some speed: a container is not allowed to do that.",
+        next="docker run --cap-add SYS_NICE, or ignore it.",
+        pattern=r"\b(?P<what>set_mempolicy|get_mempolicy|mbind|move_pages|sched_setaffinity|numa_\w+)\b[^\r\n]{0,60}[Oo]peration not permitted",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
+        "threads-refused",
+        keys=("peration not permitted",),
+        cause="A process on {host} may not start threads: the container's filter of system calls (seccomp) is older than the libraries in the image, and refuses clone3.",
+        next="Update Docker and libseccomp on {host} (Docker 20.10.10 or newer), or start the container with --security-opt seccomp=unconfined.",
+        pattern=r"(?:pthread_create|\bclone3?\b|[Tt]hread creation)\b[^\r\n]{0,120}[Oo]peration not permitted",
+    ),
+    Signature(
+        "limit-not-raised",
+        keys=("annot modify limit", "not allowed to raise maximum limit", "setrlimit("),
+        cause="A process on {host} may not raise its own limit[[what? ({what})]]: the hard limit of that shell or container is lower.",
+        next="Raise the hard limit where the ranks are started: /etc/security/limits.conf, LimitNOFILE and LimitMEMLOCK of sshd or slurmd, docker run --ulimit nofile=65536:65536 --ulimit memlock=-1. ulimit -Ha shows it.",
+        pattern=r"ulimit: (?P<what>[^:\r\n]{1,60}): cannot modify limit: |not allowed to raise maximum limit|setrlimit\((?P<what2>\w+)[^\r\n]*Operation not permitted",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "file-locks",
+        keys=(
+            "fcntl.flock(",
+            "fcntl.lockf(",
+            "fcntl.fcntl(",
+            "No locks available",
+            "unable to lock file",
+            "nable to lock file",
+        ),
+        cause="[[held?Another process holds the lock of a file that a process on {host} opened||The file system on which a process of {host} locks a file does not support locks (flock)]][[why?: {why}]].",
+        next="[[held?Run fuser -v FILE or lsof FILE, which shows it. Open HDF5 files for reading only, or set -x HDF5_USE_FILE_LOCKING=FALSE if nothing writes them||"
+        "Move the cache or file that it locks to a local disk (-x HF_HOME=/tmp/hf, TRITON_CACHE_DIR, TORCH_EXTENSIONS_DIR; for HDF5 -x HDF5_USE_FILE_LOCKING=FALSE). Or mount the shared folder with locks: Lustre -o flock; NFS with rpc.statd or version 4]].",
+        pattern=r"fcntl\.(?:flock|lockf|fcntl)\([^\r\n]*(?:\r?\n(?!Traceback)[^\r\n]*){0,6}?\r?\n(?P<error>\w*Error: (?P<why>\[Errno (?:5|22|37|38|45|95|116|121|524)\] [^\r\n`]*[^\s.`]))"
+        r"|(?P<why2>[Uu]nable to lock file, errno = (?:(?P<held>11)\b|\d+)(?:, error message = '[^'\r\n]{1,60}')?)|(?P<why3>[^\r\n]{0,80}No locks available)",
+        lines=8,
     ),
     Signature(
         "gpu-start-failed",
@@ -284,19 +367,25 @@ SYSTEM = (
         cause="A process on {host} may open no more files.",
         next="Run ulimit -n 65536 before the program (in a container: docker run --ulimit nofile=65536), or use fewer "
         "data loader workers. If the message names ancdata: torch.multiprocessing.set_sharing_strategy('file_system').",
-        pattern=r"Too many open files|received 0 items of ancdata|number of files that could be opened simultaneously was reached",
+        pattern=r"^(?!.*(?:[Nn]otify|files in system)).*Too many open files|received 0 items of ancdata|number of files that could be opened simultaneously was reached",
     ),
     Signature(
         "too-many-processes",
         keys=(
             "esource temporarily unavailable",
+            "os.fork()",
+            "fork_exec(",
+            "annot fork",
+            "std::system_error",
             "can't start new thread",
             "unable to allocate necessary resources for OMP thread",
         ),
         cause="This user or container cannot start more processes on {host}: a limit is reached.",
         next="Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
         pattern=r"(?:fork|pthread_create|clone|Thread creation failed|OMP: System error #11)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread"
-        r"|resources for OMP thread",
+        r"|std::system_error'\s+what\(\): +Resource temporarily unavailable|resources for OMP thread|[Cc]annot fork\b(?![^\r\n]*memory)"
+        r"|(?:os\.fork\(\)|fork_exec\()[^\r\n]*(?:\r?\n(?!Traceback)[^\r\n]*){0,8}?\r?\nBlockingIOError: \[Errno 11\]",
+        lines=10,
     ),
     Signature(
         "segfault",

@@ -74,6 +74,15 @@ TORCH = (
         unless=("port-in-use",),
     ),
     Signature(
+        "torch-address-family",
+        keys=("The client socket ", "The server socket "),
+        cause="A rank of {host} could not use one of the addresses of {name} ({why}): [[own?IPv6 is off for the host's own name, and torch continues with IPv4. This address is that of the host itself, so ranks of other hosts cannot reach it||torch tries the next address of that name]].",
+        next="[[own?Set MASTER_ADDR (or --rdzv_endpoint) to the name or address of the first host that all hosts reach. On one host, ignore this warning||Ignore it if the job runs. Otherwise set MASTER_ADDR to an IPv4 address, or remove the name's IPv6 address from /etc/hosts]].",
+        pattern=r"The (?:client|server) socket (?:has failed|cannot be initialized) (?:to (?:connect|listen|bind)|on)[^\r\n\[]*\[(?=(?:(?P<own>(?:ip6-)?localhost|127\.|::1\]))?)(?P<name>[^\]\r\n]+)\][^\r\n(]*\(errno: (?:22|97|99) - (?P<why>[\w ]+)\)",
+        kind=FailureText.NOTE,
+        at_end=r"\(errno: (?:22|97|99) ",
+    ),
+    Signature(
         "torch-rendezvous",
         keys=("RendezvousTimeoutError", "RendezvousConnectionError"),
         cause="[[lost?torchrun on {host} has no connection to its store on the first host: it was never reached, or the torchrun there has ended||The ranks did not find each "
@@ -318,12 +327,23 @@ TORCH = (
     ),
     Signature(
         "torch-variable-missing",
-        keys=("expected, but not set", "but `MASTER_ADDR` env was not set"),
-        cause="torch.distributed reads {name} from the environment, and it is not set in a rank.",
+        keys=(
+            *("expected, but not set", "but `MASTER_ADDR` env was not set"),
+            *(
+                "KeyError: 'RANK'",
+                "KeyError: 'LOCAL_RANK'",
+                "KeyError: 'WORLD_SIZE'",
+                "KeyError: 'MASTER_",
+                "KeyError: 'NODE_RANK'",
+            ),
+        ),
+        cause="[[program?The program||torch.distributed]] reads {name} from the environment, and it is not set in a rank.",
         next="torchrun sets MASTER_ADDR, MASTER_PORT, RANK, WORLD_SIZE and LOCAL_RANK, and so does taco-launch run. Under plain "
         "mpirun: -x MASTER_ADDR=HOST -x MASTER_PORT=29500, and in the program, set RANK from OMPI_COMM_WORLD_RANK "
         "and WORLD_SIZE from OMPI_COMM_WORLD_SIZE.",
-        pattern=r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set",
+        pattern=r"environment variable (?P<name>\w+) expected, but not set|but `(?P<name2>MASTER_ADDR)` env was not set"
+        r"|^(?P<program>KeyError): '(?P<name3>RANK|LOCAL_RANK|WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT)'[ \t]*(?:\r?\n|$)(?!\s*(?:During handling of|The above exception))",
+        lines=3,
     ),
     Signature(
         "torch-unused-parameters",
@@ -400,7 +420,7 @@ TORCH = (
         "that is found is not the one that the program was built with: remove CUDA's own from LD_LIBRARY_PATH.",
         pattern=r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
         r"|SETUP_FAILED))",
-        unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error"),
+        unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error", "cudnn-mixed"),
         survived=True,
     ),
     Signature(
@@ -672,10 +692,10 @@ TORCH_RANKS = (
     ),
     Signature(
         "gloo-families-differ",
-        keys=("address family mismatch",),
+        keys=("address family mismatch", "ss1.ss_family == ss2.ss_family"),
         cause="Gloo's ranks use IPv6 on one host and IPv4 on another: the hosts' own names resolve to addresses of different kinds.",
         next="Name the network in every rank: -x GLOO_SOCKET_IFNAME=bond0. Or give each host an IPv4 address in /etc/hosts (getent ahosts $(hostname)).",
-        pattern=r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch",
+        pattern=r"gloo/transport/tcp/\w+\.cc:\d+\] address family mismatch|ss1\.ss_family == ss2\.ss_family",
     ),
     Signature(
         "torch-ready-twice",

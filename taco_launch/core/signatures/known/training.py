@@ -172,16 +172,91 @@ TRAINING = (
     ),
     Signature(
         "command-not-found",
-        keys=(": command not found", ": not found", "sh: line "),
+        keys=(
+            *(
+                ": command not found",
+                ": not found",
+                "sh: line ",
+                "sh: /",
+                ": Command not found.",
+                "command not found: ",
+            ),
+            *(
+                "bad interpreter: No such file",
+                "slurm_script: line ",
+                "env: '",
+                "env: \u2018",
+                "env: `",
+                "env: python",
+                "failed to run command ",
+                "failed to execute ",
+            ),
+        ),
         cause="[[file?There is no {file} where a rank on {host} looks for it, or the interpreter that its first line names is not "
         "there||The program {what} is not on the PATH of a rank on {host}]].",
         next="[[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in which the job starts||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
-        pattern=r"\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
+        pattern=r"(?:^(?P<host3>[A-Za-z\d][\w.-]*): )?\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
-        r"|\b(?:ba|z)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found",
+        r"|^(?:(?P<host>[A-Za-z\d][\w.-]*): )?-?(?:ba|z|k)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found"
+        r"|\b(?:ba|z)sh: (?P<what3>(?!-|\S*(?:orted|prted))\S+): command not found"
+        # zsh, scripts of bash, exec in them, csh, and programs that start another
+        r"|\bzsh:(?:\d+:)? command not found: (?P<what4>(?!\S*(?:orted|prted))\S+)"
+        r"|^(?:(?P<host2>[A-Za-z\d][\w.-]*): )?[\w./~+-]+: line \d+: (?P<what5>(?!-|\S*(?:orted|prted))[\w./+-]*\w): command not found"
+        r"|sh: (?:(?:line )?\d+: )?exec: (?P<what6>[\w./+-]+): not found"
+        r"|^(?:[A-Za-z][\w.-]*: )?(?P<what7>[\w./+-]+): Command not found\."
+        r"|^(?:/usr/bin/)?env: [\u2018'`\"]?(?P<what8>[\w./+-]+)[\u2019'\"]?: No such file or directory"
+        r"|^(?:nohup|nice|timeout|stdbuf|setsid|taskset|chrt|ionice): failed to (?:run command|execute) [\u2018'`\"]?(?P<what9>[\w./+-]+)[\u2019'\"]?: No such file"
+        r"|^(?:[A-Za-z\d][\w.-]*: )?[\w./~+-]*(?:\.sh|slurm_script): line \d+: (?P<file2>[^\s:]*(?:/[^\s:]+|activate)): No such file or directory"
+        r"|(?P<file3>[^\s:]+/[^\s:]+): \S+: bad interpreter: No such file"
+        r"|^sudo: (?P<what10>[\w./+-]+): command not found",
         kind=FailureText.OUTCOME,
         unless=("pod-no-kubectl",),
+        survived=True,
+    ),
+    Signature(
+        "conda-not-active",
+        keys=(
+            *("to use 'conda", "to use 'mamba", "to use 'micromamba", "Run 'conda init'", "conda: error: "),
+            *("'mamba' is running as a subprocess", "conda environment: "),
+        ),
+        cause="[[missing?conda knows no environment {missing} on {host}||A shell on {host} cannot activate an environment of conda: it is no interactive shell, so it has not read what conda init wrote]]. "
+        "What follows ran with another Python.",
+        next="[[missing?conda env list shows the environments there; another user or another installation of conda has its own. Name it by its path: conda activate /PATH/TO/envs/NAME||"
+        'In the script, before conda activate: source /PATH/TO/conda/etc/profile.d/conda.sh (or eval "$(conda shell.bash hook)"); or use the environment\'s Python by its full path, or conda run -n NAME PROGRAM]].',
+        pattern=r"shell has not been properly (?:configured|initialized) to use '(?:conda|mamba|micromamba)|conda: error: [^\r\n]{0,40}invalid choice: '(?:de)?activate'|Run 'conda init' before 'conda (?:de)?activate'|'mamba' is running as a subprocess and can't modify"
+        r"|EnvironmentNameNotFound: Could not find conda environment: (?P<missing>\S+)|EnvironmentLocationNotFound: Not a conda environment: (?P<missing2>\S+)|Could not find conda environment: (?P<missing3>\S+)",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "module-not-loaded",
+        keys=(
+            *("modulefile for '", "module(s) are unknown", "module(s) or extension(s) exist but cannot be loaded"),
+            *("Lmod has detected the following error", "cannot be loaded due to a conflict"),
+        ),
+        cause="The environment module[[what? {what}]] cannot be loaded on {host}: [[needs?others have to be loaded before it]][[conflict?another one that is loaded excludes it]][[absent?no module of that name is on its path (MODULEPATH)]].",
+        next="[[needs?Run module spider {what}, which lists what has to be loaded first]][[conflict?Run module purge first, and load only what the program needs; the line below names what excludes it]][[absent?Run module avail (Lmod: module spider NAME) on that host, which shows names and versions. Compute nodes may have other modules than the login node: load it inside the job, after module use FOLDER for your own]].",
+        pattern=r"(?P<absent>Unable to locate) a modulefile for [`'\"](?P<what>[^`'\"\r\n]+)['\"]|(?P<absent2>following) module\(s\) are unknown:\s+\"?(?P<what2>[^\s\"]+)|(?P<needs>module\(s\) or extension\(s\) exist but cannot be loaded as requested):\s+\"?(?P<what3>[^\s\",]+)"
+        r"|Lmod has detected the following error:\s+Cannot load module[\s\"']+(?P<what4>[\w./+-]+)[\"']?\s+(?P<needs2>without\s+these\s+module)"
+        r"|(?P<conflict>Module cannot be loaded due to a conflict)",
+        kind=FailureText.FALLBACK,
+        lines=4,
+    ),
+    Signature(
+        "modules-missing",
+        keys=("libexec/lmod: ", "modulecmd", "MODULEPATH is undefined"),
+        cause="[[program?Environment modules cannot be loaded on {host}: their program {program} is not there||A shell on {host} has environment modules, but no path to them (MODULEPATH is not set): it is no login shell]].",
+        next="[[program?Install it on that node as on the login node, or run ls -l {program} there: a shared folder may not be mounted||Start the script as a login shell (#!/bin/bash -l), or set it: module use /PATH/TO/modulefiles]].",
+        pattern=r"(?P<program>\S*/(?:lmod/libexec/lmod|modulecmd[\w.]*)): (?:No such file|not found|command not found)|MODULEPATH is undefined",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "command-denied",
+        keys=("Permission denied",),
+        cause="A shell on {host} may not run {file}: it is not marked as executable, its file system is mounted noexec, or the user may not read it.",
+        next="Check ls -l {file} and findmnt -T {file} on that host; chmod +x {file}, or put its interpreter before it: bash {file}.",
+        pattern=r"^(?:(?P<host>[A-Za-z\d][\w.-]*): )?(?:/bin/|/usr/bin/)?-?(?:ba|da|z)?sh: (?:(?:line )?\d+: )?(?P<file>[^\s:]*/[^\s:]+): Permission denied|^[\w./~+-]*(?:\.sh|slurm_script): line \d+: (?P<file2>[^\s:]*/[^\s:]+): Permission denied",
+        kind=FailureText.OUTCOME,
         survived=True,
     ),
     Signature(
@@ -233,14 +308,28 @@ TRAINING = (
         survived=True,
     ),
     Signature(
+        "cudnn-mixed",
+        keys=(
+            "Could not load library libcudnn",
+            "undefined symbol: cudnn",
+            "SUBLIBRARY_VERSION_MISMATCH",
+            "Loaded runtime CuDNN library",
+            "Could not load symbol cudnn",
+        ),
+        cause="Two versions of cuDNN are mixed on {host}[[library?: {library} does not fit]][[other? {other}]].",
+        next="Show which are there: find / -name 'libcudnn*.so*' 2>/dev/null; pip list | grep -i cudnn; echo $LD_LIBRARY_PATH. Use only one: remove the folder of the other from LD_LIBRARY_PATH (module unload cudnn), so that the program's own comes first.",
+        pattern=r"Could not load library (?P<library>libcudnn[\w.]+)\. Error: [^\r\n]*?(?:undefined symbol: [^\s,]+(?:, version (?P<other>libcudnn[\w.]+))?|version `[^']+' not found)|undefined symbol: cudnn\w+|SUBLIBRARY_VERSION_MISMATCH"
+        r"|Loaded runtime CuDNN library: (?P<library2>[\d.]*\d) but source was compiled with: (?P<other2>[\d.]*\d)|Could not load symbol cudnn\w+",
+    ),
+    Signature(
         "library-too-old",
         keys=("' not found (required by", "undefined symbol: "),
         cause="Libraries on {host} do not match: {what} is missing.",
         next="Build or install it where the ranks run (in a container: in the image): it was built against other versions.",
-        pattern=r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>\S+)",
+        pattern=r"version `(?P<what>[^']+)' not found|undefined symbol: (?P<what2>[^\s,]+)",
         unless=(
             *("nccl-other-build", "torch-other-build", "tensorflow-other-build", "horovod-other-build"),
-            *("mpi-other-build", "libstdcxx-too-old"),
+            *("mpi-other-build", "libstdcxx-too-old", "cudnn-mixed"),
         ),
         survived=True,
     ),
@@ -292,12 +381,16 @@ TRAINING = (
     ),
     Signature(
         "horovodrun-start",
-        keys=("Timed out waiting for ",),
+        keys=(
+            *("Timed out waiting for ", "task function was not successful"),
+            *(".wait_for_initial_registration(", ".wait_for_task_to_task_address_updates("),
+        ),
         cause="horovodrun's tasks on the other hosts did not answer in time: they share no network interface with it, a firewall is "
         "in between, or they start slowly.",
         next="horovodrun --network-interface NAME --start-timeout 120 --verbose; all ports have to be open between the hosts. Under "
         "taco-launch no such tasks are needed.",
-        pattern=r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers",
+        pattern=r"Timed out waiting for [^\r\n]*[Pp]lease check connectivity between servers|\.wait_for_(?:initial_registration|task_to_task_address_updates)\(|task function was not successful(?=[\s\S]*(?:wait_for_|(?:driver|task)_service\.py))",
+        lines=20,
     ),
     Signature(
         "python-crashed",
@@ -357,6 +450,17 @@ TRAINING = (
         cause="The workers of TensorFlow use different devices: task {task} has a {device}, another one a {other}.",
         next="Run python3 -c 'import tensorflow as tf; print(tf.config.list_physical_devices())' on each host, and give the worker that sees no GPU one, or a build of TensorFlow for its CUDA.",
         pattern=r"task:(?P<task>\d+)/device:(?P<device>\w+):\d+ is joining a group with incompatible device type *(?P<other>\w+)",
+    ),
+    Signature(
+        "tensorflow-worker-restarted",
+        keys=(
+            "current incarnation doesn't match with one in the group",
+            "different incarnation",
+            "with a new incarnation",
+        ),
+        cause="[[task?The task {task} of TensorFlow||A task of TensorFlow]] was restarted alone, or belongs to another cluster: the others still know its earlier run.",
+        next="Find in that task's earlier log why it ended, then restart all tasks together: tasks of MultiWorkerMirroredStrategy cannot be replaced one by one. If none was restarted, compare TF_CONFIG on all hosts.",
+        pattern=r"(?:Device (?P<task>/job:[^\s/]+(?:/replica:\d+)?/task:\d+)\S* )?current incarnation doesn't match|(?:(?P<task2>/job:[^\s/]+(?:/replica:\d+)?/task:\d+)[^\r\n]{0,200})?(?:different incarnation|with a new incarnation)",
     ),
     Signature(
         "jax-without-nccl",
@@ -438,7 +542,7 @@ TRAINING = (
         cause="Processes of JAX or TensorFlow did not reach the others in time[[task?: {task} and those on the next lines]].",
         next="See whether those processes have started, and that each has its own process_id and the same coordinator_address and num_processes; from their hosts: nc -vz ADDRESS PORT. "
         "If some processes start late: jax.distributed.initialize(initialization_timeout=600).",
-        pattern=r"DEADLINE_EXCEEDED: Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
+        pattern=r"(?:DEADLINE_EXCEEDED|INTERNAL|ABORTED): Barrier timed out\.(?:[\s\S]{0,400}?imed out task names:\s+(?P<task>/job:\S+))?",
         lines=3,
     ),
     Signature(

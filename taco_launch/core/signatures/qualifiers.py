@@ -1,0 +1,361 @@
+"""What lines near a known text add to it: a more precise cause and next step in place of its own, by the name of its signature; pure."""
+
+import re
+from typing import Dict, Optional, Tuple
+
+from taco_launch.core.frozen import dataclass
+from taco_launch.core.signatures.filling import values_of
+from taco_launch.core.signatures.known import FailureText, Signature
+
+
+@dataclass(frozen=True)
+class Qualifier:
+    """What the words near a text change.
+
+    `pattern` is searched in the lines near the text (`nearby` in lines.py), those of its own included; ^ and $ stand for
+    the start and the end of each line. Its groups and those of the signature fill `cause` and `next`. `kind` takes the
+    place of the signature's own where it is given.
+    """
+
+    pattern: str
+    cause: str
+    next: str
+    kind: Optional[FailureText] = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is told of a text, and as what kind."""
+
+    cause: str
+    next: str
+    kind: FailureText
+
+
+# A line that names an error, right above a line that only tells that a task ended.
+_ERROR_ABOVE = (
+    r"^(?!srun: |slurmstepd)[^\n]*?\b(?:[Ee]rror|ERROR|FATAL|[Ff]atal)(?: \(\w+\))?: +(?P<why>[^\n]*[^\s.])\n"
+    r"(?:[^\n]*\n)?srun: error: [^\n]*: Exited with exit code"
+)
+# A code of a shell, in a line that only tells that a task ended.
+_NOT_FOUND = "a shell or its program did not find a command"
+_TASK_ENDED = (
+    Qualifier(
+        _ERROR_ABOVE,
+        "Task {task} on {host} ended with exit code {code}; the line above it reads: {why}.",
+        "Correct what that line names; look for more of that task's own lines above it.",
+    ),
+    Qualifier(
+        r"Exited with exit code 127\b",
+        "Task {task} on {host} ended with exit code 127: " + _NOT_FOUND + " on that node.",
+        "Compare the PATH there: srun -w {host} bash -c 'echo $PATH; command -v PROGRAM'. Load modules and activate "
+        "environments in the batch script, and name the program by its full path.",
+    ),
+    Qualifier(
+        r"Exited with exit code 126\b",
+        "Task {task} on {host} ended with exit code 126: the program was found, but cannot be run.",
+        "On that node, ls -l and file PROGRAM show whether it is marked as executable and built for that processor; "
+        "findmnt -T PROGRAM shows whether its file system is mounted noexec.",
+    ),
+)
+# A GPU's memory was given to an MPI that cannot read it: a copy by the CPU crashes below a function of MPI, in a program for GPUs.
+_CUDA_AWARE = (
+    "Use a CUDA-aware MPI (Open MPI: ompi_info --all | grep cuda_support; MVAPICH2-GDR: -x MV2_USE_CUDA=1; Cray MPICH: "
+    "-x MPICH_GPU_SUPPORT_ENABLED=1). For Horovod, build it with HOROVOD_GPU_OPERATIONS=NCCL, and with no HOROVOD_GPU_BROADCAST=MPI or HOROVOD_GPU_ALLREDUCE=MPI."
+)
+_MPI_NOT_FOR_GPUS = Qualifier(
+    r"\A(?=[\s\S]*?(?:[Ss]ignal 11\b|Segmentation))(?=[\s\S]*?(?:horovod|tensorflow|[Tt]orch|CUDA|cuda|cupy|\bGPU|NVIDIA))[\s\S]*?"
+    r"(?:\bmem(?:cpy|move)|_mem(?:cpy|move)|libc\.so[^\n]*\(\+0x)[^\n]*(?:\n[^\n]*){0,3}?\n[^\n]*?"
+    r"\b(?:P?MPID?I?_\w*|MPIR_\w*|mv2_\w+|mca_(?:pml|btl|coll)_\w+|ompi_\w+|opal_convertor\w*|uc[pt]_\w+|mxm_proto\w+)\b",
+    "A rank on {host} crashed while MPI copied a buffer with the CPU (memcpy below a function of MPI): the buffer is most likely in the "
+    "memory of a GPU, and this MPI is not CUDA-aware.",
+    _CUDA_AWARE,
+)
+_NO_GID = Qualifier(
+    r"GID: *00(?::00){15}",
+    "RDMA failed on {host}: the GID that this device uses is all zeros, so its port has no network interface with an "
+    "address there.",
+    "show_gids on that host lists the GIDs; choose one with an address (perftest: -x INDEX; NCCL: NCCL_IB_GID_INDEX). In a "
+    "container or pod, give it the network of that port: --network host, hostNetwork: true, or a second network (Multus with macvlan or SR-IOV).",
+)
+_BY_HAND = "Run it by hand on that host with apptainer --debug to see more."
+QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
+    "slurm-task-exited": _TASK_ENDED,
+    "slurm-program-missing": (
+        Qualifier(
+            r"execve\(\): [^\n]*: Permission denied",
+            "Slurm may not run {file} on {host}: it is not marked as executable, or its file system is mounted noexec.",
+            "Run chmod +x {file}, or put its interpreter before it: srun bash {file}. On that node, ls -l {file} and findmnt -T {file} show the rest.",
+        ),
+        Qualifier(
+            r"execve\(\): (?:ml|module|conda|mamba|micromamba|source|activate|export|cd|ulimit): ",
+            "Slurm could not start {file} on {host}: it is a function or a built-in command of the shell, and no program that srun can start.",
+            "Start a login shell that has it: srun bash -lc '{file} ...'; or run {file} in the batch script, before srun.",
+        ),
+    ),
+    "rank-caught-signal": (_MPI_NOT_FOR_GPUS,),
+    "process-crashed": (_MPI_NOT_FOR_GPUS,),
+    "rdma-test-failed": (_NO_GID,),
+    "torch-master-unreachable": (
+        Qualifier(
+            r"any network address of \(0*(?P<cut>\d{1,4}),",
+            "A rank was given {cut} as the address of rank 0, which is read as the IP address 0.0.0.{cut}: it is a part of a name that was cut wrongly.",
+            "Set MASTER_ADDR to the whole name of the first host. In a Slurm job: MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1); cutting $SLURM_NODELIST, as in node[05-06], gives such numbers.",
+        ),
+    ),
+    "mpich-failed": (
+        Qualifier(
+            r"\bPMI2?_Init returned|\bPMI2? init failed",
+            "The ranks of MPICH do not find the PMI of what started them, so they do not know each other: launcher and MPI are of different kinds or versions.",
+            "Use the launcher of that MPI: its own mpiexec, srun --mpi=pmi2 or cray_shasta (srun --mpi=list shows the kinds), or flux with its PMI library first in LD_LIBRARY_PATH. In a container, MPI and PMI must fit those of the host.",
+        ),
+    ),
+    "library-too-old": (
+        Qualifier(
+            r"`GLIBC_[\d.]+' not found \(required by /\.singularity\.d/libs/",
+            "The libraries of {host} that apptainer --nv puts into the container need a newer glibc than the image has ({what} is missing).",
+            "Use an image with a distribution as new as that of the host (ldd --version in both), or have the administrator list only the driver's own libraries in nvliblist.conf (no libGLdispatch, libEGL); --nvccli does so.",
+        ),
+    ),
+    "ofi-no-network": (
+        Qualifier(
+            r"\A(?=[\s\S]*?(?:MPICH ERROR \[Rank|\b[Cc][Xx][Ii]\b|SLINGSHOT|flux-job))[\s\S]*?OFI (?:call )?(?:fi_)?(?:open )?domain\b[^\n]*failed",
+            "MPI's libfabric has the Slingshot network of {host}, but may not open it ({what}[[why?: {why}]]): the launcher gave the processes no network credentials (VNI).",
+            "Start the program with the site's own launcher (srun, or flux with its cxi plugin): env | grep SLINGSHOT in a rank must show a VNI; a "
+            "container needs these variables and /dev/cxi*, too. FI_LOG_LEVEL=warn shows what the provider refuses.",
+        ),
+        Qualifier(
+            r"(?P<psm>PSM[23]) can't open (?:nic|hfi) unit",
+            "MPI's libfabric chose {psm} on {host}, which cannot open the network card ({what}[[why?: {why}]]).",
+            "Choose another provider: -x FI_PROVIDER=tcp works on every network; fi_info -l lists the others. In a container, PSM also needs its device (--device /dev/hfi1_0) and a larger /dev/shm.",
+        ),
+        Qualifier(
+            r"OFI (?:call )?(?:fi_)?(?:open )?domain\b[^\n]*failed",
+            "MPI's libfabric has a network on {host}, but could not open its device ({what}[[why?: {why}]]).",
+            "Set -x FI_LOG_LEVEL=warn, which shows the provider, the device and why: most often the right to open the device (ls -l "
+            "/dev/infiniband /dev/cxi*), credentials that only the site's launcher gives, or ulimit -l. FI_PROVIDER=tcp shows whether the rest works.",
+        ),
+        Qualifier(
+            r"OFI (?:call )?(?:fi_)?(?:open )?(?:endpoint|ep)\b[^\n]*failed|OFI (?:call )?(?:ep_enable|av_open|ep_bind|cq_open)\b[^\n]*failed",
+            "MPI's libfabric opened the network device of {host}, but no endpoint on it ({what}[[why?: {why}]]): a resource of the device is used up or limited.",
+            "Use fewer ranks on that host, and check ulimit -l and ulimit -n where they run; FI_LOG_LEVEL=warn shows which resource.",
+        ),
+    ),
+    "ray-node-died": (
+        Qualifier(
+            r"\b[Pp]reempt(?:ed|ion)\b|\bnode (?:was|is|has been) (?:being )?drain|\b[Ss]pot (?:instance )?(?:interrupt|terminat)|node drain",
+            "Ray lost [[host?{host}||a host of the cluster]]: the node was preempted or drained by who runs the cluster, so this is no failure of the program.",
+            "Continue from the last checkpoint; with Ray Train, FailureConfig(max_failures=3) does so on its own. Use nodes that are not taken away (on-demand), or save checkpoints more often.",
+        ),
+    ),
+    "torch-collective-timeout": (
+        Qualifier(
+            r"^(?![^\n]*timeout)[^\n]*\b[Ss]aving\b[^\n]{0,60}\b(?:FSDP|model|checkpoint|optimizer|state)\b|\bin (?:_?save_(?:checkpoint|model|state)|save_fsdp\w*)$",
+            "A collective of torch did not end in time on {host}[[rank?, for rank {rank}]] while the program saved a checkpoint: {what}. Sharded parameters (FSDP, ZeRO-3) are gathered "
+            "for that on all ranks, and some of them did not take part.",
+            "Call the saving function (save_state, save_model, save_checkpoint, state_dict) on every rank, outside any if rank == 0; only the writing of the file may be limited to one rank. If all "
+            "call it and one writes for long, raise the timeout: init_process_group(timeout=timedelta(hours=1)).",
+        ),
+    ),
+    "library-missing": (
+        Qualifier(
+            r"\A(?=[\s\S]*?\blibmpi(?:_cxx|_mpifh|_usempi\w*)?\.so\.(?:20|40|12\.\d+\.\d+ompi)\b)[\s\S]*?BAD TERMINATION OF ONE OF YOUR APPLICATION",
+            "The program on {host} was built with Open MPI ({library} is not found), but the mpirun that started it is of MPICH or Intel MPI.",
+            "Use the mpirun of the program's own Open MPI: which -a mpirun lists what is installed. Put its bin first in PATH and its lib in LD_LIBRARY_PATH (module load openmpi), and pass both: -x PATH -x LD_LIBRARY_PATH.",
+        ),
+    ),
+    "ssh-unresolvable": (
+        Qualifier(
+            r"^[^\n]*\bhorovodrun [^\n]*-(?:hostfile|-?H)[^\n]*/etc/mpi/hostfile|(?s:-launcher[\w-]*:[^\n]*\bhorovodrun )",
+            "horovodrun starts ranks by ssh, and the name {host} of a worker cannot be resolved ({why}): this MPI operator starts workers by kubectl exec, and gives them no names.",
+            "Start the program in the launcher with mpirun, which reads the operator's own agent (env | grep rsh_agent) and /etc/mpi/hostfile; or use the operator v2beta1, whose workers have ssh and names.",
+        ),
+    ),
+    "mpi-cuda-call-failed": (
+        Qualifier(
+            r"\bvalue:? +(?P<value>700|716|717|718|719|710)\b",
+            "Open MPI met an earlier failure of a GPU kernel on {host} (cu{call} returned {value}, "
+            "which every call returns after it): this is no failure of MPI.",
+            "Find the kernel of the program that failed first: -x CUDA_LAUNCH_BLOCKING=1, or compute-sanitizer PROGRAM; and check dmesg -T | grep Xid on {host}.",
+            FailureText.ECHO,
+        ),
+    ),
+    "apptainer-failed": (
+        Qualifier(
+            r"destination (?P<folder>\S+) doesn't exist in container",
+            "apptainer (singularity) could not mount {folder} into the container on {host}: the image has no folder of that name, and none may be added to it there.",
+            "Create the folder in the image (mkdir -p {folder} in %post), or leave that bind out: --bind, APPTAINER_BIND, bind path in apptainer.conf. Administrators can set enable overlay = try or enable underlay = yes there.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [^\n]*(?:write: broken pipe|unexpected EOF|connection reset by peer)",
+            "apptainer (singularity) itself crashed while it started the container on {host}: {why}.",
+            "Run it by hand on that host: apptainer --debug exec IMAGE true. If it fails there only, compare ulimit -a (memory, processes), the free memory and the version with a host on which it works; update it otherwise.",
+        ),
+        Qualifier(
+            r"squashfuse\w* exited|trying to read the squashfs|bad superblock|failed to (?:find|read|load) (?:the )?(?:squashfs|root ?fs|SIF)|image partition|(?:[Ii]nvalid|[Cc]orrupted?|[Uu]nknown) (?:SIF|image)|image format not recognized",
+            "apptainer (singularity) could not read the image on {host}: {why}. The file is damaged or incomplete, or FUSE cannot mount it there.",
+            "Compare ls -l and sha256sum of the image with its source, and pull it again if they differ; apptainer sif list IMAGE must read it. If it is whole, check /dev/fuse and the disk on {host}; "
+            "apptainer build --sandbox FOLDER IMAGE works without FUSE.",
+        ),
+        Qualifier(
+            r"no loop devices available|failed to find loop device",
+            "apptainer (singularity) finds no free loop device on {host}, by which it mounts the image.",
+            "Run losetup -a on {host}, which lists those in use, and unmount what ended jobs left; raise max loop devices in apptainer.conf. Newer versions share one device per image, or need none (unprivileged, with FUSE).",
+        ),
+        Qualifier(
+            r"configuration disallows users from",
+            "The administrator of {host} has forbidden this use of apptainer (singularity): {why}.",
+            "Use an image file (SIF) of an allowed owner or folder, or ask the administrator: apptainer.conf has allow container, limit container owners and limit container paths.",
+        ),
+        Qualifier(
+            r"root filesystem extraction failed|unsquashfs",
+            "apptainer (singularity) could not unpack the image on {host}: {why}.",
+            "Check df -h of APPTAINER_TMPDIR (/tmp otherwise), and that the image is whole (sha256sum). Where user namespaces and FUSE work, or apptainer-suid is installed, nothing has to be unpacked.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [^\n]*failed to mount \S+ in \d+s",
+            "apptainer (singularity) waited too short a time for the image on {host}: {why}. Its file system is slow, as the first access to CVMFS or a busy shared folder is.",
+            "Run it again, or copy the image to a local disk first; newer versions of apptainer wait longer.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [\s\S]{0,400}(?:[Nn]o space left|[Oo]ut of space|[Dd]isk quota exceeded)",
+            "apptainer (singularity) has no room on {host} to build or unpack the image: {why}.",
+            "Put its folders on a larger disk: export APPTAINER_TMPDIR=/scratch/$USER/tmp APPTAINER_CACHEDIR=/scratch/$USER/cache (older versions: SINGULARITY_...); apptainer cache clean empties the cache.",
+        ),
+        Qualifier(
+            r"while creating squashfs: [^\n]*|mksquashfs[^\n]*(?:not found|failed)",
+            "apptainer (singularity) could not write the image on {host}: mksquashfs failed ({why}).",
+            "On login nodes, limits of memory and CPU time end mksquashfs (ulimit -a): build in a job, and limit it with APPTAINER_MKSQUASHFS_PROCS or --mksquashfs-args='-processors 2 -mem 2G'. Check df -h of "
+            "APPTAINER_TMPDIR, and that squashfs-tools is installed.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [^\n]*(?:user namespace|newuidmap|newgidmap|setuid|suid|unshare|fakeroot|/etc/subuid|subuid mapping)",
+            "apptainer (singularity) may not create a user namespace on {host}: {why}.",
+            "sysctl user.max_user_namespaces must be more than 0 there, and kernel.unprivileged_userns_clone 1 (Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns 0); --fakeroot needs a line of the user in /etc/subuid and /etc/subgid. "
+            "Otherwise the administrator installs apptainer-suid.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [^\n]*(?:could not open image|stat \S+: no such file|no such file or directory$)",
+            "apptainer (singularity) does not find a file on {host}: {why}.",
+            "Check ls -l on that host: the image or folder must be on a file system that every host mounts, and its path must be absolute.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [^\n]*(?:UNAUTHORIZED|unauthorized|denied: |authentication required|403 Forbidden)",
+            "The registry refused to give apptainer (singularity) the image: {why}.",
+            "Check the image's name and tag. For a private one: apptainer registry login --username NAME docker://REGISTRY (older: remote login), or APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD.",
+        ),
+        Qualifier(
+            r"(?:FATAL|ERROR) *: [^\n]*(?:executable file not found|exec \S+ failed|no such file or directory in container)",
+            "The image that apptainer (singularity) runs on {host} lacks the program, or a library that it needs: {why}.",
+            _BY_HAND
+            + " apptainer exec IMAGE ls -l PROGRAM shows whether it is in the image; programs of the host must be bound with their libraries.",
+        ),
+    ),
+    "python-exception": (
+        Qualifier(
+            r"^ +assert [^\n]*\b(?:num_nodes|nnodes|n_nodes|num_machines|MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK|SLURM_PROCID)\b|^AssertionError: [^\n]*\b(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK)\b",
+            "The program expects a launcher that sets MASTER_ADDR, MASTER_PORT and each rank's number, and was started without one: {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]].",
+            "Start it on all hosts with a launcher: taco-launch run, torchrun, or srun with one task per GPU. If it starts its own ranks, set MASTER_ADDR to the first host, MASTER_PORT to a free port and NODE_RANK on each host; on one host, ask for one node.",
+        ),
+        Qualifier(
+            r"^KeyError: '(?P<name>LOCAL_WORLD_SIZE|SLURM_\w+|OMPI_COMM_WORLD_\w+|PMI_\w+)'$",
+            "The program reads {name} from the environment, and no launcher has set it[[file? (line {at} of {file}]][[file?)]].",
+            "Start it with the launcher that sets it: torchrun or taco-launch run for LOCAL_WORLD_SIZE; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
+        ),
+    ),
+    "python-crashed": (
+        Qualifier(
+            r"^[^\n]*\bF tensorflow/\S+\] (?:Non-OK-status: )?Stop\(\) status: [^\n]*",
+            "TensorFlow ended a rank on {host} because its server cannot be stopped cleanly: it was to end after an earlier error.",
+            "Read the lines above it for that earlier error, and the logs of the other tasks.",
+            FailureText.ECHO,
+        ),
+        Qualifier(
+            r"^(?:[^\n]*\bF \w[\w/-]*/[\w./-]+:\d+\]|F\d{4} [^\n]*?\w\.\w+:\d+\]) (?P<reason>[^\n]*[^\s.])",
+            "A library of a rank on {host} ended it with a fatal error: {reason}.",
+            "Look for that text among the issues of the library's project, and compare its version with a host on which it works; the stack below shows what the program was doing.",
+        ),
+    ),
+    "tensorflow-collective-aborted": (
+        Qualifier(
+            r"\A(?=[\s\S]*?(?:DEADLINE_EXCEEDED|Deadline Exceeded))[\s\S]*?from remote target (?P<task>/job:\w+/replica:\d+/task:\d+)",
+            "TensorFlow's {task} did not answer a worker on {host} in time: it has not started, has ended, or its address cannot be reached from there.",
+            "Look for the first error in the log of {task}, and see whether it listens at its address in TF_CONFIG: nc -vz HOST PORT from each host. All tasks must have the same cluster in TF_CONFIG; unset http_proxy.",
+        ),
+    ),
+    "rank-crashed": (
+        Qualifier(
+            r"Read -1, expected \d+, errno = 14\b",
+            "Rank {rank} on {host} crashed ({why}) after MPI could not read a buffer of another rank (errno 14, bad address): it is most likely in the memory of a GPU, and this MPI is not CUDA-aware.",
+            _CUDA_AWARE,
+        ),
+    ),
+    "single-copy-denied": (
+        Qualifier(
+            r"Read -1, expected \d+, errno = 14\b",
+            "MPI could not read a buffer of another rank on {host} (errno 14, bad address): it is most likely in the memory of a GPU, and this MPI is not CUDA-aware.",
+            _CUDA_AWARE,
+        ),
+    ),
+    "module-missing": (
+        Qualifier(
+            r"'conda (?:de)?activate'|EnvironmentNameNotFound|EnvironmentLocationNotFound|conda: command not found|modulefile for|module\(s\) are unknown|module: command not found",
+            "The Python of a rank on {host} has no module {module}: the environment that has it was not activated, as the lines near it show.",
+            "In the script, source /PATH/TO/conda/etc/profile.d/conda.sh before conda activate (modules: /etc/profile.d/modules.sh before module load), or name the environment's Python by its full path.",
+        ),
+    ),
+    "pod-sandbox-failed": (
+        Qualifier(
+            r"VF pci addr is required",
+            "The node cannot create a pod's network: the pod names an SR-IOV network, but has no device for it ({why}).",
+            "Request the device under resources, as limits and requests: the resource's name is in the annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition; kubectl describe node shows how many are free.",
+        ),
+    ),
+    "command-not-found": (
+        Qualifier(
+            r"sh: (?:line \d+: )?cd: (?P<folder>/[^\s:]+): No such file",
+            "{host} lacks the folder {folder} and what is started in it[[file? ({file})]]: the launcher uses the paths of the host on which it was started.",
+            "Put the program and its environment under the same paths on every host: a shared folder, --sync DIR, or one container image.",
+        ),
+        Qualifier(
+            r"^(?P<host>(?P<stem>[A-Za-z][\w-]*?)\d+): (?:-?\w*sh: )?(?:line \d+: )?(?P<what>(?P=stem)\d+): command not found",
+            "The shell on {host} was given the name of a host ({what}) as its command: what starts it (pdsh, ssh) reads its list of hosts or its options wrongly.",
+            "Write the hosts as one word, separated by commas (pdsh -w 'node-0,node-1' or -w 'node-[0-6]', in quotes), and give ssh's options in PDSH_SSH_ARGS. ssh {host} true tests one host by hand.",
+        ),
+        Qualifier(
+            r"modulefile for|module\(s\) are unknown|Cannot load module|/lmod: No such file|MODULEPATH is undefined|exist but cannot be loaded",
+            "The program {what} is not on the PATH of a rank on {host}: the environment module that has it was not loaded, as the lines near it show.",
+            "Make module load work there first: run module avail inside the job, start the script as a login shell (#!/bin/bash -l), or give the full path of {what}.",
+        ),
+        Qualifier(
+            r"^[^\n]*: source: not found",
+            "The script on {host} is written for bash, and was run by sh, which has no source.",
+            "Put #!/bin/bash into its first line and start it by its own name, or start it with bash SCRIPT.",
+        ),
+        Qualifier(
+            r"\bactivate: No such file or directory",
+            "The shell on {host} finds no file {file} to activate an environment with: conda's bin folder is not on its PATH, or is elsewhere there.",
+            "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh and conda activate NAME; for a venv, source its own bin/activate by the full path. The path must exist on every host.",
+        ),
+        Qualifier(
+            r"\b(?:module|ml): (?:command )?not found",
+            "The shell on {host} does not have the function {what} of the environment modules: it is no login shell.",
+            "In the script: source /etc/profile.d/modules.sh (Lmod: /etc/profile.d/lmod.sh or z00_lmod.sh), or start it with bash -l.",
+        ),
+        Qualifier(
+            r"\b(?:conda|mamba|micromamba): (?:command )?not found",
+            "The shell on {host} does not have {what}: batch shells do not read what conda init wrote into ~/.bashrc.",
+            "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh, or load the site's module of it; or name the environment's Python by its full path: /PATH/TO/conda/envs/NAME/bin/python.",
+        ),
+    ),
+}
+
+
+def qualified(entry: Signature, near: str, values: Dict[str, str]) -> Words:
+    """Return the words for a text of `entry` with the lines near it; add to `values` what the lines near it give."""
+    for one in QUALIFIERS.get(entry.name, ()):
+        match = re.search(one.pattern, near, re.MULTILINE)
+        if match:
+            values.update((name, value) for name, value in values_of(match).items() if name != "host")
+            return Words(one.cause, one.next, entry.kind if one.kind is None else one.kind)
+    return Words(entry.cause, entry.next, entry.kind)

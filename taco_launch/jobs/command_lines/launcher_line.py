@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
+from taco_launch.core.launch.knobs.lists import FINE
+from taco_launch.hosts.inventory.variable_names import OF_A_RANK, env_fault
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
 from taco_launch.jobs.command_lines.shell_script import is_unknown, shown
@@ -14,6 +16,8 @@ from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
+# Every rank has these, of the job.
+_MEETS_AT = ("MASTER_ADDR", "MASTER_PORT")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 _RANGE = re.compile(r"[1-9][0-9]{0,5}:[1-9][0-9]{0,5}")
 _RUNS_A_SCRIPT = re.compile(r"python[0-9.]*$|.*/python[0-9.]*$")
@@ -83,7 +87,7 @@ class LauncherLine:
     @property
     def left_out(self) -> tuple[Part, ...]:
         """Return the parts that a job does not have."""
-        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE, table.GPUS, table.ALL_GPUS))
+        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE, *table.OF_GPUS))
 
 
 def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, str] | None = None) -> LauncherLine:
@@ -140,6 +144,14 @@ def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
     ):
         parts.append(Part(0, ("mpiprocs=1",), table.EACH, value="1", why=table.BY_DEFAULT))
     return (*parts, *((Part(at, rest, table.REFUSED, why="is no option, and is not read"),) if rest else ()))
+
+
+def allowed(part: Part) -> Part:
+    """Return a part, which is left out where it is a variable that `run -x` refuses, or that every rank has of its job."""
+    if part.use in (table.ENV, table.BARE, table.REFUSED) and part.name in (*OF_A_RANK, *_MEETS_AT):
+        return replace(part, use=table.OMITTED, why=table.MEETS)
+    problem, hint = env_fault(part.name, part.value) if part.use == table.ENV else FINE
+    return replace(part, use=table.REFUSED, why=f"{problem}: {hint}" if hint else problem) if problem else part
 
 
 def setting(kind: str, option: str, value: str) -> Part:
@@ -293,7 +305,7 @@ class _Reader:
     def _parts(self, at: int, words: tuple[str, ...], meaning: Meaning, values: tuple[str, ...]) -> Iterator[Part]:
         value = values[-1] if values else ""
         use, name, why = meaning.use, meaning.target, meaning.why
-        if use in (table.RANKS, table.EACH, table.NODES, table.GPUS, table.ALL_GPUS):
+        if use in (table.RANKS, table.EACH, table.NODES, *table.OF_GPUS):
             yield self._counted(at, words, use, meaning.convert(value))
         elif use == table.MAP_BY:
             yield from self._mapped(at, words, value, why)

@@ -3,25 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines import shell_script
+from taco_launch.jobs.command_lines import shell_script, sizes
 from taco_launch.jobs.command_lines.launcher_line import Part
 from taco_launch.jobs.command_lines.shell_words import FIELD, UNKNOWN
 
-# A job has these of its own.
-_MEETS_AT = ("MASTER_ADDR", "MASTER_PORT")
 
 
 def exported(env: Mapping[str, str]) -> Iterator[Part]:
     """Yield the variables that the script exports: the ranks have them where its launcher passes all on, as Slurm's does."""
     for name, value in env.items():
-        if name in _MEETS_AT:
-            yield Part(0, (f"{name}={value}",), table.OMITTED, name, why=table.MEETS)
-            continue
         unknown = UNKNOWN in value
-        use = table.REFUSED if unknown else table.ENV
-        yield Part(
-            0, (f"{name}={value}",), use, name, value, "its value is computed where the script runs" if unknown else ""
-        )
+        same = table.parameter(name)
+        use = table.REFUSED if unknown else table.MCA if same else table.ENV
+        why = "its value is computed where the script runs" if unknown else ""
+        yield Part(0, (f"{name}={value}",), use, same or name, value, why)
 
 
 def modules(script: shell_script.ShellScript, line: int) -> tuple[str, ...]:
@@ -39,7 +34,7 @@ def counters(script: shell_script.ShellScript) -> frozenset[str]:
 
 def of_scheduler(directives: Sequence[Part]) -> dict[str, str]:
     """Return the variables that Slurm sets from what its directives ask for (sbatch(1), output environment variables)."""
-    counts = {part.use: part.value for part in directives}
+    counts = {part.use: part.value for part in (*directives, *sizes.of_gpus(directives))}
     nodes, each, ranks = (counts.get(use, "") for use in (table.NODES, table.EACH, table.RANKS))
     if not ranks and nodes.isdecimal():
         ranks = str(int(nodes) * int(each or "1"))

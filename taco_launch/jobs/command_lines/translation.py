@@ -14,7 +14,7 @@ from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher,
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines import several_parts, shell_script, sizes
-from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
+from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError, allowed
 from taco_launch.jobs.command_lines.shell_script import shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
@@ -28,7 +28,7 @@ _IN_TURN = (
     "gives each host a rank in turn; here the ranks fill one host after the other: --slots-per-host N spreads them"
 )
 # Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
-_SET_ONCE = (*sizes.COUNTED, table.GPUS, table.ALL_GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
+_SET_ONCE = (*sizes.COUNTED, *table.OF_GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
 # Launchers that give each program its local rank as an argument, and the switch that has them not do it.
 _GIVES_LOCAL_RANK = {
     "deepspeed": ("--local_rank=N", "no-local-rank"),
@@ -98,10 +98,11 @@ def translate(
     differs = _other_hosts(directives, line, nested.name)
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
         directives = without_sizes(directives, f"{nested.name} counts its ranks by its own options")
+    else:
+        directives = (*directives, *sizes.of_gpus((*directives, *line.parts)))
     if line.last(table.RANKS) or line.last(table.EACH):
         directives = [part for part in directives if part.why != table.BY_DEFAULT]
-    directives = (*directives, *sizes.of_gpus((*directives, *line.parts)))
-    line = replace(line, parts=tuple(_in_force((*directives, *_before(command, nested)), line)))
+    line = replace(line, parts=tuple(map(allowed, _in_force((*directives, *_before(command, nested)), line))))
     program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
     if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
@@ -262,7 +263,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
     options += size
     for part in line.parts:
         here = _here(part, own, given, size=size, launcher=launcher, hosts=_with_slots(line, part))
-        if here and part.use not in (*sizes.COUNTED, table.GPUS, table.ALL_GPUS, table.SPREAD, table.HOSTFILE):
+        if here and part.use not in (*sizes.COUNTED, *table.OF_GPUS, table.SPREAD, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
@@ -304,7 +305,7 @@ def _here(
             if part.use == table.EACH
             else (
                 "--slots-per-host",
-                own[own.index("--slots-per-host") + 1] if "--slots-per-host" in own else part.value,
+                dict(itertools.pairwise((*size, *own))).get("--slots-per-host", part.value),
             )
         )
     if part.use in (*sizes.COUNTED, table.SPREAD):
@@ -342,7 +343,7 @@ def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
         return f"--launcher {launcher} has no parameters of Open MPI"
     if part.use in sizes.COUNTED:
         return _HOSTS_NOT_KEPT if part.use == table.NODES and "--np" in size else _SIZED_ELSEWHERE
-    if part.use in (table.GPUS, table.ALL_GPUS):
+    if part.use in table.OF_GPUS:
         return table.ONE_GPU_EACH
     if part.use == table.SPREAD:
         return _IN_TURN

@@ -100,11 +100,7 @@ def of_file(data: bytes, source: str) -> Translated:
         raise UsageError(f"{source}: is a hostfile, and starts nothing", hint=hint)
     if not shell_script.is_script(text):
         value = _document(text)
-        if (
-            isinstance(value, dict)
-            and value.get("kind", "MPIJob") not in manifests.READ
-            and (inside := next(_commands(value), None))
-        ):
+        if isinstance(value, dict) and not manifests.is_read(value) and (inside := next(_commands(value), None)):
             key, name, line = inside
             problem = f"is a {value['kind']}, and the only Kubernetes object that can be read is {manifests.KINDS}; its {key} starts {name}"
             raise UsageError(f"{source}: {problem}", hint=f"taco-launch translate -- {line}")

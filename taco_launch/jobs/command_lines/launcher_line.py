@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
-from taco_launch.core.launch.knobs.lists import FINE
-from taco_launch.hosts.inventory.variable_names import OF_A_RANK, env_fault
+from taco_launch.jobs.command_lines import container_options
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
 from taco_launch.jobs.command_lines.shell_script import is_unknown, shown
@@ -16,8 +15,6 @@ from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
-# Every rank has these, of the job.
-_MEETS_AT = ("MASTER_ADDR", "MASTER_PORT")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
 _RANGE = re.compile(r"[1-9][0-9]{0,5}:[1-9][0-9]{0,5}")
 _RUNS_A_SCRIPT = re.compile(r"python[0-9.]*$|.*/python[0-9.]*$")
@@ -33,6 +30,9 @@ _ONE_EACH = "give the line of one of them, with its number of ranks"
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
 _SEVERAL_KINDS = re.compile(r"\b(?:select|nodes)=[^,]*\+")
 _EVERYTHING = ("ALL", "NONE")
+# Slurm's tables have options of Shifter, too.
+_OF_SHIFTER = {kind: {**container_options.OF_SLURM, **table.OPTIONS[kind]} for kind in ("srun", "Slurm")}
+_TABLES = {**table.OPTIONS, **container_options.OPTIONS, **_OF_SHIFTER}
 
 
 class UnclearError(Exception):
@@ -146,12 +146,15 @@ def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
     return (*parts, *((Part(at, rest, table.REFUSED, why="is no option, and is not read"),) if rest else ()))
 
 
-def allowed(part: Part) -> Part:
-    """Return a part, which is left out where it is a variable that `run -x` refuses, or that every rank has of its job."""
-    if part.use in (table.ENV, table.BARE, table.REFUSED) and part.name in (*OF_A_RANK, *_MEETS_AT):
-        return replace(part, use=table.OMITTED, why=table.MEETS)
-    problem, hint = env_fault(part.name, part.value) if part.use == table.ENV else FINE
-    return replace(part, use=table.REFUSED, why=f"{problem}: {hint}" if hint else problem) if problem else part
+def options(kind: str, words: Sequence[str], at: int) -> tuple[tuple[Part, ...], int]:
+    """Return the options of a line from a place on, and the place behind them.
+
+    Raises:
+        UnclearError: one lacks its value, or no word comes behind them.
+    """
+    reader = _Reader(kind, words, {})
+    end = reader.read(at)
+    return tuple(reader.parts), end
 
 
 def setting(kind: str, option: str, value: str) -> Part:
@@ -175,7 +178,7 @@ class _Reader:
 
     def __init__(self, kind: str, words: Sequence[str], variables: Mapping[str, str]) -> None:
         self._kind, self._words, self._variables = kind, words, variables
-        self._table = table.OPTIONS[kind]
+        self._table = _TABLES[kind]
         self._is_module = self._is_no_python = False
         self.parts: list[Part] = []
 

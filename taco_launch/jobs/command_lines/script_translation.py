@@ -18,6 +18,7 @@ from taco_launch.core.launch.command_line.nested_launcher import (
 )
 from taco_launch.jobs.command_lines import (
     arena_line,
+    containers,
     launcher_line,
     launcher_options,
     parts_of_hosts,
@@ -27,6 +28,7 @@ from taco_launch.jobs.command_lines import (
     unread_launchers,
 )
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
+from taco_launch.jobs.command_lines.parts_in_force import without_sizes
 from taco_launch.jobs.command_lines.script_settings import Settings, row_of
 from taco_launch.jobs.command_lines.shell_script import (
     SETS,
@@ -37,7 +39,7 @@ from taco_launch.jobs.command_lines.shell_script import (
     shown,
 )
 from taco_launch.jobs.command_lines.shell_words import NAMED, QUOTED, UNKNOWN
-from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
+from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
 
 _PREPARED = "prepare it in the image, or on the hosts"
@@ -187,6 +189,7 @@ class _Script(Settings):
             self._declare(command, words)
             return
         typed, words = words, fields(words, self._variables)
+        words, outside = containers.outside(words)
         words, guessed = unread_launchers.as_torchrun(words)
         command = replace(command, words=words or command.words)
         self._note(command, typed)
@@ -200,7 +203,7 @@ class _Script(Settings):
             self._left(command, "is a function of the script: what it starts is read where it stands")
         elif inner(words) is not None:
             self._launchers += 1
-            self._job(command, words, values, guessed)
+            self._job(command, words, values, guessed, outside)
         elif shell_script.is_unknown(words[0]) or name == "eval":
             self._unknown(command, words)
         elif name == "arena" and "submit" in words:
@@ -269,9 +272,14 @@ class _Script(Settings):
             self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
 
     def _job(
-        self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str], guessed: str = ""
+        self,
+        command: ScriptCommand,
+        words: tuple[str, ...],
+        values: Mapping[str, str],
+        guessed: str = "",
+        outside: Sequence[Part] = (),
     ) -> None:
-        """Keep the job that a launcher starts; `guessed` is a word of it that was read by its options."""
+        """Keep the job that a launcher starts; `guessed` is a word of it that was read by its options, `outside` its container."""
         if not any(each.words[0] in shell_script.MOVES for each in self._script.commands):
             words = tuple(shell_script.PWD.sub(".", word) for word in words)
         env = {**self._exported, **values}
@@ -283,7 +291,9 @@ class _Script(Settings):
             launcher = replace(launcher, kind="hydra")
         own = ["--workdir", self._folder] if self._folder else []
         try:
-            done = translate(words, launcher, own, directives=(*self._directives, *script_values.exported(env, used)))
+            done = translate(
+                words, launcher, own, directives=(*self._directives, *outside, *script_values.exported(env, used))
+            )
         except UnclearError as error:
             self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}")
             return

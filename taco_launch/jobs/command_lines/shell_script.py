@@ -120,7 +120,7 @@ def with_exported(words: tuple[str, ...], env: Mapping[str, str]) -> tuple[tuple
 
     def value(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        return _SPECIAL.sub(r"\\\g<0>", env[name]) if name in used else match[0]
+        return _SPECIAL.sub(r"\\\g<0>", " ".join(env[name].split())) if name in used else match[0]
 
     filled = _LITERAL.sub(value, script)
     starts, started = (any(inner(each.words) for each in read(shown(text)).commands) for text in (filled, script))

@@ -33,6 +33,8 @@ _BROKEN = ("has a blank behind the backslash at its end: to a shell, its command
 _CHECKS = "bash -n FILE checks a script"
 _UNCLOSED = ("has a quote that is never closed", _CHECKS)
 _OPEN = ("has a ${ that is never closed", _CHECKS)
+# <YOUR_NAME>, which people are to replace.
+PLACEHOLDER = re.compile(r"<(?:[A-Z][A-Z0-9_-]*|(?:your|path|my|insert|enter)[A-Za-z0-9_-]*)>")
 # What opens or closes ${...}, or hides that by a backslash.
 _BRACE = re.compile(r"\\.|\$\{|\}", re.DOTALL)
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
@@ -144,6 +146,9 @@ class Tokens:
             self._at += 1
         elif char == "#" and self._word is None:
             self._at = self._end_of_line()
+        elif placeholder := PLACEHOLDER.match(self._text, self._at):
+            self._word = (self._word or "") + placeholder[0]
+            self._at = placeholder.end()
         elif char in "<>" or self._text.startswith("&>", self._at):
             self._redirect()
         else:

@@ -111,8 +111,12 @@ _SHIFTER = {
     "env-file": _BY_X,
     **_tables(Meaning(OMITTED, why=_OURS), "clearenv E v verbose", "m module entrypoint"),
 }
-# The options that Slurm has of Shifter, for all its programs in a script.
-OF_SLURM = {name: _SHIFTER[name] for name in ("image", "volume", "module")}
+# The options that Slurm has of Shifter, for all its programs in a script, and of Pyxis.
+OF_SLURM = {
+    **{name: _SHIFTER[name] for name in ("image", "volume", "module")},
+    "container-image": Meaning(OPTION, target="--image", convert=lambda value: image(value.replace("#", "/", 1))),
+    "container-mounts": _DATA,
+}
 OPTIONS = {"docker": _DOCKER, "apptainer": _APPTAINER, "shifter": _SHIFTER}
 KINDS = {
     **{f"{name} run": "docker" for name in ("docker", "podman", "nerdctl", "podman-hpc", "nvidia-docker")},

@@ -30,9 +30,9 @@ _ONE_EACH = "give the line of one of them, with its number of ranks"
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
 _SEVERAL_KINDS = re.compile(r"\b(?:select|nodes)=[^,]*\+")
 _EVERYTHING = ("ALL", "NONE")
-# Slurm's tables have options of Shifter, too.
-_OF_SHIFTER = {kind: {**container_options.OF_SLURM, **table.OPTIONS[kind]} for kind in ("srun", "Slurm")}
-_TABLES = {**table.OPTIONS, **container_options.OPTIONS, **_OF_SHIFTER}
+# Slurm's tables have options of containers, too.
+_OF_SLURM = {kind: {**container_options.OF_SLURM, **table.OPTIONS[kind]} for kind in ("srun", "Slurm")}
+_TABLES = {**table.OPTIONS, **container_options.OPTIONS, **_OF_SLURM}
 
 
 class UnclearError(Exception):

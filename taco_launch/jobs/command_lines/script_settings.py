@@ -63,8 +63,8 @@ class Settings:
         """Keep the values of variables; of two that a condition chooses from none is known."""
         for name, given in values.items():
             value = f"{UNKNOWN}{name}" if _PARAMETER.fullmatch(given) else given
-            before = self._variables.get(name, "")
-            if command.blocks and not shell_script.is_unknown(before) and script_values.is_added(before, value):
+            before = self._variables.get(name)
+            if command.blocks and not shell_script.is_unknown(before or "") and script_values.is_added(before, value):
                 line = self._follows.branches.rival(command.blocks)
                 self._left(command, _IN_ANOTHER_BRANCH.format(line) if line else _SET_INSIDE)
             self._follows.change(name, value)

@@ -11,6 +11,7 @@ from taco_launch.jobs.command_lines.launcher_line import Part
 from taco_launch.jobs.command_lines.shell_script import ScriptCommand
 from taco_launch.jobs.command_lines.shell_words import FIELD, QUOTED, UNKNOWN
 
+_GPUS_OF_HOST = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
 _USED = "the command has its value"
 # A parameter of the script, whose number `shift` changes.
 _PARAMETER = re.compile(rf"([${QUOTED}])(?:(\d)|\{{(\d+)(?=[:}}?=-]))")
@@ -59,6 +60,13 @@ def of_scheduler(directives: Sequence[Part]) -> dict[str, str]:
         "LSB_DJOB_NUMPROC": ranks,
         "NSLOTS": ranks,
     }
+    for part in directives:
+        if part.use == table.GPUS and "per-task" not in part.words[0]:
+            values |= dict.fromkeys(
+                _GPUS_OF_HOST if "gpus-per-node" in part.words[0] else _GPUS_OF_HOST[:1], part.value
+            )
+        elif part.use == table.ALL_GPUS:
+            values["SLURM_GPUS"] = part.value
     return {name: value for name, value in values.items() if value}
 
 
@@ -147,7 +155,7 @@ class ScriptVariables:
         for name, before in changed.items():
             value = self.values[name]
             is_default = before is None and name in self.has_default
-            is_one = value == before or is_default or is_added(before or "", value)
+            is_one = value == before or is_default or is_added(before, value)
             of_first = value if block == family or is_default else before
             of_first, was_one = outcome.get(name, (before, of_first, True))[1:]
             outcome[name] = (before, of_first, is_one and was_one)
@@ -178,6 +186,6 @@ class ScriptVariables:
         return [name for name in set().union(*self._sets_at[at:end]) if name in self.values]
 
 
-def is_added(before: str, value: str) -> bool:
+def is_added(before: str | None, value: str) -> bool:
     """Return whether a value is the one before, and more words."""
-    return bool(before) and value.startswith((f"{before} ", f"{before}{FIELD}"))
+    return before == "" or (before is not None and value.startswith((f"{before} ", f"{before}{FIELD}")))

@@ -110,9 +110,9 @@ def started(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_exported(words: tuple[str, ...], env: Mapping[str, str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """Put exported variables into the script of `bash -c` in a launcher's line, where a launcher stands in one of them.
+    """Put exported variables into the script of `bash -c` in a launcher's line, if it starts another launcher.
 
-    Return the words, and the names of these variables.
+    Return the words, and the names of these variables where one of them has that launcher.
     """
     at = next((at for at in range(len(words)) if of_line(words[at:])), len(words))
     script = "".join(words[at + 2 : at + 3])
@@ -124,9 +124,9 @@ def with_exported(words: tuple[str, ...], env: Mapping[str, str]) -> tuple[tuple
 
     filled = _LITERAL.sub(value, script)
     starts, started = (any(inner(each.words) for each in read(shown(text)).commands) for text in (filled, script))
-    if not starts or started:
+    if not starts:
         return words, frozenset()
-    return (*words[: at + 2], filled, *words[at + 3 :]), used
+    return (*words[: at + 2], filled, *words[at + 3 :]), frozenset() if started else used
 
 
 def read(text: str) -> ShellScript:

@@ -42,7 +42,7 @@ _OF_SLURM = {
 }
 _INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
 # Of the programs of OpenMMLab (mmengine.dist): it chooses whose variables they read.
-_LAUNCHED_BY_SLURM = re.compile(r"(?:\S+ )?--launcher slurm")
+_LAUNCHED_BY_SLURM = re.compile(r"(?:.* )?--launcher slurm")
 _SLURMS = re.compile(r"\$\{?(SLURM_\w+)", re.ASCII)
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")

@@ -18,7 +18,7 @@ _JOBS: Mapping[str, type[Manifest]] = {"MPIJob": MpiJob, "PyTorchJob": PyTorchJo
 KINDS = "an MPIJob, PyTorchJob or TrainJob"
 READ = (*_JOBS, "List")
 _ITEMS = "items"
-_LINE = "the line that starts its ranks can be read alone: taco-launch translate -- LINE"
+LINE = "the line that starts its ranks can be read alone: taco-launch translate -- LINE"
 
 
 def read(text: str, faults: Faults) -> tuple[Any, tuple[str, ...]]:
@@ -47,7 +47,7 @@ def convert(value: dict[str, Any], faults: Faults) -> ConvertedManifest:
     """Read a manifest; what is wrong with it, or cannot be a job here, goes to `faults`."""
     kind = _JOBS.get(str(value["kind"]))
     if kind is None:
-        faults.add(("kind",), f"the only Kubernetes object that can be read is {KINDS}", _LINE)
+        faults.add(("kind",), f"the only Kubernetes object that can be read is {KINDS}")
         return ConvertedManifest({}, {}, ())
     return kind(value, faults).converted()
 

@@ -6,15 +6,8 @@ from dataclasses import replace
 
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines import script_values, shell_script
-from taco_launch.jobs.command_lines.shell_script import (
-    READS,
-    ScriptCommand,
-    ShellScript,
-    assigned,
-    computes,
-    fields,
-    shown,
-)
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
+from taco_launch.jobs.command_lines.shell_script import READS, ShellScript, assigned, computes, fields, shown
 from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row
 

@@ -19,7 +19,7 @@ from taco_launch.core.launch.command_line.nested_launcher import (
 from taco_launch.jobs.command_lines import (
     arena_line,
     containers,
-    launcher_line,
+    directives,
     launcher_options,
     parts_of_hosts,
     redirections,
@@ -30,14 +30,8 @@ from taco_launch.jobs.command_lines import (
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.parts_in_force import without_sizes
 from taco_launch.jobs.command_lines.script_settings import Settings, row_of
-from taco_launch.jobs.command_lines.shell_script import (
-    SETS,
-    ScriptCommand,
-    ShellScript,
-    assigned,
-    fields,
-    shown,
-)
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
+from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, shown
 from taco_launch.jobs.command_lines.shell_words import NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
@@ -110,7 +104,7 @@ class _Script(Settings):
         for number, text, scheduler in self._script.directives:
             self._directive(number, text, scheduler)
         if options:
-            self._directives += launcher_line.directive(self._scheduler, options)
+            self._directives += directives.directive(self._scheduler, options)
         self._variables |= script_values.of_scheduler(self._directives)
         for at, each in enumerate(self._script.commands):
             command, runs = self._follows.follow(at, each)
@@ -175,7 +169,7 @@ class _Script(Settings):
             self._rows.append(Row(shown(f"line {number}: {text}"), "", why))
             return
         try:
-            parts = launcher_line.directive(scheduler, tuple(shlex.split(text)))
+            parts = directives.directive(scheduler, tuple(shlex.split(text)))
         except (UnclearError, ValueError) as error:
             self._rows.append(Row(shown(f"line {number}: {text}"), "", f"cannot be read: {error}"))
             return

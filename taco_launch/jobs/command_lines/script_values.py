@@ -8,7 +8,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines import shell_script, sizes
 from taco_launch.jobs.command_lines.conditions import Branches
 from taco_launch.jobs.command_lines.launcher_line import Part
-from taco_launch.jobs.command_lines.shell_script import ScriptCommand
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_words import FIELD, QUOTED, UNKNOWN
 
 _GPUS_OF_HOST = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
@@ -134,7 +134,7 @@ class ScriptVariables:
         `upcoming` is the block that is entered next, 0 for none.
         """
         families = {self.branches.family(block) for block in (*blocks, upcoming)}
-        self._settle(families)
+        self._settle(families.union(map(self.branches.family, self._blocks)))
         same = next(
             (depth for depth, (one, other) in enumerate(zip(self._blocks, blocks, strict=False)) if one != other), None
         )

@@ -137,7 +137,10 @@ BESIDE = "it is started in the background, beside other launchers: a job has onl
         ("for h in 1 2; do srun -w $h -n 1 a & done", [BESIDE]),
         ("jsrun -n 2 -a 1 python t.py", ["jsrun starts ranks, and is not read here: give the number of ranks"]),
         ("mpiexec_mpt -n 2 a", ["mpiexec_mpt starts ranks, and is not read here: give the number of ranks"]),
-        ("if [ -e x ]; then L=srun; else L=mpirun; fi; $L -n 2 a", ["what it starts is computed where the script runs"]),
+        (
+            "if [ -e x ]; then L=srun; else L=mpirun; fi; $L -n 2 a",
+            ["what it starts is computed where the script runs"],
+        ),
         ("pbsdsh a", ["pbsdsh starts ranks, and is not read here: give the number of ranks"]),
         ("sbatch other.sh", ["sbatch submits a job: give the script that it submits"]),
     ],

@@ -16,9 +16,9 @@ from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_scri
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, INSTEAD, not_read, on_each_host
 from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.command_lines.unread_launchers import HINT, INSTEAD, not_read, on_each_host
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"

@@ -16,25 +16,22 @@ from taco_launch.core.launch.command_line.nested_launcher import (
     elsewhere,
     inner,
 )
-from taco_launch.jobs.command_lines import (
-    arena_line,
-    containers,
+from taco_launch.jobs.command_lines import arena_line, containers, launcher_options, shell_script
+from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
+from taco_launch.jobs.command_lines.parts_in_force import without_sizes
+from taco_launch.jobs.command_lines.scripts import (
     directives,
-    launcher_options,
     parts_of_hosts,
     redirections,
     script_values,
-    shell_script,
     unread_launchers,
 )
-from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
-from taco_launch.jobs.command_lines.parts_in_force import without_sizes
-from taco_launch.jobs.command_lines.script_settings import Settings, row_of
+from taco_launch.jobs.command_lines.scripts.script_settings import Settings, row_of
+from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, shown
 from taco_launch.jobs.command_lines.shell_words import NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
 
 _PREPARED = "prepare it in the image, or on the hosts"
 _READS_TO_A_COMMAND = ("Slurm", "PBS")

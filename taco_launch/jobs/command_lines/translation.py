@@ -323,7 +323,7 @@ def _missing(program: Sequence[str]) -> Iterator[Row]:
         unknown = unknown or [shown(word)] * (UNKNOWN in word and not _SLURMS.search(shown(word)))
         is_script = any(char.isspace() for char in word)
         for each in PLACEHOLDER.findall(word):
-            yield Row(each, "", "stands for a value: write it")
+            yield Row(each, "", "is a placeholder: write the value")
         for each in unknown if is_script else [shown(word)] if unknown else []:
             yield Row(each, "", "a shell would insert a value here: write it")
 

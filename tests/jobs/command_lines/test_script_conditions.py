@@ -3,9 +3,9 @@
 import pytest
 
 from taco_launch.core.command import shell
-from taco_launch.jobs.command_lines.conditions import truth
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.scripts.conditions import truth
 from taco_launch.jobs.command_lines.shell_script import read
 
 IN_A_CONDITION = "it is in a loop or a condition of the script, and is read as if the script ran it"
@@ -217,4 +217,4 @@ def test_a_variable_that_run_refuses_is_left_out() -> None:
 def test_a_placeholder_stays_and_is_named() -> None:
     text = "mpirun -np 2 a --out /x/<YOUR_NAME>/y --in <path-to-data> <f >g"
     assert jobs(text) == ["--np 2 -- a --out '/x/<YOUR_NAME>/y' --in '<path-to-data>'"]
-    assert "<YOUR_NAME>: stands for a value: write it" in left(text)
+    assert "<YOUR_NAME>: is a placeholder: write the value" in left(text)

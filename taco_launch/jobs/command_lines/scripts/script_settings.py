@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from taco_launch.core.command import shell
-from taco_launch.jobs.command_lines import script_values, shell_script
+from taco_launch.jobs.command_lines import shell_script
+from taco_launch.jobs.command_lines.scripts import script_values
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import READS, ShellScript, assigned, computes, fields, shown
 from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, UNKNOWN

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines import shell_script, sizes
-from taco_launch.jobs.command_lines.conditions import Branches
 from taco_launch.jobs.command_lines.launcher_line import Part
+from taco_launch.jobs.command_lines.scripts.conditions import Branches
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_words import FIELD, QUOTED, UNKNOWN
 
@@ -162,7 +162,7 @@ class ScriptVariables:
             self._put(name, before)
 
     def _settle(self, families: Collection[int]) -> None:
-        """Give the variables their values behind conditions of which no branch comes: those of the first branch, or none that is known."""
+        """Set what the branches of a condition changed, once all are left: to the first branch's value, or to an unknown one."""
         for family in [each for each in self._outcomes if each not in families]:
             for name, (before, value, is_one) in self._outcomes.pop(family).items():
                 for changed in self._changed[-1:]:

@@ -122,4 +122,6 @@ KINDS = {
     **{f"{name} run": "docker" for name in ("docker", "podman", "nerdctl", "podman-hpc", "nvidia-docker")},
     **{f"{name} {verb}": "apptainer" for name in ("apptainer", "singularity") for verb in ("exec", "run")},
     "shifter": "shifter",
+    "sarus run": "docker",
+    **dict.fromkeys(("enroot start", "ch-run", "udocker run"), ""),  # whose options are not read
 }

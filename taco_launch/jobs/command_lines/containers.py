@@ -9,6 +9,7 @@ from taco_launch.jobs.command_lines import launcher_line
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.container_options import KINDS, image
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
+from taco_launch.jobs.command_lines.shell_script import started
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 _IMAGE = "--image"
@@ -42,6 +43,7 @@ def outside(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Part, ...]]:
         program, parts = _read(words, name, count)
     except (UnclearError, ValueError):
         return words, ()
+    program = started(program)
     return (program, parts) if inner(program) is not None else (words, ())
 
 
@@ -71,6 +73,8 @@ def _read(words: Sequence[str], name: str, begin: int) -> tuple[tuple[str, ...],
         UnclearError: the options cannot be read, or no program follows the image.
         ValueError: the image is of a kind that a job cannot have.
     """
+    if not KINDS[name]:
+        raise ValueError(f"the options of {name} are not read")
     parts, at = launcher_line.options(KINDS[name], words, begin)
     first = Part(0, (name,), table.OMITTED, why="taco-launch starts the container of the ranks")
     if KINDS[name] == "shifter":

@@ -173,7 +173,7 @@ class Tokens:
             return []
         self._at = match.end()
         names = [each[1] or each[2] for each in COUNTED.finditer(match[0])]
-        return [computed(name) for name in names] or [computed("_")]
+        return [computed(name) for name in names] or [f"_={UNKNOWN}{match[0]}"]
 
     def _check_braces(self) -> None:
         """Note a ${ that the rest of the script does not close."""

@@ -80,7 +80,16 @@ def test_what_a_job_cannot_have_of_a_container_is_named(typed: str, row: str, wh
     assert [why in each.why for each in done.rows if each.original == row] == [True]
 
 
-@pytest.mark.parametrize("typed", ["singularity exec i.sif python t.py", "apptainer run ./i.sif a", "docker run a/b:1"])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "singularity exec i.sif python t.py",
+        "ch-run i -- a",
+        "enroot start i a",
+        "apptainer run ./i.sif a",
+        "docker run a/b:1",
+    ],
+)
 def test_a_container_that_is_not_the_jobs_has_a_row(typed: str) -> None:
     done = translated(f"srun -n 2 {typed}")
     assert line(done) == f"--np 2 -- {typed}"
@@ -100,6 +109,8 @@ def test_the_image_of_shifter_in_a_script(option: str) -> None:
 def test_a_container_around_a_launcher_in_a_script() -> None:
     ((_line, job),) = translate_script("docker run --rm -v /d:/d a/b:1 torchrun --nproc-per-node 2 t.py").jobs
     assert line(job) == "--launcher torchrun --np 2 --data /d:/d --image a/b:1 -- python3 t.py"
+    ((_line, job),) = translate_script("docker run a/b:1 bash -c 'torchrun --nproc-per-node 2 t.py'").jobs
+    assert line(job) == "--launcher torchrun --np 2 --image a/b:1 -- python3 t.py"
     assert not translate_script("docker run a/b:1 bash t.sh").jobs
 
 

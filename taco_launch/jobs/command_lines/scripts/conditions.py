@@ -19,6 +19,11 @@ _NUMBERS = {
     "-gt": int.__gt__,
     "-ge": int.__ge__,
 }
+_SIGNS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
+# ((N > 1)), as Tokens has it.
+_ARITHMETIC = re.compile(
+    rf"_={UNKNOWN}\(\(\s*\$?\{{?(\w+)\}}?\s*(?:([=!<>]=|[<>])\s*\$?\{{?(\w+)\}}?\s*)?\)\)", re.ASCII
+)
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 # ${NAME:-}: it is there for `set -u`, and says nothing about the value.
 _EMPTY_DEFAULT = re.compile(r"\{\w+:?-\}")
@@ -99,6 +104,11 @@ def _command(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:
         return _any(
             _all(_test(each, variables) for each in _split(some, "&&", "-a")) for some in _split(inside, "||", "-o")
         )
+    if arithmetic := _ARITHMETIC.fullmatch(words[0]):
+        numbers = [
+            each if each.isdecimal() else variables.get(each, "") for each in (arithmetic[1], arithmetic[3] or "0")
+        ]
+        return _compared(numbers[0], _SIGNS[arithmetic[2] or "!="], numbers[1])
     if all(ASSIGNED.match(word) for word in words):
         return None if UNKNOWN in "".join(words) else True
     return {"true": True, ":": True, "false": False}.get(words[0])
@@ -123,12 +133,16 @@ def _test(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:
         return fits if fits is None or words[1] != "!=" else not fits
     if len(words) == 3 and words[1] in _NUMBERS:
         left, right = (_value(word, variables) or "" for word in (words[0], words[2]))
-        are_numbers = _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)
-        return _NUMBERS[words[1]](int(left), int(right)) if are_numbers else None
+        return _compared(left, words[1], right)
     if len(words) == 1 or (len(words) == 2 and words[0] in ("-n", "-z")):
         text = _value(words[-1], variables)
         return None if text is None else (not text) == (words[0] == "-z")
     return None
+
+
+def _compared(left: str, operator: str, right: str) -> bool | None:
+    are_numbers = _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)
+    return _NUMBERS[operator](int(left), int(right)) if are_numbers else None
 
 
 def _fits(word: str, pattern: str, variables: Mapping[str, str]) -> bool | None:

@@ -29,8 +29,8 @@ def opened(line: LauncherLine) -> LauncherLine:
     try:
         program, parts = _read(words, name, count)
     except (UnclearError, ValueError) as error:
-        left = Part(line.begin, tuple(words[: count + 1]), table.OMITTED, why=f"{_ITS_OWN} ({error})")
-        return replace(line, parts=(*line.parts, left))
+        own = Part(line.begin, tuple(words[: count + 1]), table.OMITTED, why=f"{_ITS_OWN} ({error})")
+        return replace(line, parts=(*line.parts, own))
     return replace(line, parts=(*line.parts, *parts), program=program)
 
 

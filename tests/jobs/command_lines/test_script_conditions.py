@@ -18,7 +18,7 @@ def jobs(text: str) -> list[str]:
     return [shell((*job.options, "--", *job.program)) for _line, job in translate_script(text).jobs]
 
 
-def left(text: str) -> list[str]:
+def reasons(text: str) -> list[str]:
     """Return what no job has, with the reason."""
     done = translate_script(text)
     rows = [*(row for _line, job in done.jobs for row in job.rows), *done.rows]
@@ -79,7 +79,7 @@ def test_whether_a_condition_holds(test: str, holds: bool | None) -> None:
 def test_a_known_value_decides_the_branch(script: str, added: str) -> None:
     text = f"M=${{1:-x}}\nA=(0)\n{script}\nmpirun -np 2 a ${{A[@]}}"
     assert jobs(text) == [shell(("--np", "2", "--", "a", "0", *added.split()))]
-    assert left(text) == []
+    assert reasons(text) == []
 
 
 @pytest.mark.parametrize("before", ["A=(0)", 'A=(--b "$C/t" 0)', "A=(\n 0 \\\n)", 'A="0"', 'A=""', "A=()"])
@@ -89,7 +89,7 @@ def test_of_an_unknown_condition_the_first_branch_is_read(before: str) -> None:
     lines = len(before.split("\n"))
     (job,) = jobs(text)
     assert job.split()[-1] == "1"
-    why = [each.rpartition(": ")[2] for each in left(text) if each.startswith("line ")]
+    why = [each.rpartition(": ")[2] for each in reasons(text) if each.startswith("line ")]
     assert why == [IN_A_CONDITION, NOT_READ.format(lines + 1)]
 
 
@@ -112,7 +112,7 @@ def test_a_branch_that_ends_the_script_is_not_the_one_that_is_read() -> None:
 def test_a_launcher_in_a_branch_that_does_not_run_is_named() -> None:
     text = "W=0\nif [ $W -eq 1 ]; then\n  mpirun -np 4 a\nelse\n  mpirun -np 2 a\nfi"
     assert jobs(text) == ["--np 2 -- a"]
-    assert left(text) == [f"line 3: mpirun -np 4 a: {NEVER}"]
+    assert reasons(text) == [f"line 3: mpirun -np 4 a: {NEVER}"]
     unknown = text.replace("W=0\n", "\n")
     assert jobs(unknown) == ["--np 4 -- a", "--np 2 -- a"]
 
@@ -209,16 +209,16 @@ def test_ranks_are_counted_by_gpus(script: str, size: str) -> None:
 def test_a_variable_that_each_rank_has_is_left_out(name: str, line: str) -> None:
     text = line.format(name)
     assert jobs(text) == ["--np 2 -- a"]
-    assert any(each.endswith(": taco-launch sets it for every rank") for each in left(text))
+    assert any(each.endswith(": taco-launch sets it for every rank") for each in reasons(text))
 
 
 def test_a_variable_that_run_refuses_is_left_out() -> None:
     text = "export OMPI_MCA_plm_rsh_args=x OMPI_MCA_btl=tcp\nmpirun -np 2 a"
     assert jobs(text) == ["--np 2 --mca btl tcp -- a"]
-    assert any("write --mca plm_rsh_args" in each for each in left(text))
+    assert any("write --mca plm_rsh_args" in each for each in reasons(text))
 
 
 def test_a_placeholder_stays_and_is_named() -> None:
     text = "mpirun -np 2 a --out /x/<YOUR_NAME>/y --in <path-to-data> <f >g"
     assert jobs(text) == ["--np 2 -- a --out '/x/<YOUR_NAME>/y' --in '<path-to-data>'"]
-    assert "<YOUR_NAME>: is a placeholder: write the value" in left(text)
+    assert "<YOUR_NAME>: is a placeholder: write the value" in reasons(text)

@@ -132,17 +132,17 @@ def _test(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:
         fits = _fits(words[0], words[2], variables)
         return fits if fits is None or words[1] != "!=" else not fits
     if len(words) == 3 and words[1] in _NUMBERS:
-        left, right = (_value(word, variables) or "" for word in (words[0], words[2]))
-        return _compared(left, words[1], right)
+        first, second = (_value(word, variables) or "" for word in (words[0], words[2]))
+        return _compared(first, words[1], second)
     if len(words) == 1 or (len(words) == 2 and words[0] in ("-n", "-z")):
         text = _value(words[-1], variables)
         return None if text is None else (not text) == (words[0] == "-z")
     return None
 
 
-def _compared(left: str, operator: str, right: str) -> bool | None:
-    are_numbers = _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)
-    return _NUMBERS[operator](int(left), int(right)) if are_numbers else None
+def _compared(first: str, operator: str, second: str) -> bool | None:
+    are_numbers = _NUMBER.fullmatch(first) and _NUMBER.fullmatch(second)
+    return _NUMBERS[operator](int(first), int(second)) if are_numbers else None
 
 
 def _fits(word: str, pattern: str, variables: Mapping[str, str]) -> bool | None:

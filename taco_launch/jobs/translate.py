@@ -16,9 +16,9 @@ from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_scri
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, INSTEAD, not_read, on_each_host
 from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.command_lines.unread_launchers import HINT, INSTEAD, not_read, on_each_host
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
@@ -100,11 +100,7 @@ def of_file(data: bytes, source: str) -> Translated:
         raise UsageError(f"{source}: is a hostfile, and starts nothing", hint=hint)
     if not shell_script.is_script(text):
         value = _document(text)
-        if (
-            isinstance(value, dict)
-            and value.get("kind", "MPIJob") not in manifests.READ
-            and (inside := next(_commands(value), None))
-        ):
+        if isinstance(value, dict) and not manifests.is_read(value) and (inside := next(_commands(value), None)):
             key, name, line = inside
             problem = f"is a {value['kind']}, and the only Kubernetes object that can be read is {manifests.KINDS}; its {key} starts {name}"
             raise UsageError(f"{source}: {problem}", hint=f"taco-launch translate -- {line}")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
+from taco_launch.jobs.command_lines import container_options
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
 from taco_launch.jobs.command_lines.shell_script import is_unknown, shown
@@ -29,6 +30,9 @@ _ONE_EACH = "give the line of one of them, with its number of ranks"
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
 _SEVERAL_KINDS = re.compile(r"\b(?:select|nodes)=[^,]*\+")
 _EVERYTHING = ("ALL", "NONE")
+# Slurm's tables have options of containers, too.
+_OF_SLURM = {kind: {**container_options.OF_SLURM, **table.OPTIONS[kind]} for kind in ("srun", "Slurm")}
+_TABLES = {**table.OPTIONS, **container_options.OPTIONS, **_OF_SLURM}
 
 
 class UnclearError(Exception):
@@ -83,7 +87,7 @@ class LauncherLine:
     @property
     def left_out(self) -> tuple[Part, ...]:
         """Return the parts that a job does not have."""
-        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE, table.GPUS, table.ALL_GPUS))
+        return tuple(self.of(table.OMITTED, table.REFUSED, table.BARE, *table.OF_GPUS))
 
 
 def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, str] | None = None) -> LauncherLine:
@@ -96,14 +100,14 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     """
     kind = "hydra" if inner.kind == "mpirun" and table.names_hydra(words, inner.env) else inner.kind
     environment = {**(variables or {}), **dict(text.split("=", 1) for text in inner.env)}
-    reader = _Reader(kind, words, environment)
+    reader = Reader(kind, words, environment)
     try:
         begin = reader.read(inner.words)
     except UnclearError:
         if kind != "mpirun" or not _is_hydras(reader.parts):
             raise
     if kind == "mpirun" and _is_hydras(reader.parts):
-        reader = _Reader(kind := "hydra", words, environment)
+        reader = Reader(kind := "hydra", words, environment)
         begin = reader.read(inner.words)
     before = inner.around
     program = tuple(words[begin:])
@@ -117,29 +121,15 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     return LauncherLine(kind, (*set_here, *reader.parts), begin, program, before)
 
 
-def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
-    """Return the parts of the words of a directive of a scheduler.
+def options(kind: str, words: Sequence[str], at: int) -> tuple[tuple[Part, ...], int]:
+    """Return the options of a line from a place on, and the place behind them.
 
     Raises:
-        UnclearError: an option lacks its value.
+        UnclearError: one lacks its value, or no word comes behind them.
     """
-    if scheduler not in table.DIRECTIVES:
-        return (Part(0, tuple(words), table.REFUSED, why=f"directives of {scheduler} are not read"),)
-    reader = _Reader(scheduler, words, {})
-    between = table.OF_RESOURCES.get(scheduler, "")
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        if between and words[at].startswith("-l") and len("".join(words[at : at + 2])) > 2:
-            at = reader.resources(at, between)
-        else:
-            at = reader.option(at)
-    rest = tuple(words[at:])
-    parts = [*reader.parts]
-    if any(part.use == table.NODES and "select=" in part.words[-1] for part in parts) and not any(
-        part.use == table.EACH for part in parts
-    ):
-        parts.append(Part(0, ("mpiprocs=1",), table.EACH, value="1", why=table.BY_DEFAULT))
-    return (*parts, *((Part(at, rest, table.REFUSED, why="is no option, and is not read"),) if rest else ()))
+    reader = Reader(kind, words, {})
+    end = reader.read(at)
+    return tuple(reader.parts), end
 
 
 def setting(kind: str, option: str, value: str) -> Part:
@@ -148,7 +138,7 @@ def setting(kind: str, option: str, value: str) -> Part:
     Raises:
         UnclearError: it cannot have the value.
     """
-    reader = _Reader(kind, (f"--{option}={value}" if value else f"--{option}",), {})
+    reader = Reader(kind, (f"--{option}={value}" if value else f"--{option}",), {})
     reader.option(0)
     return reader.parts[-1]
 
@@ -158,12 +148,13 @@ def _is_hydras(parts: Sequence[Part]) -> bool:
     return any(not part.is_known and part.words[0].lstrip("-") in table.ONLY_HYDRAS for part in parts)
 
 
-class _Reader:
+class Reader:
     """Takes one option after the other."""
 
     def __init__(self, kind: str, words: Sequence[str], variables: Mapping[str, str]) -> None:
+        """Start before the first option."""
         self._kind, self._words, self._variables = kind, words, variables
-        self._table = table.OPTIONS[kind]
+        self._table = _TABLES[kind]
         self._is_module = self._is_no_python = False
         self.parts: list[Part] = []
 
@@ -215,7 +206,7 @@ class _Reader:
             self.parts.append(Part(at, ("-l", requests), table.REFUSED, table.NODES, why=why))
             return end
         for each in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
-            reader = _Reader(self._kind, (f"-{each}" if "=" in each else f"-{each}=TRUE",), {})
+            reader = Reader(self._kind, (f"-{each}" if "=" in each else f"-{each}=TRUE",), {})
             reader.option(0)
             self.parts += [replace(part, words=("-l", part.words[0][1:])) for part in reader.parts]
         return end
@@ -293,7 +284,7 @@ class _Reader:
     def _parts(self, at: int, words: tuple[str, ...], meaning: Meaning, values: tuple[str, ...]) -> Iterator[Part]:
         value = values[-1] if values else ""
         use, name, why = meaning.use, meaning.target, meaning.why
-        if use in (table.RANKS, table.EACH, table.NODES, table.GPUS, table.ALL_GPUS):
+        if use in (table.RANKS, table.EACH, table.NODES, *table.OF_GPUS):
             yield self._counted(at, words, use, meaning.convert(value))
         elif use == table.MAP_BY:
             yield from self._mapped(at, words, value, why)
@@ -355,7 +346,9 @@ class _Reader:
 
     def _converted(self, at: int, words: tuple[str, ...], meaning: Meaning, value: str) -> Iterator[Part]:
         use = table.ENV if meaning.use == table.VARIABLE else meaning.use
-        values = value.split(",") if meaning.target == "--data" else (value,)  # Slurm's is a list, ours one of several
+        # Slurm's and Apptainer's mounts are a list, ours and Docker's one of several
+        is_list = meaning.target == "--data" and self._kind != "docker"
+        values = value.split(",") if is_list else (value,)
         try:
             converted = [meaning.convert(each) for each in values]
         except ValueError as error:

@@ -18,6 +18,8 @@ SPAN = "span"  # LSF's string of requirements, which may say how many ranks a ho
 SPREAD = "spread"  # gives each host a rank in turn
 GPUS = "gpus"  # of a host, or of a rank where a host has one
 ALL_GPUS = "all-gpus"  # of the job
+PER_GPU = "per-gpu"  # ranks of each GPU
+OF_GPUS = (GPUS, ALL_GPUS, PER_GPU)
 
 
 class Meaning(NamedTuple):
@@ -400,13 +402,11 @@ _SLURM = {
     **_all("t time", Meaning(OPTION, target="--timeout", convert=slurm_seconds)),
     **_all("J job-name", Meaning(OPTION, target="--name")),
     **_all("D chdir", Meaning(OPTION, target="--workdir")),
-    "container-image": Meaning(OPTION, target="--image", convert=lambda value: value.replace("#", "/", 1)),
     "container-workdir": Meaning(OPTION, target="--workdir"),
-    "container-mounts": Meaning(OPTION, target="--data"),
     "export": Meaning(LIST),
     **_all("gpus-per-node gpus-per-task gres tres-per-task tres-per-node", Meaning(GPUS, convert=_gpus)),
     **_all("G gpus", Meaning(ALL_GPUS, convert=_gpus)),
-    **_omitted(_GPUS, two="ntasks-per-gpu"),
+    "ntasks-per-gpu": Meaning(PER_GPU),
     "exclusive": Meaning(OPTION, 1, target="--exclusive", convert=_flag),
     **_omitted(_LIMITS, "overlap overcommit O", "c cpus-per-task mem mem-per-cpu mem-per-gpu cpus-per-gpu"),
     **_omitted(_LIMITS, two="threads-per-core cores-per-socket sockets-per-node ntasks-per-core ntasks-per-socket tmp"),

@@ -16,38 +16,27 @@ from taco_launch.core.launch.command_line.nested_launcher import (
     elsewhere,
     inner,
 )
-from taco_launch.jobs.command_lines import (
-    arena_line,
-    launcher_line,
-    launcher_options,
+from taco_launch.jobs.command_lines import arena_line, containers, launcher_options, shell_script
+from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
+from taco_launch.jobs.command_lines.parts_in_force import without_sizes
+from taco_launch.jobs.command_lines.scripts import (
+    directives,
     parts_of_hosts,
     redirections,
     script_values,
-    shell_script,
     unread_launchers,
 )
-from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
-from taco_launch.jobs.command_lines.shell_script import (
-    READS,
-    SETS,
-    ScriptCommand,
-    ShellScript,
-    assigned,
-    computes,
-    fields,
-    shown,
-)
-from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, NAMED, QUOTED, UNKNOWN
-from taco_launch.jobs.command_lines.translation import Row, Translation, translate, without_sizes
-from taco_launch.jobs.command_lines.unread_launchers import HINT, not_read
+from taco_launch.jobs.command_lines.scripts.script_settings import Settings, row_of
+from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
+from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, shown
+from taco_launch.jobs.command_lines.shell_words import NAMED, QUOTED, UNKNOWN
+from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 
 _PREPARED = "prepare it in the image, or on the hosts"
-_SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
 _READS_TO_A_COMMAND = ("Slurm", "PBS")
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
-_SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
 _SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
-_GLOB = re.compile(r"[*?\[{~]")
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 _OF_PYTHON = ("python", "python3", "torchrun")
 
@@ -82,7 +71,7 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
     return _Script(script, {}, home=home, folder=folder).translated()
 
 
-class _Script:
+class _Script(Settings):
     """Follows a script from its first command to its last one."""
 
     def __init__(
@@ -95,35 +84,31 @@ class _Script:
         folder: str = "",
         is_inside: bool = False,
     ) -> None:
-        self._script = script
+        super().__init__(script, exported, home=home, folder=folder if not (scheduler or script.scheduler) else "")
         self._scheduler = scheduler or script.scheduler
         self._is_inside = is_inside  # of another script: one in it is not read
-        self._rows: list[Row] = []
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
         self._launchers = 0
-        self._exported = {**exported}
-        its_folder = folder if folder and not self._scheduler else f"{UNKNOWN}(...)"
-        values = {**dict.fromkeys(_SUBMITTED_FROM, "."), ITS_FOLDER: its_folder, **({"HOME": home} if home else {})}
-        self._follows = script_values.ScriptVariables(script, {**values, **exported})
-        self._variables = self._follows.values
         self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
         self._read: set[str] = set()  # those of them that a launcher, or what submits a script, reads
         self._folder = ""
         self._left_folders: list[str] = []  # by pushd
         self._directives: list[Part] = []
         self._others: list[tuple[ScriptCommand, Mapping[str, str]]] = []
-        self._loops: dict[str, str] = {}  # their variables, with the values that the script lists
 
     def translated(self, options: Sequence[str] = ()) -> ScriptTranslation:
         """Return all that was found; `options` are those of the command that submits the script."""
         for number, text, scheduler in self._script.directives:
             self._directive(number, text, scheduler)
         if options:
-            self._directives += launcher_line.directive(self._scheduler, options)
+            self._directives += directives.directive(self._scheduler, options)
         self._variables |= script_values.of_scheduler(self._directives)
-        for at, command in enumerate(self._script.commands):
-            self._follows.move(at, command.blocks)
-            if command.words[0] == "exit" and not (command.blocks or command.is_conditional):
+        for at, each in enumerate(self._script.commands):
+            command, runs = self._follows.follow(at, each)
+            if not runs:
+                self._skipped(command)
+                continue
+            if command.words[0] == "exit" and not (each.blocks or each.is_conditional):
                 if any(inner(each.words) for each in self._script.commands[at + 1 :]):
                     self._left(command, "the script ends here: no launcher below it is started")
                 break
@@ -144,6 +129,11 @@ class _Script:
                 )
         jobs = tuple((command.line, done) for command, done in self._jobs if not self._is_beside(command))
         return ScriptTranslation(self._scheduler, jobs, tuple(self._rows), self._launchers)
+
+    def _skipped(self, command: ScriptCommand) -> None:
+        """Name a launcher in a branch that does not run."""
+        if inner(fields(command.words, self._variables)) is not None:
+            self._left(command, "is in a branch that does not run with the values in the script")
 
     def _alone(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
         """Follow a command beside the launchers, or where there is none: then a program of Python is a job of one rank."""
@@ -176,7 +166,7 @@ class _Script:
             self._rows.append(Row(shown(f"line {number}: {text}"), "", why))
             return
         try:
-            parts = launcher_line.directive(scheduler, tuple(shlex.split(text)))
+            parts = directives.directive(scheduler, tuple(shlex.split(text)))
         except (UnclearError, ValueError) as error:
             self._rows.append(Row(shown(f"line {number}: {text}"), "", f"cannot be read: {error}"))
             return
@@ -190,6 +180,7 @@ class _Script:
             self._declare(command, words)
             return
         typed, words = words, fields(words, self._variables)
+        words, outside = containers.outside(words)
         words, guessed = unread_launchers.as_torchrun(words)
         command = replace(command, words=words or command.words)
         self._note(command, typed)
@@ -203,7 +194,7 @@ class _Script:
             self._left(command, "is a function of the script: what it starts is read where it stands")
         elif inner(words) is not None:
             self._launchers += 1
-            self._job(command, words, values, guessed)
+            self._job(command, words, values, guessed, outside)
         elif shell_script.is_unknown(words[0]) or name == "eval":
             self._unknown(command, words)
         elif name == "arena" and "submit" in words:
@@ -227,31 +218,6 @@ class _Script:
             self._left(command, _PREPARED)
         elif name not in unread_launchers.SILENT:
             self._others.append((command, values))
-
-    def _sets(
-        self, command: ScriptCommand, typed: Sequence[str], words: Sequence[str], values: Mapping[str, str]
-    ) -> bool:
-        """Keep what a command gives variables; return whether it does nothing else."""
-        if not words:
-            self._set(command, values)
-            return True
-        if words[0] == ":":
-            given = shell_script.defaults(typed, self._variables)
-            self._set(command, {name: value for name, value in given.items() if not self._variables.get(name)})
-        elif words[0] == "unset":
-            self._set(command, dict.fromkeys(words[1:], ""))
-            self._exported = {name: value for name, value in self._exported.items() if name not in words}
-        else:
-            self._set(command, {name: f"{UNKNOWN}{name}" for name in computes(words)})
-        return words[0] in (":", "unset", "let", "getopts", *READS)
-
-    def _set(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
-        """Keep the values of variables; of two that a condition chooses from none is known."""
-        for name, value in values.items():
-            before = self._variables.get(name, "")
-            if command.blocks and UNKNOWN not in before and script_values.is_added(before, value):
-                self._left(command, _SET_INSIDE)
-            self._follows.change(name, value)
 
     def _note(self, command: ScriptCommand, words: Sequence[str]) -> None:
         """Note the files that a command writes, and what it gives a default to: `[ -z "$NAME" ]`, of a variable that is not set."""
@@ -284,43 +250,9 @@ class _Script:
         self._scheduler = self._scheduler or done.scheduler
         self._launchers += done.launchers
         self._rows += done.rows
-        row = [_row(command, name, parts_of_hosts.INSIDE)] if command.is_conditional else []
+        row = [row_of(command, name, parts_of_hosts.INSIDE)] if command.is_conditional else []
         places = ((replace(command, line=line, is_background=False), job) for line, job in done.jobs)
         self._jobs += ((place, replace(job, rows=(*job.rows, *row))) for place, job in places)
-
-    def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:
-        """Note the values that a loop's variable has one after the other; return the command that sets it, to the only one if there is one."""
-        name = command.words[0].partition("=")[0]
-        values = fields(command.values, self._variables)
-        self._loops.pop(name, None)
-        if any(UNKNOWN in value or _GLOB.search(value) for value in values):
-            return command
-        if len(values) == 1:
-            return replace(command, words=(f"{name}={values[0]}",))
-        self._loops[name] = " ".join(values)
-        return command
-
-    def _declare(self, command: ScriptCommand, words: Sequence[str]) -> None:
-        flags = [word for word in words[1:] if word.startswith("-")]
-        given = words[1 + len(flags) :]
-        values: dict[str, str] = {}
-        all_values = dict(self._variables)
-        for word in given:
-            new = assigned((word,), all_values)[0]
-            values |= new
-            all_values |= new
-        if words[0] != "export" and not any("x" in flag for flag in flags):
-            self._set(command, values)
-        elif command.is_conditional or command.is_chained:
-            self._left(command, "it is in a loop or a condition of the script: add -x")
-        else:
-            self._set(command, values)
-            names = [word for word in given if word in self._variables]
-            exported = values | {name: self._variables[name] for name in names}
-            arrays = [name for name, value in exported.items() if value.startswith(FIELD)]
-            self._exported |= {name: value for name, value in exported.items() if name not in arrays}
-            if arrays:
-                self._left(command, f"a shell exports no arrays: {', '.join(arrays)}")
 
     def _cd(self, command: ScriptCommand, folder: str) -> None:
         if command.is_conditional or command.is_chained:
@@ -331,20 +263,28 @@ class _Script:
             self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
 
     def _job(
-        self, command: ScriptCommand, words: tuple[str, ...], values: Mapping[str, str], guessed: str = ""
+        self,
+        command: ScriptCommand,
+        words: tuple[str, ...],
+        values: Mapping[str, str],
+        guessed: str = "",
+        outside: Sequence[Part] = (),
     ) -> None:
-        """Keep the job that a launcher starts; `guessed` is a word of it that was read by its options."""
+        """Keep the job that a launcher starts; `guessed` is a word of it that was read by its options, `outside` its container."""
         if not any(each.words[0] in shell_script.MOVES for each in self._script.commands):
             words = tuple(shell_script.PWD.sub(".", word) for word in words)
+        env = {**self._exported, **values}
+        words, used = shell_script.with_exported(words, env)
         launcher = inner(words)
         assert isinstance(launcher, NestedLauncher)
-        env = {**self._exported, **values}
         modules = script_values.modules(self._script, command.line)
         if launcher.kind == "mpirun" and launcher_options.names_hydra(words[launcher.begin :], env, modules):
             launcher = replace(launcher, kind="hydra")
         own = ["--workdir", self._folder] if self._folder else []
         try:
-            done = translate(words, launcher, own, directives=(*self._directives, *script_values.exported(env)))
+            done = translate(
+                words, launcher, own, directives=(*self._directives, *outside, *script_values.exported(env, used))
+            )
         except UnclearError as error:
             self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}")
             return
@@ -352,7 +292,7 @@ class _Script:
             row = Row(shown(guessed), "", "is read as torchrun, whose options follow it", is_remark=True)
             done = replace(done, rows=(*done.rows, row))
         if command.is_conditional:
-            row = _row(command, shell(tuple(map(shown, words[:2]))), self._in_loop(words))
+            row = row_of(command, shell(tuple(map(shown, words[:2]))), self._in_loop(words))
             done = replace(done, rows=(*done.rows, row))
         if why := unread_launchers.of_another_system(done.program):
             self._left(command, why)
@@ -391,10 +331,3 @@ class _Script:
             self._jobs.append((command, arena_line.of_script(words[1:])))
         except UsageError as error:
             self._left(command, f"{error}{f' ({error.hint})' if error.hint else ''}")
-
-    def _left(self, command: ScriptCommand, why: str) -> None:
-        self._rows.append(_row(command, shell(tuple(map(shown, command.words))), why))
-
-
-def _row(command: ScriptCommand, text: str, why: str) -> Row:
-    return Row(f"line {command.line}: {shown(text)}", "", shown(why))

@@ -3,13 +3,12 @@
 It is not a shell: what a shell would compute stays a mark in the words, and the reader of a word can tell.
 """
 
-import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.jobs.command_lines.shell_blocks import Blocks, ScriptCommand, Test
 from taco_launch.jobs.command_lines.shell_words import (
     ASSIGNED,
     BLANK,
@@ -22,8 +21,6 @@ from taco_launch.jobs.command_lines.shell_words import (
     QUOTED,
     UNKNOWN,
     Tokens,
-    Words,
-    computed,
     with_sums,
 )
 
@@ -38,6 +35,9 @@ _SCHEDULERS = {
     "COBALT": "Cobalt",
 }
 _DIRECTIVE = re.compile(r"#((?:SBATCH|PBS|MSUB|BSUB|COBALT|OAR|PJM)(?=\s)| ?(?:flux|FLUX)(?=:)|\$(?=\s*-)):?\s*(\S.*)")
+# A variable that a shell in the script puts in, and what is no text to a shell.
+_LITERAL = re.compile(rf"{LITERAL}(?:({NAMED})|\{{({NAMED})\}})")
+_SPECIAL = re.compile(rf"['\"\\;|&<>*?#~`\[\]]|(?<!{UNKNOWN})\{{")
 _COMMENT = re.compile(r"\s#")
 _MOST_CHARACTERS = 1 << 20
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
@@ -46,61 +46,12 @@ _EXPANDED = re.compile(
 )
 _UNKNOWN = re.compile(rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\(\.\.\.\)|\w+|[@*#?])")
 _WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{[^{{}}]*\s[^{{}}]*\}}")
-_OPENING = frozenset(("if", "while", "until", "for", "case", "select", "{"))
-_CLOSING = frozenset(("fi", "done", "esac", "}"))
-_BEFORE = frozenset(("then", "do", "else", "elif", "!", "exec", "command", "time", "function"))
-# What && follows as a matter of course: it chooses nothing.
-_GOES_ON = frozenset(
-    (
-        *(
-            "export",
-            "declare",
-            "typeset",
-            "readonly",
-            "local",
-            "unset",
-            "set",
-            "cd",
-            "pushd",
-            "mkdir",
-            "echo",
-            "true",
-            ":",
-        ),
-        *("source", ".", "module", "ml", "conda", "mamba", "spack", "eval", "pip", "ulimit"),
-    )
-)
 SETS = ("export", "declare", "typeset", "readonly", "local")
 READS = ("read", "mapfile", "readarray")
 MOVES = ("cd", "pushd", "popd")
 # The folder that a script is started in, at the beginning of a path.
 PWD = re.compile(rf"(?:^|(?<==)){UNKNOWN}(?:PWD|\{{PWD\}})(?=/)")
 _GIVEN = re.compile(rf"({NAMED})\+?=")
-_PIPES = ("|", "|&")
-_MOST_BLOCKS = 50  # one in the other
-
-
-@dataclass(frozen=True)
-class ScriptCommand:
-    """A command of a script: the number of its line, and its words.
-
-    `is_conditional` says that it is in a loop, a condition or a function, `is_background` that & starts the next one beside it.
-    `blocks` are the numbers of the branches, loops and functions that it is in, and of the condition that && or || makes;
-    `is_chained` says that there is such a one. `document` is the text of << with its line; if it `is_filled`, a shell puts
-    values into it. `redirected` is as in Words. `values` are those of a loop, of the command that sets its variable.
-    """
-
-    line: int
-    words: tuple[str, ...]
-    is_conditional: bool = False
-    is_background: bool = False
-    blocks: tuple[int, ...] = ()
-    is_chained: bool = False
-    document: str = ""
-    document_line: int = 0
-    is_filled: bool = False
-    redirected: tuple[tuple[str, str], ...] = ()
-    values: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,15 +59,16 @@ class ShellScript:
     """A script: its `scheduler` ("" if it has no directives), each directive with its line and scheduler, and its commands.
 
     `loops` and `functions` are numbers of blocks: what they hold may run later than where it stands; `names` are those of
-    the functions. `unreadable` is as in Tokens.
+    the functions. `tests` are what decides whether a block runs. `unreadable` is as in Tokens.
     """
 
     scheduler: str
     directives: tuple[tuple[int, str, str], ...]
     commands: tuple[ScriptCommand, ...]
-    loops: frozenset[int] = frozenset()
-    functions: frozenset[int] = frozenset()
-    names: frozenset[str] = frozenset()
+    loops: frozenset[int]
+    functions: frozenset[int]
+    tests: Mapping[int, Test]
+    names: frozenset[str]
     unreadable: tuple[int, str, str] | None = None
 
 
@@ -150,18 +102,38 @@ def of_line(words: Sequence[str]) -> str:
 def started(words: Sequence[str]) -> tuple[str, ...]:
     """Return the words of the launcher that is all that `bash -c SCRIPT` starts, with marks; any others as they are."""
     tokens = Tokens(shown(of_line(words)))
-    commands = [*_Blocks().commands(tokens.commands())]
+    commands = [*Blocks().commands(tokens.commands())]
     if len(commands) != 1 or len(words) != 3 or commands[0].is_conditional or tokens.does_more:
         return tuple(words)
     only = fields(commands[0].words, {})
     return tuple(words) if inner(only) is None else only
 
 
+def with_exported(words: tuple[str, ...], env: Mapping[str, str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Put exported variables into the script of `bash -c` in a launcher's line, if it starts another launcher.
+
+    Return the words, and the names of these variables where one of them has that launcher.
+    """
+    at = next((at for at in range(len(words)) if of_line(words[at:])), len(words))
+    script = "".join(words[at + 2 : at + 3])
+    used = frozenset(match[1] or match[2] for match in _LITERAL.finditer(script)) & {*env}
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return _SPECIAL.sub(r"\\\g<0>", " ".join(env[name].split())) if name in used else match[0]
+
+    filled = _LITERAL.sub(value, script)
+    starts, started = (any(inner(each.words) for each in read(shown(text)).commands) for text in (filled, script))
+    if not starts:
+        return words, frozenset()
+    return (*words[: at + 2], filled, *words[at + 3 :]), frozenset() if started else used
+
+
 def read(text: str) -> ShellScript:
     """Read a script."""
     text = text[:_MOST_CHARACTERS]
     directives = []
-    blocks, tokens = _Blocks(), Tokens(text)
+    blocks, tokens = Blocks(), Tokens(text)
     commands = tuple(blocks.commands(tokens.commands()))
     for number, line in enumerate(text.split("\n"), 1):
         match = _DIRECTIVE.fullmatch(line.strip())
@@ -169,7 +141,7 @@ def read(text: str) -> ShellScript:
             name = match[1].strip()
             directives.append((number, _COMMENT.split(match[2], maxsplit=1)[0].rstrip(), _SCHEDULERS.get(name, name)))
     scheduler = directives[0][2] if directives else ""
-    later = frozenset(blocks.loops), frozenset(blocks.functions)
+    later = frozenset(blocks.loops), frozenset(blocks.functions), blocks.tests
     return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.unreadable)
 
 
@@ -280,118 +252,3 @@ def sets(words: tuple[str, ...]) -> set[str]:
     if rest[0] in SETS:
         return {name for word in rest[1:] for name in assigned((word,), {})[0]}
     return {*rest[1:]} if rest[0] == "unset" else {*computes(rest)}
-
-
-class _Blocks:
-    """Follows the blocks of a script, and gives its commands."""
-
-    def __init__(self) -> None:
-        self.loops: set[int] = set()
-        self.functions: set[int] = set()
-        self.names: set[str] = set()
-        self._made = 0
-        # What opened each block that is open, the numbers of the blocks in it, and whether it is conditional.
-        self._open: list[tuple[str, tuple[int, ...], bool]] = []
-        self._is_function = self._is_pattern = False
-        self._chain: tuple[int, ...] = ()
-
-    def commands(self, words: Iterator[Words]) -> Iterator[ScriptCommand]:
-        """Yield the commands."""
-        before, last, given = "", [":"], ("", 0, False)
-        for found, following in itertools.pairwise([*words, Words(0, [], "")]):
-            one = Words(*found[:3], *given, found.redirected) if before == "|" and last == ["cat"] else found
-            self._follow(before, last)
-            piped = [("|<", " ".join(last))] if before in _PIPES else []
-            piped += [("|>", " ".join(following.words))] if one.end in _PIPES else []
-            yield from self._command(one._replace(redirected=(*one.redirected, *piped)))
-            before, last, given = one.end, one.words, one[3:6]
-            if one.end == "()":
-                self._is_function = True
-            elif one.end == "(" and not self._is_pattern:
-                self._enter("(")
-            elif one.end == ")" and self._is_pattern:
-                self._is_pattern = False
-                self._branch()
-            elif one.end == ")" and self._open and self._open[-1][0] == "(":
-                self._open.pop()
-            elif one.end.startswith(";"):
-                self._is_pattern = one.end != ";" and bool(self._open)
-
-    def _follow(self, operator: str, last: Sequence[str]) -> None:
-        """Note whether the next command runs only if the last one succeeds, or fails."""
-        if operator == "||" or (operator == "&&" and not self._chain and not _goes_on(last)):
-            self._chain = self._number()
-        elif operator not in ("&&", *_PIPES):
-            self._chain = ()
-
-    def _command(self, one: Words) -> Iterator[ScriptCommand]:
-        words, at = one.words, 0
-        if one.end == "()":
-            self.names.update(words[-1:])
-            return
-        if self._is_pattern and words and words[0] != "esac":
-            return
-        while at < len(words) and words[at] in _BEFORE | _OPENING | _CLOSING:
-            word = words[at]
-            if word in _OPENING:
-                self._enter(word)
-            elif word in _CLOSING and self._open:
-                self._open.pop()
-                self._is_pattern = False
-            elif word in ("else", "elif") and self._open:
-                self._branch()
-            elif word == "function":
-                self._is_function = True
-                self.names.update(words[at + 1 : at + 2])
-                at += 1
-            if word in ("for", "select", "case"):
-                for name in words[at + 1 : at + 2] if word != "case" else ():
-                    values = tuple(words[at + 3 :]) if words[at + 2 : at + 3] == ["in"] else ()
-                    yield replace(self._made_of(one, (computed(name),), is_conditional=True), values=values)
-                at = len(words)
-                self._is_pattern = word == "case"
-            at += 1
-        if at < len(words):
-            yield self._made_of(one, words[at:], is_conditional="!" in words[:at])
-
-    def _made_of(self, one: Words, words: Sequence[str], *, is_conditional: bool) -> ScriptCommand:
-        _kind, blocks, is_inside = self._open[-1] if self._open else ("", (), False)
-        return ScriptCommand(
-            one.line,
-            tuple(words),
-            is_inside or is_conditional,
-            one.end == "&",
-            blocks + self._chain,
-            bool(self._chain),
-            *one[3:],
-        )
-
-    def _enter(self, kind: str) -> None:
-        _kind, blocks, is_conditional = self._open[-1] if self._open else ("", (), False)
-        number = self._number()
-        if kind in ("for", "while", "until", "select"):
-            self.loops.update(number)
-        if self._is_function:
-            self.functions.update(number)
-        is_group = kind in ("{", "(") and not self._is_function
-        self._is_function = False
-        if len(blocks) < _MOST_BLOCKS:
-            blocks += self._chain + (() if kind == "{" and is_group else number)
-        self._open.append((kind, blocks, is_conditional or not is_group or bool(self._chain)))
-        self._chain = ()
-
-    def _branch(self) -> None:
-        """Begin another branch of the last block."""
-        kind, blocks, is_conditional = self._open[-1]
-        self._open[-1] = (kind, blocks[:-1] + self._number() if len(blocks) < _MOST_BLOCKS else blocks, is_conditional)
-
-    def _number(self) -> tuple[int, ...]:
-        self._made += 1
-        return (self._made,)
-
-
-def _goes_on(words: Sequence[str]) -> bool:
-    """Return whether what && has after a command runs as a matter of course: the command prepares, and tests nothing."""
-    rest = [word for word in words if word not in _BEFORE or word == "!"]
-    name = next((word for word in rest if not ASSIGNED.match(word)), "")
-    return name.rpartition("/")[2] in _GOES_ON if name else bool(rest) and not rest[0].startswith("_=")

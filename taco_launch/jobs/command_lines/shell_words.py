@@ -30,7 +30,13 @@ _SUM = re.compile(r"\$\(\([^\n]{1,160}?\)\)(?!\))")
 # A backslash with blanks behind it, where the next line continues the command: to a shell the command ends there.
 _BLANK_AT_END = re.compile(r"\\[ \t]+\n(?=[ \t]*[^\s#])")
 _BROKEN = ("has a blank behind the backslash at its end: to a shell, its command ends there", "remove that blank")
-_UNCLOSED = ("has a quote that is never closed", "bash -n FILE checks a script")
+_CHECKS = "bash -n FILE checks a script"
+_UNCLOSED = ("has a quote that is never closed", _CHECKS)
+_OPEN = ("has a ${ that is never closed", _CHECKS)
+# <YOUR_NAME>, which people are to replace.
+PLACEHOLDER = re.compile(r"<(?:[A-Z][A-Z0-9_-]*|(?:your|path|my|insert|enter)[A-Za-z0-9_-]*)>")
+# What opens or closes ${...}, or hides that by a backslash.
+_BRACE = re.compile(r"\\.|\$\{|\}", re.DOTALL)
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
 # What ends a command; () makes a function of the word before it.
 _OPERATOR = re.compile(r"&&|\|\||;;&?|;&|\|&|\(\s*\)|[\n;|&()]")
@@ -81,6 +87,7 @@ class Tokens:
         self._heredocs: list[tuple[int, str, str]] = []
         self._pending: list[Words] = []
         self._braces = 0  # of ${...} that are open
+        self._closed = 0  # where the last one ends
         self.document_lines: set[int] = set()
         # The first line of which a shell makes something else than it looks like, what is wrong, and what to do.
         self.unreadable: tuple[int, str, str] | None = None
@@ -139,6 +146,9 @@ class Tokens:
             self._at += 1
         elif char == "#" and self._word is None:
             self._at = self._end_of_line()
+        elif placeholder := PLACEHOLDER.match(self._text, self._at):
+            self._word = (self._word or "") + placeholder[0]
+            self._at = placeholder.end()
         elif char in "<>" or self._text.startswith("&>", self._at):
             self._redirect()
         else:
@@ -163,7 +173,20 @@ class Tokens:
             return []
         self._at = match.end()
         names = [each[1] or each[2] for each in COUNTED.finditer(match[0])]
-        return [computed(name) for name in names] or [computed("_")]
+        return [computed(name) for name in names] or [f"_={UNKNOWN}{match[0]}"]
+
+    def _check_braces(self) -> None:
+        """Note a ${ that the rest of the script does not close."""
+        if self._at < self._closed or not self._text.startswith("${", self._at):
+            return
+        depth = 0
+        for match in _BRACE.finditer(self._text, self._at):
+            depth += {"${": 1, "}": -1}.get(match[0], 0)
+            self._closed = match.end()
+            if not depth:
+                return
+        self.unreadable = self.unreadable or (self._line, *_OPEN)
+        self._closed = len(self._text)
 
     def _end_of_line(self) -> int:
         end = self._text.find("\n", self._at)
@@ -212,6 +235,7 @@ class Tokens:
     def _part(self, char: str) -> None:
         """Take one character, or what belongs together, into the word."""
         word = self._word or ""
+        self._check_braces()
         if char == "\\":
             following = self._text[self._at + 1 : self._at + 2]
             if self.unreadable is None and _BLANK_AT_END.match(self._text, self._at):
@@ -256,6 +280,7 @@ class Tokens:
         quoted = ""
         while self._at < len(self._text) and self._text[self._at] != end:
             char = self._text[self._at]
+            self._check_braces()
             if char == "\\" and self._at + 1 < len(self._text):
                 following = self._text[self._at + 1]
                 self._line += following == "\n"

@@ -97,14 +97,22 @@ def _in_turn(line: LauncherLine, ranks: str, nodes: str) -> str:
 
 
 def of_gpus(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the ranks that Slurm counts by the GPUs of a job and those of each task, where nothing else counts them."""
-    counts = {use: part.value for part in parts for use in (part.use,)}
-    each = [part.value for part in parts if part.use == table.GPUS and "gpus-per-task" in part.words[0]]
-    every = counts.get(table.ALL_GPUS, "")
-    if not each or not every or {table.RANKS, table.EACH} & {*counts} or int(every) % int(each[-1]):
+    """Return the ranks that Slurm counts by GPUs, by those of each task or the tasks of each, where nothing else counts them."""
+    given = {part.use: part for part in parts}
+    if {table.RANKS, table.EACH} & {*given}:
         return ()
-    ranks = str(int(every) // int(each[-1]))
-    return (Part(0, (f"--gpus={every}", f"--gpus-per-task={each[-1]}"), table.RANKS, value=ranks),)
+    per_task = [part for part in parts if part.use == table.GPUS and "gpus-per-task" in part.words[0]][-1:]
+    per_host = [part for part in parts if part.use == table.GPUS and "per-task" not in part.words[0]][-1:]
+    every, times = given.get(table.ALL_GPUS), given.get(table.PER_GPU)
+    counted = (every, times, *per_task) if every else (*per_host, times)
+    words = tuple("=".join(part.words) for part in counted if part)
+    if every and (times or per_task):
+        gpus, each = int(every.value), int(per_task[0].value) if per_task and not times else 1
+        ranks = gpus // each * int(times.value if times else "1")
+        return () if gpus % each else (Part(0, words, table.RANKS, value=str(ranks)),)
+    if per_host and times:
+        return (Part(0, words, table.EACH, value=str(int(per_host[0].value) * int(times.value))),)
+    return ()
 
 
 def of_hosts(line: LauncherLine) -> tuple[str, ...]:

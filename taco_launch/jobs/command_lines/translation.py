@@ -12,11 +12,11 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
 from taco_launch.core.model.launchers import LAUNCHERS
+from taco_launch.jobs.command_lines import containers, parts_in_force, several_parts, shell_script, sizes
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines import several_parts, shell_script, sizes
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import shown
-from taco_launch.jobs.command_lines.shell_words import UNKNOWN
+from taco_launch.jobs.command_lines.shell_words import PLACEHOLDER, UNKNOWN
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
@@ -27,8 +27,6 @@ _HOSTS_NOT_KEPT = "this number of hosts does not divide the ranks, and is not ke
 _IN_TURN = (
     "gives each host a rank in turn; here the ranks fill one host after the other: --slots-per-host N spreads them"
 )
-# Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
-_SET_ONCE = (*sizes.COUNTED, table.GPUS, table.ALL_GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
 # Launchers that give each program its local rank as an argument, and the switch that has them not do it.
 _GIVES_LOCAL_RANK = {
     "deepspeed": ("--local_rank=N", "no-local-rank"),
@@ -42,11 +40,9 @@ _OF_SLURM = {
     **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), "WORLD_SIZE"),
     "SLURM_NTASKS_PER_NODE": "LOCAL_WORLD_SIZE",
 }
-_SECONDS_OF = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"([1-9][0-9]{0,5})([smhd]?)")
 _INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
 # Of the programs of OpenMMLab (mmengine.dist): it chooses whose variables they read.
-_LAUNCHED_BY_SLURM = re.compile(r"(?:\S+ )?--launcher slurm")
+_LAUNCHED_BY_SLURM = re.compile(r"(?:.* )?--launcher slurm")
 _SLURMS = re.compile(r"\$\{?(SLURM_\w+)", re.ASCII)
 # Options of a job that a restart needs as well.
 _RESTART = ("--restart", "on-failure")
@@ -94,14 +90,16 @@ def translate(
     Raises:
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
-    line = several_parts.read(command[nested.begin :], nested)
+    line = containers.opened(several_parts.read(command[nested.begin :], nested))
     differs = _other_hosts(directives, line, nested.name)
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
-        directives = without_sizes(directives, f"{nested.name} counts its ranks by its own options")
+        directives = parts_in_force.without_sizes(directives, f"{nested.name} counts its ranks by its own options")
+    else:
+        directives = (*directives, *sizes.of_gpus((*directives, *line.parts)))
     if line.last(table.RANKS) or line.last(table.EACH):
         directives = [part for part in directives if part.why != table.BY_DEFAULT]
-    directives = (*directives, *sizes.of_gpus((*directives, *line.parts)))
-    line = replace(line, parts=tuple(_in_force((*directives, *_before(command, nested)), line)))
+    directives = containers.without_shifter(directives, line)
+    line = replace(line, parts=tuple(parts_in_force.read((*directives, *parts_in_force.before(command, nested)), line)))
     program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
     if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
@@ -120,33 +118,6 @@ def translate(
         return _inside(outcome, inside, own, nested, behind, sized=sized, launcher=launcher)
     rows = [*_with_gpus(line, outcome), *dict.fromkeys(_missing(program))]
     return replace(outcome, program=tuple(map(shown, program)), rows=tuple(rows))
-
-
-def _before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
-    """Yield what stands before a launcher, and is neither a variable nor for each rank: timeout(1) is --timeout here."""
-    words = [
-        word for word in command[: nested.begin] if word not in (*nested.env, *nested.around, "env", "/usr/bin/env")
-    ]
-    names = [word.rpartition("/")[2] for word in words]
-    if "timeout" in names:
-        at = names.index("timeout")
-        found = [each for each in map(_DURATION.fullmatch, words[at:]) if each]
-        if found:
-            seconds = f"{int(found[-1][1]) * _SECONDS_OF[found[-1][2]]}s"
-            yield Part(0, tuple(words[at:]), table.OPTION, "--timeout", seconds)
-            words = words[:at]
-    if words:
-        yield Part(
-            0, tuple(words), table.OMITTED, why="it is for the launcher, not for its ranks: put it before taco-launch"
-        )
-
-
-def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
-    """Return directives, of which those that count ranks or hosts do not count, with the reason."""
-    return [
-        replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*sizes.COUNTED} else part
-        for part in directives
-    ]
 
 
 def _with_gpus(line: LauncherLine, done: Translation) -> Iterator[Row]:
@@ -200,20 +171,6 @@ def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
             )
 
 
-def _in_force(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
-    """Yield the parts of directives and a line; what a later option sets again is left out, for launchers use the last one."""
-    parts = (*directives, *line.parts)
-    last = {(part.use, part.name): part for part in parts if part.use in _SET_ONCE}
-    for at, part in enumerate(parts):
-        later = last.get((part.use, part.name), part)
-        joins = part.use == table.HOSTS and line.kind == "mpirun" and at >= len(directives)
-        later = last.get((table.ENV, part.name), later) if part.use == table.BARE else later
-        if later.words == part.words or joins:
-            yield part
-        else:
-            yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} overrides it")
-
-
 def _inside(
     outer: Translation,
     nested: NestedLauncher,
@@ -262,7 +219,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
     options += size
     for part in line.parts:
         here = _here(part, own, given, size=size, launcher=launcher, hosts=_with_slots(line, part))
-        if here and part.use not in (*sizes.COUNTED, table.GPUS, table.ALL_GPUS, table.SPREAD, table.HOSTFILE):
+        if here and part.use not in (*sizes.COUNTED, *table.OF_GPUS, table.SPREAD, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
@@ -304,7 +261,7 @@ def _here(
             if part.use == table.EACH
             else (
                 "--slots-per-host",
-                own[own.index("--slots-per-host") + 1] if "--slots-per-host" in own else part.value,
+                dict(itertools.pairwise((*size, *own))).get("--slots-per-host", part.value),
             )
         )
     if part.use in (*sizes.COUNTED, table.SPREAD):
@@ -342,7 +299,7 @@ def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
         return f"--launcher {launcher} has no parameters of Open MPI"
     if part.use in sizes.COUNTED:
         return _HOSTS_NOT_KEPT if part.use == table.NODES and "--np" in size else _SIZED_ELSEWHERE
-    if part.use in (table.GPUS, table.ALL_GPUS):
+    if part.use in table.OF_GPUS:
         return table.ONE_GPU_EACH
     if part.use == table.SPREAD:
         return _IN_TURN
@@ -365,6 +322,8 @@ def _missing(program: Sequence[str]) -> Iterator[Row]:
         unknown = [each for each in shell_script.unknown(word) if not _SLURMS.match(each)]
         unknown = unknown or [shown(word)] * (UNKNOWN in word and not _SLURMS.search(shown(word)))
         is_script = any(char.isspace() for char in word)
+        for each in PLACEHOLDER.findall(word):
+            yield Row(each, "", "is a placeholder: write the value")
         for each in unknown if is_script else [shown(word)] if unknown else []:
             yield Row(each, "", "a shell would insert a value here: write it")
 

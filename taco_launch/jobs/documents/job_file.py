@@ -87,6 +87,9 @@ def parse(data: bytes, source: str, environ: Mapping[str, str], *, allow_unknown
     text = decode(data, faults)
     other_files.refuse(text, source)
     value, others = manifests.read(text, faults)
+    if isinstance(value, dict) and "kind" in value and not manifests.is_read(value):
+        places, faults = faults.places, Faults(source, manifests.LINE, "job file")
+        faults.places = places
     other_files.refuse_document(value, source)
     hide_values(faults, ("env",))
     manifest = manifests.convert(value, faults) if isinstance(value, dict) and "kind" in value else None

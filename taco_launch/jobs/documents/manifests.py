@@ -18,6 +18,7 @@ _JOBS: Mapping[str, type[Manifest]] = {"MPIJob": MpiJob, "PyTorchJob": PyTorchJo
 KINDS = "an MPIJob, PyTorchJob or TrainJob"
 READ = (*_JOBS, "List")
 _ITEMS = "items"
+LINE = "the line that starts its ranks can be read alone: taco-launch translate -- LINE"
 
 
 def read(text: str, faults: Faults) -> tuple[Any, tuple[str, ...]]:
@@ -69,21 +70,42 @@ def _peeked(text: str, faults: Faults) -> Any:
 
 
 def _of_list(value: Any, faults: Faults) -> tuple[Any, tuple[str, ...]]:
-    """Return the one job of what `kubectl get -o yaml` prints of several objects; other documents as they are.
+    """Return the one job of what `kubectl get -o yaml` prints of several objects, or of an object around it; other documents as they are.
 
     Raises:
         SpecError: there is no job, or more than one.
     """
-    items = value.get(_ITEMS) if isinstance(value, dict) and value.get("kind") == "List" else None
-    if not isinstance(items, tuple):
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str) or value["kind"] in _JOBS:
         return value, ()
-    jobs = [at for at, item in enumerate(items) if _is_job(item)]
+    items = value.get(_ITEMS) if value["kind"] == "List" else None
+    jobs = [*_jobs_in(value, ())]
+    if isinstance(items, tuple):
+        jobs = [((_ITEMS, at), item) for at, item in enumerate(items) if _is_job(item)]
+    elif not jobs or value["kind"] == "List":
+        return value, ()
     if len(jobs) != 1:
-        faults.add((_ITEMS,), *_not_one(items))
+        faults.add(*(((_ITEMS,), *_not_one(items)) if items else (("kind",), *_not_one([job for _loc, job in jobs]))))
         raise faults.error()
-    here: Loc = (_ITEMS, jobs[0])
-    faults.places = {loc[2:]: place for loc, place in faults.places.items() if loc[:2] == here}
-    return items[jobs[0]], tuple(_told(item) for item in items if item is not items[jobs[0]])
+    ((here, job),) = jobs
+    faults.places = {loc[len(here) :]: place for loc, place in faults.places.items() if loc[: len(here)] == here}
+    others = [value] if items is None else [item for item in items if item is not job]
+    return job, tuple(map(_told, others))
+
+
+def _jobs_in(value: Any, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:
+    """Yield the jobs within an object, each with its place; one that has a `spec` of its own is meant."""
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, tuple) else ()
+    for step, inside in steps:
+        if _is_job(inside) and isinstance(inside.get("spec"), dict):
+            yield (*loc, step), inside
+        else:
+            yield from _jobs_in(inside, (*loc, step))
+
+
+def is_read(value: Any) -> bool:
+    """Return whether an object is a job, a list, or has a job within it."""
+    kind = value.get("kind", "MPIJob") if isinstance(value, dict) else ""
+    return kind in READ or next(_jobs_in(value, ()), None) is not None
 
 
 def _not_one(objects: Any) -> tuple[str, str]:

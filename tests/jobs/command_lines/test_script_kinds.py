@@ -80,7 +80,6 @@ def test_a_loop_that_starts_the_part_of_each_host_is_one_job() -> None:
         ("${A:-b c}", ("a", "b", "c")),
         ('${A:-"b;c"} d', ("a", "b;c", "d")),
         ("${A:-(b|c)}", ("a", "(b|c)")),
-        ("${A\nb", ("a", "${A")),
     ],
 )
 def test_parentheses_and_blanks_within_braces(word: str, program: tuple[str, ...]) -> None:

@@ -137,7 +137,10 @@ BESIDE = "it is started in the background, beside other launchers: a job has onl
         ("for h in 1 2; do srun -w $h -n 1 a & done", [BESIDE]),
         ("jsrun -n 2 -a 1 python t.py", ["jsrun starts ranks, and is not read here: give the number of ranks"]),
         ("mpiexec_mpt -n 2 a", ["mpiexec_mpt starts ranks, and is not read here: give the number of ranks"]),
-        ("if true; then L=srun; else L=mpirun; fi; $L -n 2 a", ["what it starts is computed where the script runs"]),
+        (
+            "if [ -e x ]; then L=srun; else L=mpirun; fi; $L -n 2 a",
+            ["what it starts is computed where the script runs"],
+        ),
         ("pbsdsh a", ["pbsdsh starts ranks, and is not read here: give the number of ranks"]),
         ("sbatch other.sh", ["sbatch submits a job: give the script that it submits"]),
     ],
@@ -269,7 +272,7 @@ def test_the_launcher_before_one_in_the_background_is_the_job() -> None:
 
 
 def test_what_a_condition_adds_is_named() -> None:
-    done = lines("A=(-n 2)\nif true; then A+=(--label); fi\nsrun ${A[@]} a")
+    done = lines("A=(-n 2)\nif [ -e x ]; then A+=(--label); fi\nsrun ${A[@]} a")
     assert done[0] == "3: --np 2 -- a"
     assert done[-1] == (
         "without line 2: 'A+= --label': it is in a loop or a condition of the script, and is read as if the script ran it"

@@ -38,3 +38,39 @@ def test_what_is_not_one_job(text: str, line: int, problem: str) -> None:
         read(text, Faults("f"))
     assert f"line {line} column " in str(caught.value)
     assert problem in str(caught.value)
+
+
+WRAPPED = """kind: AppWrapper
+metadata: {name: w}
+spec:
+  components:
+  - template:
+      kind: PyTorchJob
+      metadata: {name: a}
+      spec: {pytorchReplicaSpecs: 1}
+"""
+
+
+def test_a_job_within_another_object() -> None:
+    faults = Faults("f")
+    job, others = read(WRAPPED, faults)
+    assert (job["kind"], others) == ("PyTorchJob", ("AppWrapper w",))
+    assert faults.places["spec", "pytorchReplicaSpecs"].line == 8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WRAPPED.replace("PyTorchJob", "TFJob"),
+        "kind: Policy\nspec: {match: [{kind: MPIJob}]}\n",
+        "kind: List\nx: {kind: MPIJob}\n",
+    ],
+)
+def test_another_object_without_a_job(text: str) -> None:
+    assert read(text, Faults("f"))[0]["kind"] in ("AppWrapper", "Policy", "List")
+
+
+def test_several_jobs_within_another_object() -> None:
+    inside = WRAPPED.partition("  - template:")[2]
+    with pytest.raises(SpecError, match="the file has 2 jobs: PyTorchJob a, PyTorchJob a"):
+        read(f"{WRAPPED}  - template:{inside}", Faults("f"))

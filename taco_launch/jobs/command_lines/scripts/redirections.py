@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines.launcher_options import LOGS, STDIN
-from taco_launch.jobs.command_lines.shell_script import ScriptCommand, expanded, of_document, shown
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
+from taco_launch.jobs.command_lines.shell_script import expanded, of_document, shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row
 

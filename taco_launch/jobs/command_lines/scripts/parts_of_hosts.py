@@ -4,7 +4,7 @@ import re
 from collections.abc import Container, Sequence
 from dataclasses import replace
 
-from taco_launch.jobs.command_lines.shell_script import ScriptCommand
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.translation import Row, Translation
 
 _NODE = re.compile(r"'?--?(?:node|machine)[-_]rank[= ]'?(?P<rank>[^']+)'?")

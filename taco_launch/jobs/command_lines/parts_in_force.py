@@ -1,0 +1,74 @@
+"""Which parts of a launcher's line, of its script and of what stands before it count: pure."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from taco_launch.core.command import shell
+from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
+from taco_launch.core.launch.knobs.lists import FINE
+from taco_launch.hosts.inventory.variable_names import OF_A_RANK, env_fault
+from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines import sizes
+from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part
+from taco_launch.jobs.command_lines.shell_script import shown
+
+# Of two options with one of these uses the later one counts; parameters of Open MPI are joined (mca_base_cmd_line.c).
+_SET_ONCE = (*sizes.COUNTED, *table.OF_GPUS, table.HOSTS, table.HOSTFILE, table.ENV, table.OPTION)
+_SEVERAL_TIMES = ("-v", "--volume", "-B", "--bind", "--mount", "-V")
+# Every rank has these, of the job.
+_MEETS_AT = ("MASTER_ADDR", "MASTER_PORT")
+_SECONDS_OF = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"([1-9][0-9]{0,5})([smhd]?)")
+
+
+def before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
+    """Yield what stands before a launcher, and is neither a variable nor for each rank: timeout(1) is --timeout here."""
+    words = [
+        word for word in command[: nested.begin] if word not in (*nested.env, *nested.around, "env", "/usr/bin/env")
+    ]
+    names = [word.rpartition("/")[2] for word in words]
+    if "timeout" in names:
+        at = names.index("timeout")
+        found = [each for each in map(_DURATION.fullmatch, words[at:]) if each]
+        if found:
+            seconds = f"{int(found[-1][1]) * _SECONDS_OF[found[-1][2]]}s"
+            yield Part(0, tuple(words[at:]), table.OPTION, "--timeout", seconds)
+            words = words[:at]
+    if words:
+        yield Part(
+            0, tuple(words), table.OMITTED, why="it is for the launcher, not for its ranks: put it before taco-launch"
+        )
+
+
+def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
+    """Return directives, of which those that count ranks or hosts do not count, with the reason."""
+    return [
+        replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*sizes.COUNTED} else part
+        for part in directives
+    ]
+
+
+def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
+    """Yield the parts of directives and a line; what a later option sets again is left out, for launchers use the last one."""
+    parts = (*directives, *line.parts)
+    last = {(part.use, part.name): part for part in parts if part.use in _SET_ONCE}
+    for at, part in enumerate(parts):
+        later = last.get((part.use, part.name), part)
+        joins = part.use == table.HOSTS and line.kind == "mpirun" and at >= len(directives)
+        joins |= part.name == "--data" and later.words[0].partition("=")[0] in _SEVERAL_TIMES
+        later = last.get((table.ENV, part.name), later) if part.use == table.BARE else later
+        if later.words == part.words or joins:
+            yield _allowed(part)
+        else:
+            yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} overrides it")
+
+
+def _allowed(part: Part) -> Part:
+    """Return a part, which is left out where it is a variable that `run -x` refuses, or that every rank has of its job."""
+    if part.use in (table.ENV, table.BARE, table.REFUSED) and part.name in (*OF_A_RANK, *_MEETS_AT):
+        return replace(part, use=table.OMITTED, why=table.MEETS)
+    if part.use == table.BARE and not part.name.isidentifier():
+        return replace(part, use=table.OMITTED, why="is no name of one variable: -x NAME for each that the ranks need")
+    problem, hint = env_fault(part.name, part.value) if part.use == table.ENV else FINE
+    return replace(part, use=table.REFUSED, why=f"{problem}: {hint}" if hint else problem) if problem else part

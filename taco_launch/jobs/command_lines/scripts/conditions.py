@@ -1,0 +1,167 @@
+"""The conditions of a script -> whether a branch runs, as far as the values are known: pure."""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.jobs.command_lines.shell_blocks import Test
+from taco_launch.jobs.command_lines.shell_script import ShellScript, expanded
+from taco_launch.jobs.command_lines.shell_words import ASSIGNED, UNKNOWN
+
+_SEPARATORS = (";", "\n", "")
+_BRACKETS = ("[", "[[", "test")
+_NUMBERS = {
+    "-eq": int.__eq__,
+    "-ne": int.__ne__,
+    "-lt": int.__lt__,
+    "-le": int.__le__,
+    "-gt": int.__gt__,
+    "-ge": int.__ge__,
+}
+_SIGNS = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}
+# ((N > 1)), as Tokens has it.
+_ARITHMETIC = re.compile(
+    rf"_={UNKNOWN}\(\(\s*\$?\{{?(\w+)\}}?\s*(?:([=!<>]=|[<>])\s*\$?\{{?(\w+)\}}?\s*)?\)\)", re.ASCII
+)
+_NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
+# ${NAME:-}: it is there for `set -u`, and says nothing about the value.
+_EMPTY_DEFAULT = re.compile(r"\{\w+:?-\}")
+
+
+class Branches:
+    """Decides which branches of a script run."""
+
+    def __init__(self, script: ShellScript, variables: Mapping[str, str]) -> None:
+        """Start with no branch decided; the variables change while the script is followed."""
+        self._tests = script.tests
+        self._variables = variables
+        self._runs: dict[int, bool | None] = {}
+        launching = {block for each in script.commands if inner(each.words) for block in each.blocks}
+        ending = {block for each in script.commands if each.words[0] == "exit" for block in each.blocks[-1:]}
+        self._ending = ending - launching
+
+    def runs(self, block: int) -> bool | None:
+        """Return whether a block runs; None where that is not known. What would end the script is taken not to run."""
+        if block not in self._tests:
+            return None
+        if block not in self._runs:
+            runs = self._decided(self._tests[block])
+            self._runs[block] = False if runs is None and block in self._ending else runs
+        return self._runs[block]
+
+    def is_decided(self, block: int) -> bool:
+        """Return whether a block has been decided already, or depends on no test."""
+        return block in self._runs or block not in self._tests
+
+    def family(self, block: int) -> int:
+        """Return the first branch of the condition that a block is a branch of."""
+        return (*self._tests[block].earlier, block)[0] if block in self._tests else block
+
+    def rival(self, blocks: Iterable[int]) -> int:
+        """Return the line of a branch that may run in the place of one of these blocks, and is read first; 0 for none."""
+        earlier = (other for block in blocks if block in self._tests for other in self._tests[block].earlier)
+        return next((self._tests[other].line for other in earlier if self.runs(other) is None), 0)
+
+    def _decided(self, test: Test) -> bool | None:
+        earlier = [self.runs(block) for block in test.earlier]
+        if True in earlier:
+            return False
+        met = truth(test.words, self._variables) if test.words else True
+        met = met if met is None or test.is_met else not met
+        return None if met and None in earlier else met
+
+
+def truth(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:
+    """Return whether a condition holds, or a word of `case` fits; None where a shell alone would know."""
+    if words[:1] == ("case",):
+        return _any(_fits(words[1], pattern, variables) for pattern in words[2:])
+    groups: list[list[str]] = [[]]
+    operators = ["||"]
+    depth = 0
+    for word in words:
+        depth += (word == "[[") - (word == "]]")
+        if depth == 0 and word in ("&&", "||", *_SEPARATORS):
+            operators.append(word)
+            groups.append([])
+        else:
+            groups[-1].append(word)
+    value: bool | None = False
+    for operator, group in zip(operators, groups, strict=True):
+        if not group:
+            continue
+        one = _command(group, variables)
+        value = one if operator in _SEPARATORS else _all((value, one)) if operator == "&&" else _any((value, one))
+    return value
+
+
+def _command(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:
+    if words[0] == "!":
+        value = _command(words[1:], variables) if words[1:] else None
+        return None if value is None else not value
+    if words[0] in _BRACKETS:
+        inside = words[1:] if words[0] == "test" or words[-1] not in ("]", "]]") else words[1:-1]
+        return _any(
+            _all(_test(each, variables) for each in _split(some, "&&", "-a")) for some in _split(inside, "||", "-o")
+        )
+    if arithmetic := _ARITHMETIC.fullmatch(words[0]):
+        numbers = [
+            each if each.isdecimal() else variables.get(each, "") for each in (arithmetic[1], arithmetic[3] or "0")
+        ]
+        return _compared(numbers[0], _SIGNS[arithmetic[2] or "!="], numbers[1])
+    if all(ASSIGNED.match(word) for word in words):
+        return None if UNKNOWN in "".join(words) else True
+    return {"true": True, ":": True, "false": False}.get(words[0])
+
+
+def _split(words: Sequence[str], *operators: str) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word in operators:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _test(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:
+    if words[:1] == ["!"]:
+        value = _test(words[1:], variables)
+        return None if value is None else not value
+    if len(words) == 3 and words[1] in ("=", "==", "!="):
+        fits = _fits(words[0], words[2], variables)
+        return fits if fits is None or words[1] != "!=" else not fits
+    if len(words) == 3 and words[1] in _NUMBERS:
+        first, second = (_value(word, variables) or "" for word in (words[0], words[2]))
+        return _compared(first, words[1], second)
+    if len(words) == 1 or (len(words) == 2 and words[0] in ("-n", "-z")):
+        text = _value(words[-1], variables)
+        return None if text is None else (not text) == (words[0] == "-z")
+    return None
+
+
+def _compared(first: str, operator: str, second: str) -> bool | None:
+    are_numbers = _NUMBER.fullmatch(first) and _NUMBER.fullmatch(second)
+    return _NUMBERS[operator](int(first), int(second)) if are_numbers else None
+
+
+def _fits(word: str, pattern: str, variables: Mapping[str, str]) -> bool | None:
+    if pattern == "*":
+        return True
+    text, wanted = _value(word, variables), _value(pattern, variables)
+    return None if text is None or wanted is None else fnmatch.fnmatchcase(text, wanted)
+
+
+def _value(word: str, variables: Mapping[str, str]) -> str | None:
+    text = expanded(word, variables)
+    return None if UNKNOWN in text or _EMPTY_DEFAULT.search(word) else text
+
+
+def _all(values: Iterable[bool | None]) -> bool | None:
+    every = [*values]
+    return False if False in every else None if None in every else True
+
+
+def _any(values: Iterable[bool | None]) -> bool | None:
+    every = [*values]
+    return True if True in every else None if None in every else False

@@ -1,0 +1,106 @@
+"""What the commands of a script set: its variables, those that it exports, and its parameters."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from taco_launch.core.command import shell
+from taco_launch.jobs.command_lines import shell_script
+from taco_launch.jobs.command_lines.scripts import script_values
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
+from taco_launch.jobs.command_lines.shell_script import READS, ShellScript, assigned, computes, fields, shown
+from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, UNKNOWN
+from taco_launch.jobs.command_lines.translation import Row
+
+_SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
+_GLOB = re.compile(r"[*?\[{~]")
+# $1, or ${1:?why}: the script gives it a name of its own.
+_PARAMETER = re.compile(rf"{UNKNOWN}(?:\d|\{{\d+(?::?\?[^{{}}]*)?\}})")
+_SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
+_IN_ANOTHER_BRANCH = "the condition in line {} decides whether it runs, and its first branch is read, which this is not"
+
+
+class Settings:
+    """Follows what a script sets, from its first command to its last one."""
+
+    def __init__(self, script: ShellScript, exported: Mapping[str, str], *, home: str, folder: str) -> None:
+        """Begin with the variables that are exported to the script; `home` and `folder` are "" where they are not known."""
+        self._script = script
+        self._rows: list[Row] = []
+        self._exported = {**exported}
+        its_folder = folder or f"{UNKNOWN}(...)"
+        values = {**dict.fromkeys(_SUBMITTED_FROM, "."), ITS_FOLDER: its_folder, **({"HOME": home} if home else {})}
+        self._follows = script_values.ScriptVariables(script, {**values, **exported})
+        self._variables = self._follows.values
+        self._loops: dict[str, str] = {}  # their variables, with the values that the script lists
+
+    def _sets(
+        self, command: ScriptCommand, typed: Sequence[str], words: Sequence[str], values: Mapping[str, str]
+    ) -> bool:
+        """Keep what a command gives variables; return whether it does nothing else."""
+        if not words:
+            self._set(command, values)
+            return True
+        if words[0] == "shift" and not (command.blocks or command.is_conditional):
+            self._follows.shift("".join(words[1:2]) or "1")
+        elif words[0] == ":":
+            given = shell_script.defaults(typed, self._variables)
+            self._set(command, {name: value for name, value in given.items() if not self._variables.get(name)})
+        elif words[0] == "unset":
+            self._set(command, dict.fromkeys(words[1:], ""))
+            self._exported = {name: value for name, value in self._exported.items() if name not in words}
+        else:
+            self._set(command, {name: f"{UNKNOWN}{name}" for name in computes(words)})
+        return words[0] in (":", "unset", "let", "getopts", *READS)
+
+    def _set(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
+        """Keep the values of variables; of two that a condition chooses from none is known."""
+        for name, given in values.items():
+            value = f"{UNKNOWN}{name}" if _PARAMETER.fullmatch(given) else given
+            before = self._variables.get(name)
+            if command.blocks and not shell_script.is_unknown(before or "") and script_values.is_added(before, value):
+                line = self._follows.branches.rival(command.blocks)
+                self._left(command, _IN_ANOTHER_BRANCH.format(line) if line else _SET_INSIDE)
+            self._follows.change(name, value)
+
+    def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:
+        """Note the values that a loop's variable has one after the other; return the command that sets it, to the only one if there is one."""
+        name = command.words[0].partition("=")[0]
+        values = fields(command.values, self._variables)
+        self._loops.pop(name, None)
+        if any(UNKNOWN in value or _GLOB.search(value) for value in values):
+            return command
+        if len(values) == 1:
+            return replace(command, words=(f"{name}={values[0]}",))
+        self._loops[name] = " ".join(values)
+        return command
+
+    def _declare(self, command: ScriptCommand, words: Sequence[str]) -> None:
+        flags = [word for word in words[1:] if word.startswith("-")]
+        given = words[1 + len(flags) :]
+        values: dict[str, str] = {}
+        all_values = dict(self._variables)
+        for word in given:
+            new = assigned((word,), all_values)[0]
+            values |= new
+            all_values |= new
+        if words[0] != "export" and not any("x" in flag for flag in flags):
+            self._set(command, values)
+        elif command.is_conditional or command.is_chained:
+            self._left(command, "it is in a loop or a condition of the script: add -x")
+        else:
+            self._set(command, values)
+            names = [word for word in given if word in self._variables]
+            exported = values | {name: self._variables[name] for name in names}
+            arrays = [name for name, value in exported.items() if value.startswith(FIELD)]
+            self._exported |= {name: value for name, value in exported.items() if name not in arrays}
+            if arrays:
+                self._left(command, f"a shell exports no arrays: {', '.join(arrays)}")
+
+    def _left(self, command: ScriptCommand, why: str) -> None:
+        self._rows.append(row_of(command, shell(tuple(map(shown, command.words))), why))
+
+
+def row_of(command: ScriptCommand, text: str, why: str) -> Row:
+    """Return the row of a command: its line, a text for it, and why it is left out."""
+    return Row(f"line {command.line}: {shown(text)}", "", shown(why))

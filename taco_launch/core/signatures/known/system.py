@@ -383,7 +383,7 @@ SYSTEM = (
         cause="This user or container cannot start more processes on {host}: a limit is reached.",
         next="Raise ulimit -u where the ranks run (in a container: docker run --pids-limit -1), or use fewer threads: -x OMP_NUM_THREADS=4.",
         pattern=r"(?:fork|pthread_create|clone|Thread creation failed|OMP: System error #11)\b[^\r\n]*[Rr]esource temporarily unavailable|can't start new thread"
-        r"|std::system_error'\s+what\(\): +Resource temporarily unavailable|resources for OMP thread|[Cc]annot fork\b(?![^\r\n]*memory)"
+        r"|std::system_error'\s+what\(\): +Resource temporarily unavailable|resources for OMP thread|: [Cc]annot fork\b(?![^\r\n]*memory)"
         r"|(?:os\.fork\(\)|fork_exec\()[^\r\n]*(?:\r?\n(?!Traceback)[^\r\n]*){0,8}?\r?\nBlockingIOError: \[Errno 11\]",
         lines=10,
     ),

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 12_150,
     "api": 1_500,
     "bench": 9_850,
-    "jobs": 13_660,
+    "jobs": 13_700,
     "setup": 9_100,
     "hosts": 8_250,
     "lab": 3_650,
     "agent": 19_650,
-    "core": 34_580,
+    "core": 34_640,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -1,26 +1,12 @@
 """What lines near a known text add to it: a more precise cause and next step in place of its own, by the name of its signature; pure."""
 
 import re
-from typing import Dict, Optional, Tuple
+from typing import Dict, Tuple
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.signatures.filling import values_of
-from taco_launch.core.signatures.known import FailureText, Signature
-
-
-@dataclass(frozen=True)
-class Qualifier:
-    """What the words near a text change.
-
-    `pattern` is searched in the lines near the text (`nearby` in lines.py), those of its own included; ^ and $ stand for
-    the start and the end of each line. Its groups and those of the signature fill `cause` and `next`. `kind` takes the
-    place of the signature's own where it is given.
-    """
-
-    pattern: str
-    cause: str
-    next: str
-    kind: Optional[FailureText] = None
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
+from taco_launch.core.signatures.known.containers import OF_APPTAINER
 
 
 @dataclass(frozen=True)
@@ -78,7 +64,8 @@ _NO_GID = Qualifier(
     "show_gids on that host lists the GIDs; choose one with an address (perftest: -x INDEX; NCCL: NCCL_IB_GID_INDEX). In a "
     "container or pod, give it the network of that port: --network host, hostNetwork: true, or a second network (Multus with macvlan or SR-IOV).",
 )
-_BY_HAND = "Run it by hand on that host with apptainer --debug to see more."
+# A rank was saving a checkpoint: a line of its own says so, or a frame.
+_SAVING = r"^(?![^\n]*timeout)[^\n]*\b[Ss]aving\b[^\n]{0,60}\b(?:FSDP|model|checkpoint|optimizer|state)\b|\bin (?:_?save_(?:checkpoint|model|state)|save_fsdp\w*)[ \t]*$"
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     "slurm-task-exited": _TASK_ENDED,
     "slurm-program-missing": (
@@ -147,14 +134,56 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Ray lost [[host?{host}||a host of the cluster]]: the node was preempted or drained by who runs the cluster, so this is no failure of the program.",
             "Continue from the last checkpoint; with Ray Train, FailureConfig(max_failures=3) does so on its own. Use nodes that are not taken away (on-demand), or save checkpoints more often.",
         ),
+        Qualifier(
+            r"Raylet is terminated(?:: ip=|\.)[^\n]*Termination is unexpected",
+            "Ray's raylet on {host} ended unexpectedly, and with it all that ran there: the kernel or a user killed it, or it crashed.",
+            "Run dmesg -T | grep -i kill on that host, which shows whether memory ran out, and read the lines below it, which are the end of /tmp/ray/session_latest/logs/raylet.out.",
+        ),
     ),
     "torch-collective-timeout": (
         Qualifier(
-            r"^(?![^\n]*timeout)[^\n]*\b[Ss]aving\b[^\n]{0,60}\b(?:FSDP|model|checkpoint|optimizer|state)\b|\bin (?:_?save_(?:checkpoint|model|state)|save_fsdp\w*)$",
+            _SAVING,
             "A collective of torch did not end in time on {host}[[rank?, for rank {rank}]] while the program saved a checkpoint: {what}. Sharded parameters (FSDP, ZeRO-3) are gathered "
             "for that on all ranks, and some of them did not take part.",
             "Call the saving function (save_state, save_model, save_checkpoint, state_dict) on every rank, outside any if rank == 0; only the writing of the file may be limited to one rank. If all "
             "call it and one writes for long, raise the timeout: init_process_group(timeout=timedelta(hours=1)).",
+        ),
+    ),
+    "gloo-waited": (
+        Qualifier(
+            _SAVING,
+            "A rank of {host} waited for another one in Gloo until its timeout while the program saved a checkpoint: that rank writes for longer, or takes no part.",
+            "If one rank writes and the others wait for it in a barrier, raise the timeout: init_process_group(timeout=timedelta(hours=2)), and the same for new_group(). If all must take part "
+            "(FSDP, ZeRO-3), call the saving function on every rank, outside any if rank == 0.",
+        ),
+    ),
+    "torch-timed-out-elsewhere": (
+        Qualifier(
+            r"Last enqueued NCCL work: (?P<sent>\d+), last completed NCCL work: (?!(?P=sent)\b)(?P<done>\d+)",
+            "A collective of torch timed out[[rank?, on rank {rank}]]: a rank of {host} started {sent} collectives and completed {done}, so it waits in the next one: another rank has not reached it, called something else, or is cut off.",
+            "Compare this line of all ranks, and what each calls at that place: the rank whose last enqueued number is the lowest is the one that the others wait for, or it called something else. "
+            "-x TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and -x TORCH_DISTRIBUTED_DEBUG=DETAIL name the collectives.",
+        ),
+    ),
+    "file-server": (
+        Qualifier(
+            r"\b(?:read|write|pread|pwrite|fsync|close)\(\): fd \d+ failed with Stale file handle|^OSError: \[Errno 116\] Stale file handle$",
+            "A file or folder that a process on {host} had open was replaced or removed on the file server, by another host or job.",
+            "Write a file that others read (a checkpoint) under a new name, rename it when it is whole, and have the others wait for it in a barrier; no two jobs may write into one folder. If ls on that folder fails too, the mount is stale: umount -l PATH, mount PATH.",
+        ),
+    ),
+    "mpi-session-folder": (
+        Qualifier(
+            r"\[INVALID\],INVALID\] ORTE_ERROR_LOG: Not found in file (?:\S*/)?ess_env_module\.c",
+            "orted was started on {host} without what mpirun gives it (its number, and where mpirun listens): by hand, or by an agent that loses the arguments. Alone it cannot run, so its other lines tell nothing of {host}.",
+            "To test one host, run mpirun -np 1 --host {host} hostname. If mpirun itself started orted, see that the agent of --mca plm_rsh_agent passes on all arguments.",
+        ),
+    ),
+    "ray-head-not-started": (
+        Qualifier(
+            r"Could not establish connection to Redis (?P<peer>[\w.:\[\]-]*\w)",
+            "Ray's head did not start on {host}: it has to keep its state in the Redis at {peer}, and cannot connect to it.",
+            "If no Redis is meant, unset RAY_REDIS_ADDRESS (and ray start --address on a head). Otherwise start it, and check nc -vz with its host and port from {host}; --redis-password and TLS must fit.",
         ),
     ),
     "library-missing": (
@@ -180,77 +209,7 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             FailureText.ECHO,
         ),
     ),
-    "apptainer-failed": (
-        Qualifier(
-            r"destination (?P<folder>\S+) doesn't exist in container",
-            "apptainer (singularity) could not mount {folder} into the container on {host}: the image has no folder of that name, and none may be added to it there.",
-            "Create the folder in the image (mkdir -p {folder} in %post), or leave that bind out: --bind, APPTAINER_BIND, bind path in apptainer.conf. Administrators can set enable overlay = try or enable underlay = yes there.",
-        ),
-        Qualifier(
-            r"(?:FATAL|ERROR) *: [^\n]*(?:write: broken pipe|unexpected EOF|connection reset by peer)",
-            "apptainer (singularity) itself crashed while it started the container on {host}: {why}.",
-            "Run it by hand on that host: apptainer --debug exec IMAGE true. If it fails there only, compare ulimit -a (memory, processes), the free memory and the version with a host on which it works; update it otherwise.",
-        ),
-        Qualifier(
-            r"squashfuse\w* exited|trying to read the squashfs|bad superblock|failed to (?:find|read|load) (?:the )?(?:squashfs|root ?fs|SIF)|image partition|(?:[Ii]nvalid|[Cc]orrupted?|[Uu]nknown) (?:SIF|image)|image format not recognized",
-            "apptainer (singularity) could not read the image on {host}: {why}. The file is damaged or incomplete, or FUSE cannot mount it there.",
-            "Compare ls -l and sha256sum of the image with its source, and pull it again if they differ; apptainer sif list IMAGE must read it. If it is whole, check /dev/fuse and the disk on {host}; "
-            "apptainer build --sandbox FOLDER IMAGE works without FUSE.",
-        ),
-        Qualifier(
-            r"no loop devices available|failed to find loop device",
-            "apptainer (singularity) finds no free loop device on {host}, by which it mounts the image.",
-            "Run losetup -a on {host}, which lists those in use, and unmount what ended jobs left; raise max loop devices in apptainer.conf. Newer versions share one device per image, or need none (unprivileged, with FUSE).",
-        ),
-        Qualifier(
-            r"configuration disallows users from",
-            "The administrator of {host} has forbidden this use of apptainer (singularity): {why}.",
-            "Use an image file (SIF) of an allowed owner or folder, or ask the administrator: apptainer.conf has allow container, limit container owners and limit container paths.",
-        ),
-        Qualifier(
-            r"root filesystem extraction failed|unsquashfs",
-            "apptainer (singularity) could not unpack the image on {host}: {why}.",
-            "Check df -h of APPTAINER_TMPDIR (/tmp otherwise), and that the image is whole (sha256sum). Where user namespaces and FUSE work, or apptainer-suid is installed, nothing has to be unpacked.",
-        ),
-        Qualifier(
-            r"(?:FATAL|ERROR) *: [^\n]*failed to mount \S+ in \d+s",
-            "apptainer (singularity) waited too short a time for the image on {host}: {why}. Its file system is slow, as the first access to CVMFS or a busy shared folder is.",
-            "Run it again, or copy the image to a local disk first; newer versions of apptainer wait longer.",
-        ),
-        Qualifier(
-            r"(?:FATAL|ERROR) *: [\s\S]{0,400}(?:[Nn]o space left|[Oo]ut of space|[Dd]isk quota exceeded)",
-            "apptainer (singularity) has no room on {host} to build or unpack the image: {why}.",
-            "Put its folders on a larger disk: export APPTAINER_TMPDIR=/scratch/$USER/tmp APPTAINER_CACHEDIR=/scratch/$USER/cache (older versions: SINGULARITY_...); apptainer cache clean empties the cache.",
-        ),
-        Qualifier(
-            r"while creating squashfs: [^\n]*|mksquashfs[^\n]*(?:not found|failed)",
-            "apptainer (singularity) could not write the image on {host}: mksquashfs failed ({why}).",
-            "On login nodes, limits of memory and CPU time end mksquashfs (ulimit -a): build in a job, and limit it with APPTAINER_MKSQUASHFS_PROCS or --mksquashfs-args='-processors 2 -mem 2G'. Check df -h of "
-            "APPTAINER_TMPDIR, and that squashfs-tools is installed.",
-        ),
-        Qualifier(
-            r"(?:FATAL|ERROR) *: [^\n]*(?:user namespace|newuidmap|newgidmap|setuid|suid|unshare|fakeroot|/etc/subuid|subuid mapping)",
-            "apptainer (singularity) may not create a user namespace on {host}: {why}.",
-            "sysctl user.max_user_namespaces must be more than 0 there, and kernel.unprivileged_userns_clone 1 (Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns 0); --fakeroot needs a line of the user in /etc/subuid and /etc/subgid. "
-            "Otherwise the administrator installs apptainer-suid.",
-        ),
-        Qualifier(
-            r"(?:FATAL|ERROR) *: [^\n]*(?:could not open image|stat \S+: no such file|no such file or directory$)",
-            "apptainer (singularity) does not find a file on {host}: {why}.",
-            "Check ls -l on that host: the image or folder must be on a file system that every host mounts, and its path must be absolute.",
-        ),
-        Qualifier(
-            r"(?:FATAL|ERROR) *: [^\n]*(?:UNAUTHORIZED|unauthorized|denied: |authentication required|403 Forbidden)",
-            "The registry refused to give apptainer (singularity) the image: {why}.",
-            "Check the image's name and tag. For a private one: apptainer registry login --username NAME docker://REGISTRY (older: remote login), or APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD.",
-        ),
-        Qualifier(
-            r"(?:FATAL|ERROR) *: [^\n]*(?:executable file not found|exec \S+ failed|no such file or directory in container)",
-            "The image that apptainer (singularity) runs on {host} lacks the program, or a library that it needs: {why}.",
-            _BY_HAND
-            + " apptainer exec IMAGE ls -l PROGRAM shows whether it is in the image; programs of the host must be bound with their libraries.",
-        ),
-    ),
+    "apptainer-failed": OF_APPTAINER,
     "python-exception": (
         Qualifier(
             r"^ +assert [^\n]*\b(?:num_nodes|nnodes|n_nodes|num_machines|MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK|SLURM_PROCID)\b|^AssertionError: [^\n]*\b(?:MASTER_ADDR|MASTER_PORT|WORLD_SIZE|LOCAL_RANK)\b",

@@ -9,7 +9,7 @@ from taco_launch.jobs.command_lines import launcher_line
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.container_options import KINDS, image
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
-from taco_launch.jobs.command_lines.shell_script import started
+from taco_launch.jobs.command_lines.shell_script import of_line, read, shown, started
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 _IMAGE = "--image"
@@ -23,7 +23,7 @@ _WITHOUT = "only what shifter starts runs in it"
 def opened(line: LauncherLine) -> LauncherLine:
     """Return a line whose program runs in a container, with the program in it, and the container among its parts."""
     words = line.program
-    name, count = _starter(words)
+    name, count = starter(words)
     if not name:
         return line
     try:
@@ -36,7 +36,7 @@ def opened(line: LauncherLine) -> LauncherLine:
 
 def outside(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Part, ...]]:
     """Return the launcher that a container is started for, and the parts of that container; other words as they are."""
-    name, count = _starter(words)
+    name, count = starter(words)
     if not name or inner(words) is not None:
         return words, ()
     try:
@@ -45,6 +45,13 @@ def outside(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Part, ...]]:
         return words, ()
     program = started(program)
     return (program, parts) if inner(program) is not None else (words, ())
+
+
+def script(words: Sequence[str]) -> tuple[str, ...]:
+    """Return `sh -c SCRIPT` with the launchers that a container is started for, () for any other words."""
+    begin = starter(words)[1] or len(words)
+    shell = next((tuple(words[at:]) for at in range(begin, len(words)) if of_line(words[at:])), ())
+    return shell if shell and any(inner(each.words) for each in read(shown(of_line(shell))).commands) else ()
 
 
 def without_shifter(parts: Sequence[Part], line: LauncherLine) -> list[Part]:
@@ -58,7 +65,7 @@ def without_shifter(parts: Sequence[Part], line: LauncherLine) -> list[Part]:
     ]
 
 
-def _starter(words: Sequence[str]) -> tuple[str, int]:
+def starter(words: Sequence[str]) -> tuple[str, int]:
     """Return the program that starts a container, "" for none, and how many words come before its options."""
     at = next((at for at, word in enumerate(words) if word not in _BEFORE), len(words))
     name = posixpath.basename("".join(words[at : at + 1]))

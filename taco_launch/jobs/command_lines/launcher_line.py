@@ -206,9 +206,9 @@ class Reader:
             self.parts.append(Part(at, ("-l", requests), table.REFUSED, table.NODES, why=why))
             return end
         for each in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
-            reader = Reader(self._kind, (f"-{each}" if "=" in each else f"-{each}=TRUE",), {})
+            reader = Reader(self._kind, (f"--{each}" if "=" in each else f"--{each}=TRUE",), {})
             reader.option(0)
-            self.parts += [replace(part, words=("-l", part.words[0][1:])) for part in reader.parts]
+            self.parts += [replace(part, words=("-l", part.words[0][2:])) for part in reader.parts]
         return end
 
     def option(self, at: int) -> int:
@@ -251,7 +251,7 @@ class Reader:
 
     def _split(self, word: str) -> tuple[str, bool, str]:
         """Return an option's name in kebab case, whether a value is part of its word, and that value."""
-        is_option = word[1:].partition("=")[0] in self._table
+        is_option = word[1:].partition("=")[0].replace("_", "-") in self._table
         if self._kind in table.GLUED and not word.startswith("--") and len(word) > 2 and not is_option:
             return word[1], True, word[2:].removeprefix("=")
         name, equals, value = word.lstrip("-").partition("=")

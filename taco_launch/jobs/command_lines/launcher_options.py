@@ -392,6 +392,7 @@ _COLOSSALAI = {
     **_omitted(_SSH, two="ssh-port ssh-key"),
 }
 _QUEUE = "the queue of taco-launch has no such setting"
+_OF_HOSTS = "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory"
 _LIMITS = "ranks have no limit of CPUs or memory of their own"
 _SLURM = {
     **_all("n ntasks", Meaning(RANKS)),
@@ -419,9 +420,7 @@ _SLURM = {
         "partition p account A qos q reservation clusters M comment priority nice begin b deadline wckey"
         " dependency d signal export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
     ),
-    **_refused(
-        "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory", two="constraint C"
-    ),
+    **_refused(_OF_HOSTS, two="constraint C"),
     **_omitted("--notify URL posts the end of a job", two="mail-type mail-user"),
     **_omitted("a rank that fails ends the job", two="kill-on-bad-exit K wait W"),
     **_omitted(_NOT_AGAIN, "requeue"),
@@ -443,6 +442,7 @@ _PBS_RESOURCES = {
     **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs ompthreads place cput file"),
     **_omitted(_GPUS, two="ngpus gpus"),
     **_omitted(_QUEUE, two="host arch qos feature"),
+    **_refused(_OF_HOSTS, two="model gpu-model gpu-type gpu-mem interconnect"),
 }
 _PBS = {
     "N": Meaning(OPTION, target="--name"),
@@ -462,7 +462,9 @@ _LSF = {
     ),
     "cwd": Meaning(OPTION, target="--workdir"),
     **_omitted(
-        _QUEUE, "x ar I Is Ip IS ISs K r rn XF ul tty", "q P app G sla w b Jd ext freq hl Lp mig outdir Ep sp We wt wa"
+        _QUEUE,
+        "x ar I Is Ip IS ISs K r rn XF ul tty",
+        "q P app G sla w b Jd ext freq hl Lp mig outdir alloc-flags Ep sp We wt wa",
     ),
     "R": Meaning(SPAN, why=_LIMITS),
     **_omitted(_LIMITS, two="M v c"),

@@ -24,6 +24,7 @@ _OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
 _HOSTS_NOT_KEPT = "this number of hosts does not divide the ranks, and is not kept: --slots-per-host N spreads them"
+_OTHER_HOSTS = "the launcher's own ranks, and ranks of each host, make another number of hosts"
 _IN_TURN = (
     "gives each host a rank in turn; here the ranks fill one host after the other: --slots-per-host N spreads them"
 )
@@ -102,6 +103,7 @@ def translate(
     line = replace(line, parts=tuple(parts_in_force.read((*directives, *parts_in_force.before(command, nested)), line)))
     program = shell_script.started((*line.before, *line.program))
     fitting = _OURS.get(line.kind)
+    asked = own, launcher
     if PER_HOST in own or (fitting and LAUNCHERS[launcher].is_open_mpi):
         own, launcher = _without_launcher(own), fitting or "mpirun"
         own = (LAUNCHER, fitting, *own) if fitting else own
@@ -115,6 +117,7 @@ def translate(
     outcome = Translation(tuple(map(shown, (*own, *more))), program, hostfile.value if hostfile else "", tuple(rows))
     if inside is not None:
         behind = len(command) - nested.begin - len(program)
+        own, launcher = asked if inside.kind in table.OF_PYTHON else (own, launcher)
         return _inside(outcome, inside, own, nested, behind, sized=sized, launcher=launcher)
     rows = [*_with_gpus(line, outcome), *dict.fromkeys(_missing(program))]
     return replace(outcome, program=tuple(map(shown, program)), rows=tuple(rows))
@@ -163,11 +166,16 @@ def _check_program(line: LauncherLine, program: Sequence[str]) -> None:
     Raises:
         UnclearError: it is one.
     """
-    for command in shell_script.read(shell_script.of_line(program)).commands:
+    in_container = containers.script(program)
+    script = in_container or program
+    for command in shell_script.read(shell_script.of_line(script)).commands:
         if launcher := inner(command.words):
             problem = f"is a script that starts {launcher.name}, and does more than that"
+            if in_container:
+                problem = f"starts a container, whose script starts {launcher.name}"
+            alone = shell(tuple(map(shown, script)))
             raise UnclearError(
-                line.begin, problem, "translate the script on its own: taco-launch translate -- bash -c '...'"
+                line.begin, problem, f"translate the script on its own: taco-launch translate -- {alone}"
             )
 
 
@@ -267,7 +275,7 @@ def _here(
     if part.use in (*sizes.COUNTED, table.SPREAD):
         option = sizes.COUNTED[table.EACH if part.use == table.SPREAD else part.use]
         counted = (option, size[size.index(option) + 1]) if option in size else ()
-        if option == "--hosts" and part.value != "1" and "--np" in size and "--slots-per-host" not in size:
+        if option == "--hosts" and "--np" in size and not _fits(part.value, size):
             return ()
         return counted or (() if part.use == table.SPREAD else tuple(size))
     if part.use in (table.HOSTS, table.HOSTFILE):
@@ -281,6 +289,14 @@ def _here(
     if part.use == table.OPTION:
         return () if part.name in own else (part.name, *filter(None, (part.value,)))
     return ()
+
+
+def _fits(hosts: str, size: Sequence[str]) -> bool:
+    """Return whether so many hosts are what --np and --slots-per-host make."""
+    ranks, each = (dict(itertools.pairwise(size)).get(option, "") for option in ("--np", "--slots-per-host"))
+    if not each or not hosts.isdecimal():
+        return hosts == "1"
+    return -(-int(ranks) // int(each)) == int(hosts)
 
 
 def _variable(part: Part, own: Sequence[str], given: set[str], size: Sequence[str]) -> tuple[str, ...]:
@@ -298,7 +314,9 @@ def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
     if part.use == table.MCA and not LAUNCHERS[launcher].is_open_mpi:
         return f"--launcher {launcher} has no parameters of Open MPI"
     if part.use in sizes.COUNTED:
-        return _HOSTS_NOT_KEPT if part.use == table.NODES and "--np" in size else _SIZED_ELSEWHERE
+        if part.use == table.NODES and "--np" in size:
+            return _OTHER_HOSTS if "--slots-per-host" in size else _HOSTS_NOT_KEPT
+        return _SIZED_ELSEWHERE
     if part.use in table.OF_GPUS:
         return table.ONE_GPU_EACH
     if part.use == table.SPREAD:

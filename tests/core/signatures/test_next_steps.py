@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from taco_launch.core.signatures.known import Signature
-from taco_launch.core.signatures.qualifiers import QUALIFIERS, Qualifier
+from taco_launch.core.signatures.known import Qualifier, Signature
+from taco_launch.core.signatures.qualifiers import QUALIFIERS
 from taco_launch.core.signatures.table import TABLE
 
 _PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]")

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.core.signatures.known import Qualifier
 from taco_launch.core.signatures.lines import NEAR
 from taco_launch.core.signatures.log_scan import LogScan, explain
 from taco_launch.core.signatures.match import ENTRIES
-from taco_launch.core.signatures.qualifiers import QUALIFIERS, Qualifier
+from taco_launch.core.signatures.qualifiers import QUALIFIERS
 
 CASES = Path(__file__).parent / "cases"
 EVERY = [

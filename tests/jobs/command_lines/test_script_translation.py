@@ -332,6 +332,13 @@ def test_a_shell_exports_no_array() -> None:
         ),
         ("python3 tools/launch.py -n 2 --launcher ssh -H h python t.py", "launch.py starts the workers of a parameter"),
         ("swift sft --model m", "taco-launch run --launcher torchrun --np N -- swift sft"),
+        ("lightning run model --devices 8 t.py", "--launcher torchrun --hosts N --slots-per-host N -x LT_CLI_USED=1"),
+        ("fabric run t.py", "starts the ranks of Lightning Fabric"),
+        (
+            "singularity exec --nv i.sif bash -c 'cd /x && torchrun --nproc_per_node 2 t.py'",
+            "translate -- bash -c 'cd /x && torchrun --nproc_per_node 2 t.py'; --image NAME",
+        ),
+        ("docker run a/b:1 sh -c 'cd /x; mpirun -np 2 a'", "translate -- sh -c 'cd /x; mpirun -np 2 a'; --image NAME"),
         ("ssh gpu2 'cd /x && torchrun --nnodes 2 t.py'", "translate that command alone"),
         ("ssh -p 22 $host torchrun --nnodes 2 t.py", "translate that command alone"),
         ('ssh gpu1 "torchrun --nnodes 2 t.py"', "translate that command alone"),
@@ -361,11 +368,34 @@ def test_a_merge_conflict_is_named() -> None:
         ("#PBS -qhigh -lselect=16:ncpus=1", "mpiexec a", "--hosts 16 --slots-per-host 1"),
         ("#PBS -l select=2:ncpus=32", "mpirun -np 64 a", "--hosts 2 --slots-per-host 32"),
         ("#PBS -l select=1:ncpus=4+2:ncpus=8", "mpirun -np 20 a", "--np 20"),
+        (
+            "#PBS -l select=2:model=ivy",
+            "mpiexec -perhost 1 torchrun --nnodes 2 t.py",
+            "--launcher torchrun --hosts 2 --slots-per-host 1",
+        ),
+        ("#PBS -l select=2:mpiprocs=4,network=x", "mpirun a", "--hosts 2 --slots-per-host 4"),
+        ("#BSUB -nnodes 4 -alloc_flags smt4", "mpirun -np 1 -npernode 1 a", "--np 1 --slots-per-host 1"),
     ],
 )
 def test_the_ranks_that_a_scheduler_gives_each_host(directives: str, line: str, size: str) -> None:
     ((_line, job),) = translate_script(f"{directives}\n{line}\n").jobs
     assert " ".join(job.options) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "original", "here", "why"),
+    [
+        ("#PBS -l select=2:model=ivy\nmpirun a", "-l model=ivy", "", "--gpu-model MODEL"),
+        ("#PBS -l jobfs=4gb\nmpirun -np 2 a", "-l jobfs=4gb", "", "is no option that is known here"),
+        ("#BSUB -nnodes 4\nmpirun -np 1 -npernode 1 a", "-nnodes 4", "", "make another number of hosts"),
+        ("#BSUB -nnodes 2\nmpirun -np 4 -npernode 2 a", "-nnodes 2", "--np 4 --slots-per-host 2", ""),
+        ("#BSUB -nnodes 2 -alloc_flags smt4\nmpirun -np 4 a", "-alloc_flags smt4", "", "has no such setting"),
+    ],
+)
+def test_a_resource_has_a_row_of_its_own(text: str, original: str, here: str, why: str) -> None:
+    ((_line, job),) = translate_script(text).jobs
+    (row,) = [row for row in job.rows if row.original == original]
+    assert (row.here, why in row.why) == (here, True)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,10 @@ def test_a_program_that_may_be_an_options_value_is_named() -> None:
             "mpirun -np 2 --what ./a.out ./b.out",
             "is no option that is known here, and './a.out' or './b.out' may be the",
         ),
+        (
+            "srun -N 2 apptainer exec i.sif bash -c 'cd /x && torchrun t.py'",
+            "starts a container, whose script starts torchrun",
+        ),
         ("mpiexec.hydra -configfile a.cfg", "starts several programs, but a job has only one"),
         ("mpirun -configfile a.cfg", "starts several programs, but a job has only one"),
         ("mpiexec.hydra -n 1 -env A 1 a : -n 1 a", "starts a second program"),  # A is for the first part alone

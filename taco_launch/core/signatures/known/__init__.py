@@ -1,7 +1,7 @@
 """The known texts, one file per speaker: mpirun, NCCL, torch, ssh, docker, the kernel."""
 
 import enum
-from typing import Tuple
+from typing import Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 
@@ -59,3 +59,18 @@ class Signature:
     compared: bool = False
     more: Tuple[str, ...] = ()
     packages: Tuple[Tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Qualifier:
+    """What the words near a text change.
+
+    `pattern` is searched in the lines near the text (`nearby` in lines.py), those of its own included; ^ and $ stand for
+    the start and the end of each line. Its groups and those of the signature fill `cause` and `next`. `kind` takes the
+    place of the signature's own where it is given.
+    """
+
+    pattern: str
+    cause: str
+    next: str
+    kind: Optional[FailureText] = None

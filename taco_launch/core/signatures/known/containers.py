@@ -1,6 +1,6 @@
 """Recognise what Docker, NVIDIA's container toolkit and CDI, registries, enroot, pyxis and Kubernetes print about containers."""
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 DOCKER = (
     Signature(
@@ -45,7 +45,7 @@ DOCKER = (
         keys=("nvidia-container-cli",),
         cause="The NVIDIA container runtime could not prepare the container: {why}.",
         next="Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
-        pattern=r"nvidia-container-cli(?:\.real)?: (?![^\r\n]*version mismatch)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
+        pattern=r"nvidia-container-cli(?:\.real)?: (?![^\r\n]*version mismatch)(?!no such file or directory)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
         unless=(
             *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
             *(
@@ -835,5 +835,89 @@ CONTAINERS = (
         cause="The driver of {host} took too long to start its GPUs for a container.",
         next="nvidia-smi -pm 1 on {host} (or systemctl enable --now nvidia-persistenced) keeps the driver loaded. If nvidia-smi itself takes long: dmesg -T | grep -E 'NVRM|Xid'.",
         pattern=r"nvidia-container-cli(?:\.real)?: [^\r\n]{0,60}driver (?:rpc )?error: timed out",
+    ),
+)
+
+# What apptainer-failed means where one of these stands near it.
+_BY_HAND = "Run it by hand on that host with apptainer --debug to see more."
+OF_APPTAINER = (
+    Qualifier(
+        r"destination (?P<folder>\S+) doesn't exist in container",
+        "apptainer (singularity) could not mount {folder} into the container on {host}: the image has no folder of that name, and none may be added to it there.",
+        "Create the folder in the image (mkdir -p {folder} in %post), or leave that bind out: --bind, APPTAINER_BIND, bind path in apptainer.conf. Administrators can set enable overlay = try or enable underlay = yes there.",
+    ),
+    Qualifier(
+        r"mount source (?P<folder>/\S+) doesn't exist",
+        "apptainer (singularity) could not start the container on {host}: {folder}, which is bound into it, does not exist there.",
+        "Leave that bind out, or use hosts that have the folder (findmnt -T {folder}). It comes from --bind, from APPTAINER_BIND or SINGULARITY_BIND, or from a bind path of apptainer.conf or singularity.conf.",
+    ),
+    Qualifier(
+        r"exec: \"?(?:/\S*/)?nvidia-container-cli\"?: (?:stat|executable file not found|fork/exec)",
+        "apptainer (singularity) was set to prepare the GPUs with nvidia-container-cli, which is not installed on {host}.",
+        "Use --nv alone: unset APPTAINER_NVCCLI SINGULARITY_NVCCLI, and omit --nvccli. Or install nvidia-container-toolkit on {host}: taco-launch -i FILE setup --only toolkit.",
+    ),
+    Qualifier(
+        r"(?:FATAL|ERROR) *: [^\n]*(?:write: broken pipe|unexpected EOF|connection reset by peer)",
+        "apptainer (singularity) itself crashed while it started the container on {host}: {why}.",
+        "Run it by hand on that host: apptainer --debug exec IMAGE true. If it fails there only, compare ulimit -a (memory, processes), the free memory and the version with a host on which it works; update it otherwise.",
+    ),
+    Qualifier(
+        r"squashfuse\w* exited|trying to read the squashfs|bad superblock|failed to (?:find|read|load) (?:the )?(?:squashfs|root ?fs|SIF)|image partition|(?:[Ii]nvalid|[Cc]orrupted?|[Uu]nknown) (?:SIF|image)|image format not recognized",
+        "apptainer (singularity) could not read the image on {host}: {why}. The file is damaged or incomplete, or FUSE cannot mount it there.",
+        "Compare ls -l and sha256sum of the image with its source, and pull it again if they differ; apptainer sif list IMAGE must read it. If it is whole, check /dev/fuse and the disk on {host}; "
+        "apptainer build --sandbox FOLDER IMAGE works without FUSE.",
+    ),
+    Qualifier(
+        r"no loop devices available|failed to find loop device",
+        "apptainer (singularity) finds no free loop device on {host}, by which it mounts the image.",
+        "Run losetup -a on {host}, which lists those in use, and unmount what ended jobs left; raise max loop devices in apptainer.conf. Newer versions share one device per image, or need none (unprivileged, with FUSE).",
+    ),
+    Qualifier(
+        r"configuration disallows users from",
+        "The administrator of {host} has forbidden this use of apptainer (singularity): {why}.",
+        "Use an image file (SIF) of an allowed owner or folder, or ask the administrator: apptainer.conf has allow container, limit container owners and limit container paths.",
+    ),
+    Qualifier(
+        r"root filesystem extraction failed|unsquashfs",
+        "apptainer (singularity) could not unpack the image on {host}: {why}.",
+        "Check df -h of APPTAINER_TMPDIR (/tmp otherwise), and that the image is whole (sha256sum). Where user namespaces and FUSE work, or apptainer-suid is installed, nothing has to be unpacked.",
+    ),
+    Qualifier(
+        r"(?:FATAL|ERROR) *: [^\n]*failed to mount \S+ in \d+s",
+        "apptainer (singularity) waited too short a time for the image on {host}: {why}. Its file system is slow, as the first access to CVMFS or a busy shared folder is.",
+        "Run it again, or copy the image to a local disk first; newer versions of apptainer wait longer.",
+    ),
+    Qualifier(
+        r"(?:FATAL|ERROR) *: [\s\S]{0,400}(?:[Nn]o space left|[Oo]ut of space|[Dd]isk quota exceeded)",
+        "apptainer (singularity) has no room on {host} to build or unpack the image: {why}.",
+        "Put its folders on a larger disk: export APPTAINER_TMPDIR=/scratch/$USER/tmp APPTAINER_CACHEDIR=/scratch/$USER/cache (older versions: SINGULARITY_...); apptainer cache clean empties the cache.",
+    ),
+    Qualifier(
+        r"while creating squashfs: [^\n]*|mksquashfs[^\n]*(?:not found|failed)",
+        "apptainer (singularity) could not write the image on {host}: mksquashfs failed ({why}).",
+        "On login nodes, limits of memory and CPU time end mksquashfs (ulimit -a): build in a job, and limit it with APPTAINER_MKSQUASHFS_PROCS or --mksquashfs-args='-processors 2 -mem 2G'. Check df -h of "
+        "APPTAINER_TMPDIR, and that squashfs-tools is installed.",
+    ),
+    Qualifier(
+        r"(?:FATAL|ERROR) *: [^\n]*(?:user namespace|newuidmap|newgidmap|setuid|suid|unshare|fakeroot|/etc/subuid|subuid mapping)",
+        "apptainer (singularity) may not create a user namespace on {host}: {why}.",
+        "sysctl user.max_user_namespaces must be more than 0 there, and kernel.unprivileged_userns_clone 1 (Ubuntu 24.04: kernel.apparmor_restrict_unprivileged_userns 0); --fakeroot needs a line of the user in /etc/subuid and /etc/subgid. "
+        "Otherwise the administrator installs apptainer-suid.",
+    ),
+    Qualifier(
+        r"(?:FATAL|ERROR) *: [^\n]*(?:could not open image|stat \S+: no such file|no such file or directory$)",
+        "apptainer (singularity) does not find a file on {host}: {why}.",
+        "Check ls -l on that host: the image or folder must be on a file system that every host mounts, and its path must be absolute.",
+    ),
+    Qualifier(
+        r"(?:FATAL|ERROR) *: [^\n]*(?:UNAUTHORIZED|unauthorized|denied: |authentication required|403 Forbidden)",
+        "The registry refused to give apptainer (singularity) the image: {why}.",
+        "Check the image's name and tag. For a private one: apptainer registry login --username NAME docker://REGISTRY (older: remote login), or APPTAINER_DOCKER_USERNAME and APPTAINER_DOCKER_PASSWORD.",
+    ),
+    Qualifier(
+        r"(?:FATAL|ERROR) *: [^\n]*(?:executable file not found|exec \S+ failed|no such file or directory in container)",
+        "The image that apptainer (singularity) runs on {host} lacks the program, or a library that it needs: {why}.",
+        _BY_HAND
+        + " apptainer exec IMAGE ls -l PROGRAM shows whether it is in the image; programs of the host must be bound with their libraries.",
     ),
 )

@@ -282,6 +282,32 @@ FRAMEWORKS = (
         at_end=r"(?i)gcs|system config within|failed to connect to all addresses",
     ),
     Signature(
+        "ray-head-not-started",
+        keys=("Failed to start GCS",),
+        cause="Ray's head did not start on {host}: its server of the cluster's state (GCS) ended at once.",
+        next="Read /tmp/ray/session_latest/logs/gcs_server.out and gcs_server.err there, and run ray stop: a port may be in use by an earlier head.",
+        pattern=r"node\.py:\d+ -- Failed to start GCS\b",
+    ),
+    Signature(
+        "ray-process-ended",
+        keys=("Check failed: ",),
+        cause="Ray's own process {who} on {host} ended, because a check in it failed ({at}): {why}.",
+        next="Look for what came before it in /tmp/ray/session_latest/logs/{who}.out of that host: a host that left, memory, a full disk. Start Ray there again (ray list nodes shows "
+        "which hosts are left), and update it if it ends in the same place.",
+        # Older versions write as glog does, newer ones as src/ray/util/logging.cc
+        pattern=r"\(pid=(?P<who>raylet|gcs_server)(?:, ip=(?P<host>[\w.:-]+))?\) F\d{4} [^\r\n]{0,60}?(?P<at>\w+\.(?:cc|h):\d+)\]\s+Check failed: (?P<why>[^\r\n]*[^\s.])"
+        r"| C \d+ \d+\] \((?P<who2>raylet|gcs_server)\) (?P<at2>\w+\.(?:cc|h):\d+):\s+Check failed: (?P<why2>[^\r\n]*[^\s.])",
+    ),
+    Signature(
+        "ray-worker-not-started",
+        keys=("have not registered within the timeout",),
+        cause="A worker process of Ray on {host} [[dead?ended||did not get ready in time]] while it started (process {pid}).",
+        next="Read /tmp/ray/session_latest/logs/*{pid}* on that host. Most often: its limit of processes (ulimit -u) or its memory is used up, Python or a module is missing "
+        "there, or the environment is on a slow shared folder (RAY_worker_register_timeout_seconds=300 waits longer).",
+        pattern=r"workers? of the worker process ?\((?P<pid>\d+)\) have not registered within the timeout\. The process is (?:(?P<dead>dead)|still alive)",
+        at_end=r"not registered within the timeout",
+    ),
+    Signature(
         "ray-out-of-memory",
         keys=("killed due to the node running low on memory", "killed due to memory pressure"),
         cause="Ray killed a worker[[host? on {host}]], because that host's memory was almost full[[used? ({used})]].",
@@ -298,10 +324,11 @@ FRAMEWORKS = (
             "because its node has died",
             "has been marked dead because the detector has missed",
             "Raylet is terminated: ip=",
+            "Raylet is terminated. Termination is unexpected",
         ),
         cause="Ray lost [[host?{host}||a host of the cluster]]: it went down or off the network, or its raylet ended.",
         next="[[host?On {host}||ray list nodes names it. On that host]]: uptime; dmesg -T | tail -50; /tmp/ray/session_latest/logs/raylet.out.",
-        pattern=r"because its node has died|Raylet is terminated: ip=(?P<host2>[\w.:-]+),|node with node id: \S+ and (?:ip|address): (?P<host>[\w.:-]+) has been marked dead",
+        pattern=r"because its node has died|Raylet is terminated(?:: ip=(?P<host2>[\w.:-]+),|\. Termination)|node with node id: \S+ and (?:ip|address): (?P<host>[\w.:-]+) has been marked dead",
         kind=FailureText.FALLBACK,
     ),
     Signature(

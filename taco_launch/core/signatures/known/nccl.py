@@ -585,14 +585,19 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-sizes-differ",
-        keys=("collective mismatch error", "Mismatched collective detected", "posted incorrect receive info"),
-        cause="Two ranks disagree: what one sends is not what the other expects[[one?: {one} bytes here, {other} there]]"
+        keys=(
+            "collective mismatch error",
+            "collective mismatch around rank ",
+            "Mismatched collective detected",
+            "posted incorrect receive info",
+        ),
+        cause="[[near?NCCL on {host} may hang, because the ranks around rank {near} call different collectives||Two ranks disagree: what one sends is not what the other expects]][[one?: {one} bytes here, {other} there]]"
         "[[peer? ({peer})]].",
         next="[[call?See that all ranks call the same collectives in the same order, with the same sizes and types: -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows where they differ, -x NCCL_DEBUG_SUBSYS=COLL "
         "what each calls. If they do, compare NCCL and the NCCL_* variables of the hosts||Use the same NCCL and the same NCCL_* variables on all hosts. If they are the same already, the ranks call "
         "different collectives: -x TORCH_DISTRIBUTED_DEBUG=DETAIL shows where]].",
         pattern=r"(?:peer (?P<peer>[^\s<]+)\S* )?collective mismatch error,? local size (?P<one>\d+) remote (?:size )?(?P<other>\d+)"
-        r"|(?P<call>Mismatched collective detected)|posted incorrect receive info",
+        r"|(?P<call2>collective mismatch around rank) (?P<near>\d+)|(?P<call>Mismatched collective detected)|posted incorrect receive info",
     ),
     Signature(
         "nccl-dmabuf",

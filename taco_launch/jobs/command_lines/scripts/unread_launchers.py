@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from taco_launch.core.command import shell
 from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, bare, elsewhere, inner
+from taco_launch.jobs.command_lines import containers
 from taco_launch.jobs.command_lines.shell_script import of_line, read, shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
@@ -73,6 +74,12 @@ def not_read(words: Sequence[str]) -> str:
             return "launch.py starts the workers of a parameter server, and is not read here"
     if name in _MODULES or name in _PROGRAMS:
         return f"{name} starts ranks, and is not read here"
+    if name in ("lightning", "fabric") and words[1:2] == ("run",) and words[2:3] != ("app",):
+        return (
+            f"{name} run starts the ranks of Lightning Fabric, and gives them its options as variables: taco-launch run --launcher "
+            "torchrun --hosts N --slots-per-host N -x LT_CLI_USED=1 -x LT_NUM_NODES=N -x LT_DEVICES=N -- SCRIPT ... "
+            "(--accelerator, --strategy, --precision: -x LT_ACCELERATOR=..., and so on)"
+        )
     if name in _START_TORCHRUN:
         return (
             f"{name} starts torchrun itself where NPROC_PER_NODE or FORCE_TORCHRUN is set: start its ranks here, without "
@@ -88,6 +95,9 @@ def not_read(words: Sequence[str]) -> str:
 
 def of_another_system(words: Sequence[str]) -> str:
     """Return why a command, or one of the shell's script that it is, starts no ranks of ours; "" for any other."""
+    if started := containers.script(words):
+        inside = shell(tuple(map(shown, started)))
+        return f"{containers.starter(words)[0]} {_DOES[CONTAINS]}: {INSTEAD[CONTAINS].replace('LINE', inside)}"
     for line in (words, *(each.words for each in read(shown(of_line(words))).commands)):
         other, program = elsewhere((*line, "-")), bare(line)[2]  # what is submitted may be redirected
         if other is not None:

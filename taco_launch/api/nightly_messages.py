@@ -8,6 +8,7 @@ from typing import Any
 from taco_launch.agent.messages.deliver import deliver
 from taco_launch.agent.store.folders import write_private
 from taco_launch.bench.history.history import open_history
+from taco_launch.bench.nightly.record import INDEX
 from taco_launch.bench.nightly.recorded_run import NightlyResult
 from taco_launch.bench.nightly.summary import (
     NightlyOutcome,
@@ -67,7 +68,7 @@ def write_pages(result: NightlyResult, history: Path, warn: Callable[[str], None
                 ladder = opened.ladder(summary.ladder)
                 measured = None if ladder is None else read_history.read(opened, ladder, nights=True)
         write_private(path, night_page.html(to_json(summary), measured, "en", is_beside_index=True))
-        write_private(path.parent / night_page.INDEX, night_page.index(path.parent, summary.name, "en"))
+        write_private(path.parent / INDEX, night_page.index(path.parent, summary.name, "en"))
     except (TacoLaunchError, OSError) as error:
         warn(f"no page was written: {error.message if isinstance(error, TacoLaunchError) else error}")
         return None

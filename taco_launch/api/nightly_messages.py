@@ -8,7 +8,6 @@ from typing import Any
 from taco_launch.agent.messages.deliver import deliver
 from taco_launch.agent.store.folders import write_private
 from taco_launch.bench.history.history import open_history
-from taco_launch.bench.nightly.record import INDEX
 from taco_launch.bench.nightly.recorded_run import NightlyResult
 from taco_launch.bench.nightly.summary import (
     NightlyOutcome,
@@ -20,6 +19,7 @@ from taco_launch.bench.nightly.summary import (
     value,
 )
 from taco_launch.bench.report import extra, read_history
+from taco_launch.bench.report.night_summaries import INDEX
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.messages.address import shown
 from taco_launch.core.model.host.hosts import Notice

@@ -3,9 +3,9 @@
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from taco_launch.agent.host import file_locks
 from taco_launch.agent.store.folders import make_private, state_folder, write_private
@@ -17,8 +17,6 @@ from taco_launch.core.model.codec import from_json, to_json
 
 # `nightly run` holds a flock on it for as long as it runs.
 LOCK = "lock"
-# The page that lists all nightly runs of a name.
-INDEX = "index.html"
 _T = TypeVar("_T", "LastRun", "Installation")
 
 
@@ -128,16 +126,3 @@ def runs(run_folder: Path, last: LastRun) -> bool:
         return bool(file_locks.read().takers((run_folder / LOCK).stat(), (last.pid,)))
     except OSError:
         return False
-
-
-def summaries(folder: Path) -> Sequence[tuple[Path, Mapping[str, Any]]]:
-    """Return the summaries of a folder as JSON with their paths, the newest first; older versions' without a headline are left out."""
-    read = []
-    for path in folder.glob("????-??-??-*.json"):
-        try:
-            night = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        if "headline" in night:
-            read.append((path, night))
-    return sorted(read, key=lambda one: one[1]["started"], reverse=True)

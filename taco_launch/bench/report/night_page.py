@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from taco_launch.bench.model.runs import Cell, when
-from taco_launch.bench.nightly import record
 from taco_launch.bench.report import page
+from taco_launch.bench.report.night_summaries import summaries
 from taco_launch.bench.report.sweep_report import SweepReport
 from taco_launch.bench.report.words import words_in
 
@@ -51,7 +51,7 @@ def index(folder: Path, name: str, language: str) -> str:
             "colour": _colour(night),
             "page": path.with_suffix(".html").name if path.with_suffix(".html").exists() else "",
         }
-        for path, night in record.summaries(folder)[:_MOST_NIGHTS]
+        for path, night in summaries(folder)[:_MOST_NIGHTS]
     ]
     return page.rendered("nights", language, name=name, nights=nights)
 

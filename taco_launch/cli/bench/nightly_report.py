@@ -9,6 +9,7 @@ import click
 from taco_launch.bench.nightly import record
 from taco_launch.bench.report import read_history
 from taco_launch.bench.report.extra import load
+from taco_launch.bench.report.night_summaries import INDEX, summaries
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import opened
 from taco_launch.cli.bench.report import format_option, language_option, to_option, write
@@ -48,7 +49,7 @@ def report(
     """
     pages = load("night_page") if format_ == "html" else None
     folder = record.folder(os.environ, os.geteuid(), name)
-    nights = record.summaries(folder)
+    nights = summaries(folder)
     if not nights:
         raise UsageError(
             f"{name}: no nightly run of this name has finished on this machine",
@@ -76,5 +77,5 @@ def report(
     write(target, text.encode())
     settings = settings_of(ctx)
     settings.talk(f"wrote {target}")
-    if (folder / record.INDEX).exists():
-        settings.talk(f"all nightly runs: {folder / record.INDEX}")
+    if (folder / INDEX).exists():
+        settings.talk(f"all nightly runs: {folder / INDEX}")

@@ -320,7 +320,7 @@ def _faults(inventory: Inventory, around: EnvironmentProbe) -> str:
 
 
 def _wait_for_room(
-    backend: Backend, inventory: Inventory, plan: ladders.LadderPlan, asked: RunRequest, note: Callable[[str], None]
+    backend: Backend, inventory: Inventory, plan: ladders.LadderPlan, request: RunRequest, note: Callable[[str], None]
 ) -> tuple[str, float]:
     """Wait until each host of the nightly run answers and nobody has a slot there; return why not, when the time is over.
 
@@ -335,13 +335,13 @@ def _wait_for_room(
         if not busy:
             if told:
                 note(f"the cluster is free after {span(waited)}")
-            return "", asked.waited + (waited if told else 0.0)
-        if waited >= asked.deadline:
-            return with_wait(busy, asked.waited + (waited if told else 0.0)), 0.0
+            return "", request.waited + (waited if told else 0.0)
+        if waited >= request.deadline:
+            return with_wait(busy, request.waited + (waited if told else 0.0)), 0.0
         if busy != told:
             note(f"waiting: {busy}")
             told = busy
-        time.sleep(min(_LOOK_SECONDS, max(asked.deadline - waited, 0.0)))
+        time.sleep(min(_LOOK_SECONDS, max(request.deadline - waited, 0.0)))
 
 
 def with_wait(why: str, waited: float) -> str:

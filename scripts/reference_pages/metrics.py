@@ -8,6 +8,7 @@ from reference_pages.markdown import code, prose, table
 from taco_launch.bench import nightly_metrics as nights
 from taco_launch.core.model.job_counts import JobCounts, WaitTimes
 from taco_launch.core.model.job_rows import JobRow
+from taco_launch.core.model.job_view import LiveJob, Usage
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.slots import Drain, Occupancy, SlotState
 from taco_launch.jobs.metrics.families import families
@@ -54,6 +55,8 @@ _JOB = JobRow(
     goodput=1.0,
 )
 
+_USAGE = Usage(1.0, 60.0, received=1.0, sent=1.0, rdma_received=1.0, rdma_sent=1.0, gpus=1, gpu=1.0, gpu_memory=1.0)
+_LIVE = LiveJob("job", None, (("gpu1", _USAGE),))
 _RATIO = ({"cell": "", "metric": "", "hosts": "", "gpu": ""}, 1.0)
 _NIGHT = nights.LastResult("taco", 1.0, "ok", 1.0, 1.0, (_RATIO,))
 
@@ -64,7 +67,7 @@ def page() -> str:
     removed = JobCounts(waits=(WaitTimes("default"),))
     rows = [
         (code(_name(family)), family.type, ", ".join(map(code, _labels(family))), prose(family.documentation))
-        for family in (*families((_JOB,), removed, {"gpu1": drained}, ""), *nights.families((_NIGHT,)))
+        for family in (*families((_JOB,), removed, {"gpu1": drained}, "", (_LIVE,)), *nights.families((_NIGHT,)))
     ]
     return "\n".join([_INTRODUCTION, *table(("Family", "Type", "Labels", "Meaning"), rows)])
 

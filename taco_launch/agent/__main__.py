@@ -67,7 +67,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "begin": Operation("scheduler.elsewhere", _JOB),
     "allocation": Operation("scheduler.allocation", _JOB),
     "wake": Operation("upkeep.scheduler_wakeup", {}),
-    "notify": Operation("messages.notify", {"folder": job, "event_time": str}),
+    "notify": Operation("messages.notify", {"folder": job, "event_time": str, "spec_file": int, "events_file": int}),
 }
 # Entries that start agent processes of their own, or ask whether they were started from the same file.
 _NEEDS_AGENT = frozenset(

@@ -61,7 +61,7 @@ def prepare_jobs(
     for cell in sized.cells:
         job = jobs[cell.workload, cell.variant]
         # The inventory's addresses get one message about the nightly run, and none about each of its jobs.
-        specs[cell] = replace(job, name="", np=cell.ranks, policy=replace(job.policy, notices=()))
+        specs[cell] = replace(job, name="", np=cell.ranks, policy=replace(job.policy, notices=(), typed=""))
     return MatrixJobs(specs, around, lacking)
 
 

@@ -158,7 +158,9 @@ class _NightlyWork:
         plan = ladders.LadderPlan(ladder, steps, specs, reader(matrix), logs / ladder.id, matrix.time_budget)
         rules = JudgeRules(min_effect=matrix.min_effect)
         patience = max(0.0, until - time.monotonic())
-        request = flow.RunRequest(name, matrix, patience, rules, jobs.lacking, options.strict)
+        waits = f"waited {flow.span(hosts.waited)}: {hosts.waited_for}" if hosts.waited else ""
+        notes = tuple(filter(None, (jobs.lacking, waits)))
+        request = flow.RunRequest(name, matrix, patience, rules, notes, options.strict, hosts.waited)
         listener.cells(tuple(specs))
         with open_history(self._history) as history:
             before = time.time() - options.keep_logs
@@ -189,18 +191,20 @@ class _NightlyWork:
             HostError: the head or such a host did not answer in time, or all hosts are drained.
         """
         told = ""
+        began = time.monotonic()
         while True:
             nodes, why = self._nodes()
+            waited = time.monotonic() - began if told else 0.0
             if not why:
                 break
             remaining = until - time.monotonic()
             if remaining <= 0:
-                raise HostError(why)
+                raise HostError(flow.with_wait(why, waited))
             if why != told:
                 self.listener.say(f"waiting: {why}")
                 told = why
             time.sleep(min(_LOOK_SECONDS, remaining))
-        hosts = open_hosts(nodes, matrix)
+        hosts = replace(open_hosts(nodes, matrix), waited=waited, waited_for=told)
         if hosts.remark:
             self.listener.warn(hosts.remark)
         return hosts

@@ -19,6 +19,7 @@ from taco_launch.bench.nightly.summary import (
     value,
 )
 from taco_launch.bench.report import extra, read_history
+from taco_launch.bench.report.night_summaries import INDEX
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.messages.address import shown
 from taco_launch.core.model.host.hosts import Notice
@@ -67,7 +68,7 @@ def write_pages(result: NightlyResult, history: Path, warn: Callable[[str], None
                 ladder = opened.ladder(summary.ladder)
                 measured = None if ladder is None else read_history.read(opened, ladder, nights=True)
         write_private(path, night_page.html(to_json(summary), measured, "en", is_beside_index=True))
-        write_private(path.parent / night_page.INDEX, night_page.index(path.parent, summary.name, "en"))
+        write_private(path.parent / INDEX, night_page.index(path.parent, summary.name, "en"))
     except (TacoLaunchError, OSError) as error:
         warn(f"no page was written: {error.message if isinstance(error, TacoLaunchError) else error}")
         return None

@@ -10,13 +10,13 @@ from typing import Any
 import click
 
 from taco_launch.bench.report.extra import load
+from taco_launch.bench.report.job_report import JobReport, as_json, markdown
 from taco_launch.cli.bench.report import format_option, language_option, to_option, write
 from taco_launch.cli.options.common import access_of, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import job_tables
 from taco_launch.core.launch.masking import Masker
 from taco_launch.core.lifecycle.goodput import time_spent
-from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_view import JobView
 from taco_launch.jobs.backend import Backend
 from taco_launch.jobs.progress_curve import curve
@@ -40,10 +40,12 @@ def report(ctx: click.Context, /, *, name: str, to: Path | None, format_: str, l
       taco-launch report vgg16 --format md
     """
     settings = settings_of(ctx)
-    page = load("job_page")
-    data = _collected(settings.backend(access_of(access)), name, page)
-    text = f"{json.dumps(to_json(data), indent=2)}\n" if format_ == "json" else ""
-    text = text or (page.html(data, language) if format_ == "html" else page.markdown(data, language))
+    page = load("job_page") if format_ == "html" else None
+    data = _collected(settings.backend(access_of(access)), name)
+    if page is not None:
+        text = page.html(data, language)
+    else:
+        text = f"{json.dumps(as_json(data), indent=2)}\n" if format_ == "json" else markdown(data, language)
     if to is None and format_ != "html":
         click.echo(text, nl=False)
         return
@@ -52,7 +54,7 @@ def report(ctx: click.Context, /, *, name: str, to: Path | None, format_: str, l
     settings.talk(f"wrote {path}")
 
 
-def _collected(backend: Backend, name: str, page: Any) -> Any:
+def _collected(backend: Backend, name: str) -> JobReport:
     """Ask the head for all that the page of a job shows."""
     job, usage = backend.get(name), backend.used(name)
     mask = Masker(job.spec, os.environ).text
@@ -63,7 +65,7 @@ def _collected(backend: Backend, name: str, page: Any) -> Any:
     rank = None if job.progress is None else job.progress.rank
     points = () if rank is None else tuple(curve(backend, name, rank, job.spec.policy.progress))
     now = time.time()
-    return page.JobReport(
+    return JobReport(
         name=name,
         state=job.record.state.value,
         facts=_masked(job_tables.state(job, now, wide=True), masked),

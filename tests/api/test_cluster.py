@@ -236,3 +236,21 @@ def test_every_public_name_is_imported_by_a_star() -> None:
     exec("from taco_launch.api import *", names)
     assert names["Cluster"] is Cluster
     assert set(vars(api)["_MODULES"]) <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("where", "notify", "typed"),
+    [
+        ("my hosts.yaml", None, ""),
+        ("my hosts.yaml", "mailto:a@example.com", "taco-launch -i '{folder}/my hosts.yaml'"),
+        (None, "mailto:a@example.com", ""),
+    ],
+)
+def test_messages_name_the_inventory_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str | None, notify: str | None, typed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if where is not None:
+        Path(where).write_text("cluster: c\nhosts: {gpu1: {slots: 2}}\n")
+    spec = Cluster(where, environ=ENVIRON).resolve(JobRequest(command=("true",), np=1, notify=notify))
+    assert spec.policy.typed == typed.format(folder=tmp_path)

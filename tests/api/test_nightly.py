@@ -63,8 +63,15 @@ def work(monkeypatch: pytest.MonkeyPatch) -> Callable[[Hosts], nightly._NightlyW
 def test_a_head_that_does_not_answer_is_waited_for(work: Callable[[Hosts], nightly._NightlyWork]) -> None:
     hosts = Hosts(silent=2)
     matrix = cast(Any, SimpleNamespace(workloads=(), variants=()))
-    assert work(hosts)._open_hosts(matrix, time.monotonic() + 60) == OpenHosts()
+    found = work(hosts)._open_hosts(matrix, time.monotonic() + 60)
+    assert found == OpenHosts(waited=found.waited, waited_for="gpu1: Connection refused")
+    assert 0.02 <= found.waited < 60
     assert hosts.looks == 3
+
+
+def test_the_reason_tells_how_long_a_head_was_waited_for(work: Callable[[Hosts], nightly._NightlyWork]) -> None:
+    with pytest.raises(HostError, match="gpu1: Connection refused; waited 0 s"):
+        work(Hosts(silent=999))._open_hosts(cast(Any, None), time.monotonic() + 0.1)
 
 
 @pytest.mark.parametrize(

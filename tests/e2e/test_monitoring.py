@@ -23,11 +23,14 @@ from taco_launch.bench.nightly import record
 from taco_launch.bench.nightly.record import Installation, LastRun
 from taco_launch.bench.nightly.schedule import Schedule, ScheduledRun
 from taco_launch.core.model.job_counts import JobCounts
+from taco_launch.core.model.job_view import LiveJob, Usage
+from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.slots import Drain, Occupancy, SlotState
 from taco_launch.jobs.metrics import MONITORING
 from taco_launch.jobs.metrics.families import text
 from taco_launch.jobs.metrics.listen import Server
 from tests.conftest import Taco, eventually
+from tests.support.job_rows import row
 from tests.support.monitoring import RULES, expressions
 from tests.support.patience import patience
 
@@ -41,7 +44,14 @@ for step in range(1, 10_000):
     print(f"step {step}/10000 | train loss 3.1 | norm 1.0 | lr 1.0 | 20 ms | 1234 tok/s", flush=True)
     time.sleep(0.1)
 """
-OF_DRAINS = {"taco_launch_host_drain_info", "taco_launch_host_drain_timestamp_seconds"}
+SIMULATED = {
+    "taco_launch_host_drain_info",
+    "taco_launch_host_drain_timestamp_seconds",
+    "taco_launch_job_gpu_use_ratio",
+    "taco_launch_job_gpu_memory_ratio",
+    "taco_launch_job_rdma_receive_bytes_per_second",
+    "taco_launch_job_rdma_transmit_bytes_per_second",
+}
 INTERVAL = {"scrape_interval": "1s", "evaluation_interval": "1s", "scrape_timeout": "1s"}
 
 
@@ -104,20 +114,25 @@ def exporter(taco: Taco) -> Iterator[str]:
 
 
 @pytest.mark.enable_socket
-def test_promtool_reads_the_metrics(exporter: str) -> None:
-    with urllib.request.urlopen(f"http://{exporter}/metrics", timeout=patience(30)) as answer:
-        scraped = answer.read().decode()
-    assert "\nmpi_operator_jobs_created_total 1.0\n" in scraped
-    assert '\nmpi_operator_job_info{launcher="train-launcher",namespace="local"} 1.0\n' in scraped
-    done = promtool("check", "metrics", given=scraped)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_promtool_reads_the_metrics(exporter: str, drained: str) -> None:
+    scraped = {}
+    for address in (exporter, drained):
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=patience(30)) as answer:
+            scraped[address] = answer.read().decode()
+        done = promtool("check", "metrics", given=scraped[address])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert "\nmpi_operator_jobs_created_total 1.0\n" in scraped[exporter]
+    assert '\nmpi_operator_job_info{launcher="train-launcher",namespace="local"} 1.0\n' in scraped[exporter]
+    assert "taco_launch_job_rdma_receive_bytes_per_second{" in scraped[drained]
 
 
 @pytest.fixture
 def drained() -> Iterator[str]:
-    """The address of an exporter of a simulated host that is drained: a real drain would hold for this whole machine."""
+    """The address of an exporter of a simulated host with GPUs that is drained: a real drain would hold for this whole machine."""
     host = Occupancy("n1", (SlotState("slot-0"),), drain=Drain("ann@desk", 1.0, "new cable"))
-    families = text((), JobCounts(), {"n1": host}, "simulated")
+    usage = Usage(1.0, 60.0, rdma_received=1e9, rdma_sent=1e9, gpus=8, gpu=0.9, gpu_memory=0.5)
+    live = (LiveJob("gpus", None, (("n1", usage),)),)
+    families = text((row("gpus", 1, JobState.RUNNING, 5.0),), JobCounts(), {"n1": host}, "simulated", live=live)
     with Server("127.0.0.1", 0, lambda: families) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"127.0.0.1:{server.server_address[1]}"
@@ -165,7 +180,7 @@ def test_a_real_prometheus_has_what_rules_and_dashboards_ask_for(prometheus: str
     names = {name for query in queries for name in re.findall(r"taco_launch_\w+", query)}
     assert len(names) > 20
     for name in sorted(names):
-        job = "simulated" if name in OF_DRAINS else "real"
+        job = "simulated" if name in SIMULATED else "real"
         eventually(partial(has, f'{name}{{job="{job}"}}'), 60, name)
     for query in queries:  # an error would be a status of 400
         get(f"{prometheus}/query", query=query.replace("$__range", "1h"))

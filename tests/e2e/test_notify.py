@@ -50,6 +50,7 @@ def test_the_end_of_a_job_is_posted(taco: Taco, posted: tuple[str, list[dict[str
     (body,) = told
     assert body.pop("reason").startswith("rank 1 on localhost exited with code 3")
     assert body.pop("from") == socket.gethostname()
+    assert body.pop("next") == ["taco-launch get bad"]
     assert body == {"name": "bad", "state": "FAILED", "event": "ended", "hosts": ["localhost"], "cluster": "local"}
 
 
@@ -82,7 +83,7 @@ def test_the_inventory_names_who_gets_mail_about_failures(taco: Taco, tmp_path: 
         eventually(lambda: mails)
         ((_sender, to, text),) = mails
         assert (to, "Subject: [taco-launch] bad: FAILED" in text) == (["ops@example.com"], True)
-        assert "taco-launch get bad" in text
+        assert f"cluster: c\ntaco-launch -i {inventory} get bad" in text.replace("=\n", "")
         assert not [event for event in taco.job("bad")["events"] if event["kind"] == "not-notified"]
 
 
@@ -98,8 +99,19 @@ def test_a_message_shows_the_cause_and_no_secret(taco: Taco, tmp_path: Path) -> 
     assert "hunter2" not in json.dumps(body)
 
 
-def test_a_waiting_job_that_is_deleted_leaves_no_traceback(taco: Taco) -> None:
-    taco.ok("submit", "--name", "d1", "--np", "1", "--suspend", "--notify", "exec:/bin/true", "--", "true")
+def test_the_message_of_a_waiting_job_that_is_deleted(taco: Taco, tmp_path: Path) -> None:
+    sent, program = tmp_path / "sent", tmp_path / "page"
+    program.write_text(f"#!/bin/sh\ncat > {sent}.part && mv {sent}.part {sent}\n")
+    program.chmod(0o755)
+    taco.ok("submit", "--name", "d1", "--np", "1", "--suspend", "--notify", f"exec:{program}", "--", "true")
+    done = taco.ok("delete", "--yes", "d1")
+    body = json.loads(eventually(lambda: sent.exists() and sent.read_text()))
+    assert (body["name"], body["event"], body["state"]) == ("d1", "ended", "CANCELLED")
+    assert "Traceback" not in done.stderr + taco.ok("list").stderr
+
+
+def test_an_undelivered_message_of_a_deleted_job_leaves_no_traceback(taco: Taco) -> None:
+    taco.ok("submit", "--name", "d1", "--np", "1", "--suspend", "--notify", "exec:/bin/false", "--", "true")
     done = taco.ok("delete", "--yes", "d1")
     time.sleep(1)
     assert "Traceback" not in done.stderr + taco.ok("list").stderr

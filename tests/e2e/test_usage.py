@@ -45,7 +45,7 @@ def test_top_job_and_report_show_the_cpus_that_a_job_uses(taco: Taco, tmp_path: 
     assert "busy: CANCELLED" in page.read_text("utf-8")
     assert "hunter2" not in page.read_text("utf-8")
     report = json.loads(taco.ok("report", "busy", "--format", "json").stdout)
-    assert (report["state"], report["hosts"][0][:2]) == ("CANCELLED", ["localhost", "0"])
+    assert (report["state"], report["hosts"][0]["host"], report["hosts"][0]["ranks"]) == ("CANCELLED", "localhost", "0")
     assert report["usage"][0]["job_cpus"] > 0.2
-    assert dict(report["facts"])["REASON"].startswith("stopped by ")
-    assert [event[1] for event in report["events"]][-1] == "ended"
+    assert {each["label"]: each["value"] for each in report["facts"]}["REASON"].startswith("stopped by ")
+    assert report["events"][-1]["kind"] == "ended"

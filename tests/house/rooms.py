@@ -15,13 +15,13 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 ROOMS = {
     "cli": 12_150,
     "api": 1_500,
-    "bench": 9_850,
-    "jobs": 13_700,
+    "bench": 9_870,
+    "jobs": 13_750,
     "setup": 9_100,
     "hosts": 8_250,
     "lab": 3_650,
-    "agent": 19_650,
-    "core": 34_640,
+    "agent": 19_720,
+    "core": 34_650,
     "light": 935,
 }
 # Folders that users copy: data, no room.

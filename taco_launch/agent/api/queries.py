@@ -16,7 +16,7 @@ from taco_launch.agent.upkeep import job_counters, job_index, removal
 from taco_launch.core.errors import TacoLaunchError, last_line
 from taco_launch.core.lifecycle.goodput import time_spent, trained_share
 from taco_launch.core.model.job_rows import decoded, encoded, last_run
-from taco_launch.core.model.job_view import HostUsages, JobView, LiveJob
+from taco_launch.core.model.job_view import HostUsages, LiveJob
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.protocol.calls import Notice, Reply, Request
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
@@ -46,7 +46,7 @@ def _live(jobs: Jobs, _agent: str, _request: Live) -> Iterator[Reply]:
                 folder = jobs.get(row.name)
                 view = current_view(folder, events=True)
                 spent = time_spent(view.record, view.events, time.time(), view.first_step)
-                running.append(LiveJob(row.name, trained_share(spent), _usage(folder, view)))
+                running.append(LiveJob(row.name, trained_share(spent), _usage(folder, view.record.state)))
     for warning in found.warnings:
         yield Notice(text=warning)
     yield LiveJobs(jobs=running)
@@ -55,7 +55,7 @@ def _live(jobs: Jobs, _agent: str, _request: Live) -> Iterator[Reply]:
 def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
     folder = jobs.get(request.name)
     view = current_view(folder, events=True)
-    view = replace(view, usage=_usage(folder, view))
+    view = replace(view, usage=_usage(folder, view.record.state))
     if view.progress is not None and view.progress.rate is not None and not view.record.state.is_terminal:
         rows = {row.name: row for row in map(decoded, job_index.current_rows(jobs).rows)}
         if request.name in rows:
@@ -63,9 +63,9 @@ def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
     yield JobReply(job=view)
 
 
-def _usage(folder: JobFolder, view: JobView) -> HostUsages:
-    """Return what a running job uses on each host that has told it lately."""
-    if view.record.state is JobState.RUNNING:
+def _usage(folder: JobFolder, of: JobState) -> HostUsages:
+    """Return what a job in a state uses on each host that has told it lately; nothing where it does not run."""
+    if of is JobState.RUNNING:
         with contextlib.suppress(TacoLaunchError):  # a damaged file is replaced by the next sample
             usage = usage_series.read(folder)
             since = time.time() - _OLDEST_SECONDS
@@ -81,7 +81,12 @@ def _metrics(jobs: Jobs, _agent: str, _request: Metrics) -> Iterator[Reply]:
     found, tally, last = job_counters.counted(jobs)
     for warning in found.warnings:
         yield Notice(text=warning)
-    yield Counted(rows=found.rows, removed=tally, last=last)
+    live = []
+    for row in map(decoded, found.rows):
+        with contextlib.suppress(TacoLaunchError):  # it has been removed meanwhile
+            if hosts := _usage(jobs.get(row.name), row.state):
+                live.append(LiveJob(row.name, row.goodput, hosts))
+    yield Counted(rows=found.rows, removed=tally, last=last, live=live)
 
 
 def _top(_jobs: Jobs, agent: str, request: Top) -> Iterator[Reply]:

@@ -58,6 +58,7 @@ def between(before: Reading, after: Reading) -> Usage:
     span = max(after.time - before.time, 1e-3)
     shares = _cpu_shares(before, after)
     ways = [_rates(before, after, way, span) for way in (0, 1)]
+    rdma = [[rate for name, rate in way.items() if nics.is_port(name)] for way in ways]
     loads = [rate / speed for way in ways for name, rate in way.items() for speed in [nics.link_speed(name)] if speed]
     job = _job_ticks(before, after)
     per_second = span * os.sysconf("SC_CLK_TCK")
@@ -72,6 +73,8 @@ def between(before: Reading, after: Reading) -> Usage:
         swap=None if swapped is None else max(0.0, swapped / span),
         received=sum(ways[0].values()) if ways[0] else None,
         sent=sum(ways[1].values()) if ways[1] else None,
+        rdma_received=sum(rdma[0]) if rdma[0] else None,
+        rdma_sent=sum(rdma[1]) if rdma[1] else None,
         link=min(1.0, max(loads)) if loads else None,
         job_cpus=None if job is None else sum(each for each, _main in job) / per_second,
         thread=None if not job else min(1.0, max(main for _all, main in job) / per_second),

@@ -81,6 +81,11 @@ def _read(path: Path) -> Optional[int]:
         return None
 
 
+def is_port(name: str) -> bool:
+    """Return whether a name is that of an HCA's port, and not of an interface."""
+    return ":" in name
+
+
 def link_speed(name: str, root: Path = _ROOT) -> Optional[float]:
     """Return the speed of an interface or port in bytes per second in each direction; None where the driver tells none."""
     hca, colon, port = name.partition(":")

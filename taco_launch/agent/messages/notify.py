@@ -1,11 +1,13 @@
 """`agent notify`: sends a job's end, hang, lost host or difference from its plan to all who want it, beside what looks after the job."""
 
+import os
 import socket
 from typing import Iterator, Tuple
 
 from taco_launch.agent.messages.deliver import deliver
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
+from taco_launch.core.command import BARE, as_typed
 from taco_launch.core.errors import OK, TacoLaunchError
 from taco_launch.core.launch.masking import Masker
 from taco_launch.core.lifecycle import state
@@ -15,11 +17,14 @@ from taco_launch.core.model.host.hosts import Notice
 from taco_launch.core.model.jobs import Event, JobState, Policy
 
 
-def main(folder: JobFolder, event_time: str) -> int:
-    """Send the event of that time (seconds, as `repr` writes them); a delivery that fails is an event of the job, and nothing more."""
+def main(folder: JobFolder, event_time: str, spec_file: int, events_file: int) -> int:
+    """Send the event of that time (seconds, as `repr` writes them); a delivery that fails is an event of the job, and nothing more.
+
+    The files are open ones of the job, which may be deleted.
+    """
     try:
-        spec, events = records.read_spec(folder), records.read_events(folder)
-    except TacoLaunchError:  # the job was deleted meanwhile
+        spec, events = records.read_open(folder, spec_file, events_file)
+    except (TacoLaunchError, OSError):
         return OK
     place = next((i for i, event in enumerate(events) if repr(event.time) == event_time), None)
     if place is None:
@@ -29,25 +34,35 @@ def main(folder: JobFolder, event_time: str) -> int:
     found = record.findings[:1] if event.kind == state.ENDED else ()
     more = [line for finding in found for line in (f"cause: {finding.cause}", f"next: {finding.next}")]
     mask = Masker(spec, {}).text
+    typed = spec.policy.typed or BARE
     message = {
         "name": folder.name,
         "state": record.state.value,
         "event": event.kind,
-        "reason": mask("\n".join((event.reason, *more))),
+        "reason": as_typed(mask("\n".join((event.reason, *more))), typed),
         "hosts": record.hosts,
         "cluster": spec.cluster,
         "from": socket.gethostname(),
+        "next": [f"{typed} get {folder.name}"] if _is_kept(folder, events_file) else [],
     }
     for called, notice in _notices(spec.policy):
         if not notice.wants(_occasions(event, record.state)):
             continue
         problem = deliver(notice.to, message)
-        if problem:
+        if problem and _is_kept(folder, events_file):
             to = "" if called == "--notify" else f"{shown(notice.to)}: "
             records.Events(folder).add(
                 NOT_NOTIFIED, f"{called}: {to}the message of {event.kind} was not delivered: {problem}"
             )
     return OK
+
+
+def _is_kept(folder: JobFolder, events_file: int) -> bool:
+    """Return whether the job is not deleted; another job may have its name by now."""
+    try:
+        return os.path.samestat(folder.events.stat(), os.fstat(events_file))
+    except OSError:
+        return False
 
 
 def _notices(policy: Policy) -> Iterator[Tuple[str, Notice]]:

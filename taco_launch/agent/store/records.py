@@ -166,10 +166,21 @@ def read_spec(folder: JobFolder) -> JobSpec:
     Raises:
         DamagedRecordError: it is missing, or written by another version; the message says which side is newer.
     """
+    try:
+        return spec_of(folder, _content(folder.spec, _MOST_OF_SPEC))
+    except (FileNotFoundError, NotADirectoryError):
+        missing = f"job {folder.name}: its folder {folder.path} has no spec.json"
+        raise DamagedRecordError(missing, _hint(folder)) from None
+
+
+def spec_of(folder: JobFolder, content: bytes) -> JobSpec:
+    """Return the spec that is in the content of its file.
+
+    Raises:
+        DamagedRecordError: none is, or it was written by another version; the message says which side is newer.
+    """
     with intact(folder, folder.spec):
-        data = read_json(folder.spec, _MOST_OF_SPEC)
-        if data is None:
-            raise DamagedRecordError(f"job {folder.name}: its folder {folder.path} has no spec.json", _hint(folder))
+        data = codec.load(content)
         schema = data["schema"]
         if schema == SCHEMA:
             return from_json(JobSpec, data["spec"])
@@ -204,12 +215,18 @@ class Events:
             self._notify(event)
 
     def _notify(self, event: Event) -> None:
-        """Start sending messages about an event to the addresses of the job; if that fails, the job continues."""
+        """Start sending messages about an event to the addresses of the job; if that fails, the job continues.
+
+        The process that sends them is given open files: a waiting job that is deleted has no folder any more.
+        """
         with contextlib.suppress(TacoLaunchError, OSError):
             policy = read_spec(self._folder).policy
-            if policy.notify is not None or policy.notices:
-                agent = os.path.realpath(self._folder.agent)
-                agent_program.start(agent, "notify", str(self._folder.path), repr(event.time))
+            if policy.notify is None and not policy.notices:
+                return
+            agent = os.path.realpath(self._folder.agent)
+            with untrusted.opened(self._folder.spec) as spec, untrusted.opened(self._folder.events) as events:
+                words = (str(self._folder.path), repr(event.time), str(spec), str(events))
+                agent_program.start(agent, "notify", *words, keep=(spec, events))
 
     def flush(self) -> bool:
         """Write what is still in memory; False when the disk is full and the reserve is used up."""
@@ -238,11 +255,28 @@ def read_events(folder: JobFolder) -> List[Event]:
         DamagedRecordError: they cannot be read, are not in a regular file, too many, too long, or not as an agent writes them.
     """
     try:
-        lines = _content(folder.events, _MOST_OF_EVENTS).split(b"\n")
+        return events_of(folder, _content(folder.events, _MOST_OF_EVENTS))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def events_of(folder: JobFolder, content: bytes) -> List[Event]:
+    """Return the events that are in the content of their file. Raises as `read_events` does."""
     with intact(folder, folder.events):
-        return [event for event in map(_parsed, lines) if event is not None]
+        return [event for event in map(_parsed, content.split(b"\n")) if event is not None]
+
+
+def read_open(folder: JobFolder, spec: int, events: int) -> Tuple[JobSpec, List[Event]]:
+    """Read the spec and the events from open files, which may be without a name by now.
+
+    Raises:
+        DamagedRecordError: they are damaged.
+        OSError: they cannot be read, or are too large.
+    """
+    return (
+        spec_of(folder, untrusted.content(spec, _MOST_OF_SPEC)),
+        events_of(folder, untrusted.content(events, _MOST_OF_EVENTS)),
+    )
 
 
 def _parsed(line: bytes) -> Optional[Event]:

@@ -91,3 +91,8 @@ class MetricKey:
 def when(seconds: float) -> str:
     """Return a time of day here, to the minute."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def to_the_second(seconds: float) -> str:
+    """Return a time of day here, to the second."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

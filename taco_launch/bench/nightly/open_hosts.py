@@ -11,10 +11,15 @@ from taco_launch.jobs.backend import HostOccupancy
 
 @dataclass(frozen=True)
 class OpenHosts:
-    """The hosts that a nightly run measures: `names` are words of -H, empty for all; `remark` names those left out and why."""
+    """The hosts that a nightly run measures: `names` are words of -H, empty for all; `remark` names those left out and why.
+
+    `waited` is for how many seconds they were waited for, `waited_for` why.
+    """
 
     names: tuple[str, ...] = ()
     remark: str = ""
+    waited: float = 0.0
+    waited_for: str = ""
 
 
 def open_hosts(nodes: Sequence[HostOccupancy], matrix: Matrix) -> OpenHosts:

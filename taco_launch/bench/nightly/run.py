@@ -39,7 +39,7 @@ _NOT_JUDGED = ("", ladders.INTERRUPTED, ladders.HEAD_LOST, ladders.GIVEN_UP, Nig
 class RunRequest:
     """A nightly run as it is requested.
 
-    `remark` is what is to be told of it whatever comes ("" for nothing), `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
+    `notes` are what is to be told of it whatever comes, `waited` for how many seconds hosts were waited for before; `deadline` how many seconds a cluster that is busy, or a host that does not answer, is waited for; `rules` are the
     judge's; `strict` makes a failure of what a person has to look at.
     """
 
@@ -47,8 +47,9 @@ class RunRequest:
     matrix: Matrix
     deadline: float
     rules: JudgeRules
-    remark: str = ""
+    notes: tuple[str, ...] = ()
     strict: bool = False
+    waited: float = 0.0
 
 
 def run(
@@ -71,7 +72,7 @@ def run(
         KeyboardInterrupt: somebody ended it before it measured.
         TacoLaunchError: the history cannot be read or written.
     """
-    notes = [asked.remark] if asked.remark else []
+    notes = [*asked.notes]
 
     def note(text: str) -> None:
         notes.append(text)
@@ -80,7 +81,9 @@ def run(
     one = plan.ladder
     summary = _begun(plan, asked)
     _end_broken(backend, history, plan, note)
-    why = _faults(inventory, around) or _wait_for_room(backend, inventory, plan, asked.deadline, note)
+    why, waited = _faults(inventory, around), asked.waited
+    if not why:
+        why, waited = _wait_for_room(backend, inventory, plan, asked, note)
     if why:
         return replace(summary, ended=time.time(), unfit=why, notes=tuple(notes))
     nightly_run = _NightlyRun(backend, plan, asked, history, around, environ, replace(tell, say=note))
@@ -103,6 +106,7 @@ def run(
             green="" if green is None else green.id,
             differences=() if green is None else _differences(history, green, measured.runs),
             notes=tuple(notes),
+            waited=waited,
             emptied=green is None
             and any(each.outcome == baseline.REJECTED for each in _nightly_runs(history, one.matrix, one.cluster)),
         )
@@ -118,8 +122,8 @@ def run(
 
 def failure_summary(plan: ladders.LadderPlan, asked: RunRequest, why: str) -> Summary:
     """Return the summary of a nightly run that could not measure anything, and why; "" where somebody ended it."""
-    notes = (asked.remark,) if asked.remark else ()
-    return replace(_begun(plan, asked), ended=time.time(), unfit=why, interrupted="" if why else _NOTHING, notes=notes)
+    interrupted = "" if why else _NOTHING
+    return replace(_begun(plan, asked), ended=time.time(), unfit=why, interrupted=interrupted, notes=asked.notes)
 
 
 def _begun(plan: ladders.LadderPlan, asked: RunRequest) -> Summary:
@@ -180,7 +184,7 @@ class _NightlyRun:
                 measured = self._run(replace(plan, steps=steps, budget=budget))
                 if measured.outcome == ladders.TIME_BUDGET:
                     self.tell.say(
-                        f"the repeated measurements ended after {_span(plan.budget or 0)}, the matrix's time budget"
+                        f"the repeated measurements ended after {span(plan.budget or 0)}, the matrix's time budget"
                     )
                 cut = measured.outcome in (ladders.INTERRUPTED, ladders.TIME_BUDGET)
                 positions = {step.position for step in more}
@@ -316,9 +320,12 @@ def _faults(inventory: Inventory, around: EnvironmentProbe) -> str:
 
 
 def _wait_for_room(
-    backend: Backend, inventory: Inventory, plan: ladders.LadderPlan, seconds: float, note: Callable[[str], None]
-) -> str:
-    """Wait until each host of the nightly run answers and nobody has a slot there; say why not, when the time is over."""
+    backend: Backend, inventory: Inventory, plan: ladders.LadderPlan, request: RunRequest, note: Callable[[str], None]
+) -> tuple[str, float]:
+    """Wait until each host of the nightly run answers and nobody has a slot there; return why not, when the time is over.
+
+    The second value is for how many seconds hosts were waited for, here and before.
+    """
     wanted = {host.name for spec in plan.specs.values() for host in spec.hosts}
     began = time.monotonic()
     told = ""
@@ -327,17 +334,23 @@ def _wait_for_room(
         waited = time.monotonic() - began
         if not busy:
             if told:
-                note(f"the cluster is free after {_span(waited)}")
-            return ""
-        if waited >= seconds:
-            return f"{busy}; waited {_span(waited)}" if told else busy
+                note(f"the cluster is free after {span(waited)}")
+            return "", request.waited + (waited if told else 0.0)
+        if waited >= request.deadline:
+            return with_wait(busy, request.waited + (waited if told else 0.0)), 0.0
         if busy != told:
             note(f"waiting: {busy}")
             told = busy
-        time.sleep(min(_LOOK_SECONDS, max(seconds - waited, 0.0)))
+        time.sleep(min(_LOOK_SECONDS, max(request.deadline - waited, 0.0)))
 
 
-def _span(seconds: float) -> str:
+def with_wait(why: str, waited: float) -> str:
+    """Return why hosts cannot be measured, with for how many seconds they were waited for."""
+    return f"{why}; waited {span(waited)}" if waited else why
+
+
+def span(seconds: float) -> str:
+    """Return a time span, to the second or to the minute."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 

@@ -2,7 +2,6 @@
 
 import enum
 import re
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -10,7 +9,7 @@ from typing import Any
 
 from taco_launch.bench.compare.differences import Difference
 from taco_launch.bench.compare.tables import number
-from taco_launch.bench.model.runs import Cell
+from taco_launch.bench.model.runs import Cell, to_the_second
 from taco_launch.bench.stats.estimates import percent
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, REGRESSED
@@ -95,7 +94,7 @@ class Summary:
     the last nightly run before that counts in the baseline, from which the `differences` are. `in_a_row` is, where a person has to look,
     in how many nightly runs in a row, this one included. `interrupted` says what is kept of a run that was ended early, and how to run it
     again. `emptied` says that no nightly run counts, because all were rejected. `notes` say what else happened, `logs` is the folder of
-    its logs. `typed` starts a command with the same inventory. `host_notes` say which hosts were left out, found to be slow, or drained.
+    its logs. `typed` starts a command with the same inventory. `host_notes` say which hosts were left out, found to be slow, or drained; `waited` is for how many seconds they were waited for.
     """
 
     name: str
@@ -120,6 +119,7 @@ class Summary:
     interrupted: str = ""
     typed: str = "taco-launch"
     host_notes: tuple[str, ...] = ()
+    waited: float = 0.0
 
     @property
     def outcome(self) -> NightlyOutcome:
@@ -130,8 +130,7 @@ class Summary:
             return NightlyOutcome.NOT_FIT
         if self.of(VerdictKind.REGRESSION):
             return NightlyOutcome.REGRESSION
-        lost = self.broken or self.failed or self.mostly_lost or self.of(VerdictKind.NO_SAMPLE)
-        if lost:
+        if self.broken or self.failed or self.mostly_lost or self.of(VerdictKind.NO_SAMPLE):
             return NightlyOutcome.FAILED
         if self.of(VerdictKind.UNSURE):
             return NightlyOutcome.UNSURE
@@ -177,7 +176,10 @@ def sentences(summary: Summary) -> list[str]:
         told.append(f"changed since the last accepted run: {'; '.join(causes)}")
     if summary.lost and summary.of(VerdictKind.REGRESSION, VerdictKind.UNSURE, VerdictKind.PENDING):
         told.append(summary.lost)
-    told += summary.host_notes[:_TOLD]
+    told += [
+        *summary.host_notes[:_TOLD],
+        *([f"waited {summary.waited / 60:.1f} min for hosts"] if summary.waited else []),
+    ]
     return [" ".join(part.split()) for part in told]
 
 
@@ -254,7 +256,7 @@ def markdown(summary: Summary) -> str:
 
 def _blocks(summary: Summary) -> Iterator[str]:
     yield f"# Nightly run {_plain(summary.name)}: {summary.outcome.value}"
-    span = f"{_at(summary.started)} to {_at(summary.ended)}"
+    span = f"{to_the_second(summary.started)} to {to_the_second(summary.ended)}"
     yield _plain(f"{_headline(summary)}.")
     if summary.in_a_row > 1:
         yield _plain(f"It was {_again(summary)}.")
@@ -394,7 +396,3 @@ def _plain(text: str) -> str:
     """Return a text as it stands in Markdown: on one line, without marks and control characters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in " ".join(text.split()))
     return _MARKS.sub(r"\\\1", shown)
-
-
-def _at(moment: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))

@@ -1,12 +1,12 @@
-"""A job as a page of HTML that loads nothing, or as Markdown: its state, where the time went, progress, use, hosts and events."""
+"""A job as a page of HTML that loads nothing: its state, where the time went, progress, use, hosts and events."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
 from taco_launch.bench.report import figure, page
 from taco_launch.bench.report.figure import Panel
-from taco_launch.core.frozen import dataclass
+from taco_launch.bench.report.job_report import JobReport
 from taco_launch.core.model.job_view import Usage
 from taco_launch.jobs.progress_curve import Point
 
@@ -15,30 +15,8 @@ _MANY = 2  # points make a curve
 _MEGA = 1e6
 
 
-@dataclass(frozen=True)
-class JobReport:
-    """All that the page of a job shows, without secrets."""
-
-    name: str
-    state: str
-    # label and value of each, the reason first
-    facts: tuple[tuple[str, str], ...]
-    # seconds by what the job did in them
-    spent: Mapping[str, float]
-    # blocks of text: what it waits for, the last lines of the rank that failed
-    blocks: tuple[str, ...]
-    # name, ranks and slots of each
-    hosts: tuple[tuple[str, str, str], ...]
-    # time, kind and reason of each
-    events: tuple[tuple[str, str, str], ...]
-    points: tuple[Point, ...]
-    usage: tuple[Usage, ...]
-    # label and value of what it is
-    about: tuple[tuple[str, str], ...]
-
-
 def html(report: JobReport, language: str) -> str:
-    """Return the page in one of page.LANGUAGES."""
+    """Return the page in one of words.LANGUAGES."""
     total = sum(report.spent.values())
     panels = [*_progress(report.points), *_usage(report.usage)]
     return page.rendered(
@@ -52,24 +30,6 @@ def html(report: JobReport, language: str) -> str:
         # matplotlib escapes the names in its SVG
         figure=Markup(figure.svg_of_times(panels)) if panels else "",  # noqa: S704
     )
-
-
-def markdown(report: JobReport, language: str) -> str:
-    """Return the report as Markdown, without the figures."""
-    words = page.words_in(language)
-    lines = [f"# {report.name}: {report.state}", "", *(f"- {label}: {value}" for label, value in report.facts)]
-    if report.spent:
-        lines += ["", f"## {words.time_spent}", ""]
-        lines += [f"- {word}: {seconds:.0f} s" for word, seconds in report.spent.items() if seconds >= 1]
-    for block in report.blocks:
-        lines += ["", "```text", block, "```"]
-    if report.hosts:
-        lines += ["", f"## {words.hosts}", "", page.row((words.host, words.ranks, words.slots)), page.row(["---"] * 3)]
-        lines += [page.row(host) for host in report.hosts]
-    lines += ["", f"## {words.events}", "", page.row((words.time, words.event, words.why)), page.row(["---"] * 3)]
-    lines += [page.row(event) for event in report.events]
-    lines += ["", f"## {words.about_job}", "", *(f"- {label}: {value}" for label, value in report.about)]
-    return "\n".join((*lines, ""))
 
 
 def _progress(points: Sequence[Point]) -> Iterator[Panel]:

@@ -1,15 +1,15 @@
 """Nightly runs as pages of HTML that load nothing: a page for each, from its summary in JSON, and a page that lists all."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from taco_launch.bench.model.runs import Cell, when
 from taco_launch.bench.report import page
+from taco_launch.bench.report.night_summaries import summaries
 from taco_launch.bench.report.sweep_report import SweepReport
+from taco_launch.bench.report.words import words_in
 
-INDEX = "index.html"
 # A page that lists more is slow to open; the summaries stay.
 _MOST_NIGHTS = 400
 _COLOURS = {"ok": "green", "drift": "amber", "unsure": "amber", "pending": "amber", "interrupted": ""}
@@ -19,7 +19,7 @@ def html(
     night: Mapping[str, Any], measured: SweepReport | None, language: str, *, is_beside_index: bool = False
 ) -> str:
     """Return the page of a nightly run: `night` is its summary as JSON, `measured` what the history has of it, None for nothing."""
-    words = page.words_in(language)
+    words = words_in(language)
     baselines = {
         (Cell(one["workload"], one["variant"], one["ranks"]), one["metric"]): one["baseline"]
         for one in night["judged"]
@@ -54,19 +54,6 @@ def index(folder: Path, name: str, language: str) -> str:
         for path, night in summaries(folder)[:_MOST_NIGHTS]
     ]
     return page.rendered("nights", language, name=name, nights=nights)
-
-
-def summaries(folder: Path) -> Sequence[tuple[Path, Mapping[str, Any]]]:
-    """Return the summaries of a folder as JSON with their paths, the newest first; older versions' without a headline are left out."""
-    read = []
-    for path in folder.glob("????-??-??-*.json"):
-        try:
-            night = json.loads(path.read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        if "headline" in night:
-            read.append((path, night))
-    return sorted(read, key=lambda one: one[1]["started"], reverse=True)
 
 
 def _colour(night: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import click
 from taco_launch.bench.nightly import record
 from taco_launch.bench.report import read_history
 from taco_launch.bench.report.extra import load
+from taco_launch.bench.report.night_summaries import INDEX, summaries
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import opened
 from taco_launch.cli.bench.report import format_option, language_option, to_option, write
@@ -46,9 +47,9 @@ def report(
       taco-launch nightly report taco --night 2026-11-30 --to night.html
       taco-launch nightly report taco --format md
     """
-    pages = load("night_page")
+    pages = load("night_page") if format_ == "html" else None
     folder = record.folder(os.environ, os.geteuid(), name)
-    nights = pages.summaries(folder)
+    nights = summaries(folder)
     if not nights:
         raise UsageError(
             f"{name}: no nightly run of this name has finished on this machine",
@@ -60,7 +61,7 @@ def report(
         dates = ", ".join(path.stem for path, _summary in nights[:3])
         raise UsageError(f"--night {night}: {name} has no such run", hint=f"the last ones are {dates}")
     path, summary = matching[0]
-    if format_ == "html":
+    if pages is not None:
         measured = None
         with opened(db) as history:
             ladder = history.ladder(summary["ladder"])
@@ -76,5 +77,5 @@ def report(
     write(target, text.encode())
     settings = settings_of(ctx)
     settings.talk(f"wrote {target}")
-    if (folder / pages.INDEX).exists():
-        settings.talk(f"all nightly runs: {folder / pages.INDEX}")
+    if (folder / INDEX).exists():
+        settings.talk(f"all nightly runs: {folder / INDEX}")

@@ -97,6 +97,10 @@ def metrics(
       taco_launch_host_drain_info{host,kind,by} with the kinds node and user, by person or policy,
       taco_launch_host_drain_timestamp_seconds{host}, taco_launch_job_hung{launcher,namespace},
       taco_launch_job_restarts{launcher,namespace}, taco_launch_job_goodput{launcher,namespace}
+    with the labels launcher, namespace and host, what a running job uses on each host, of the last minute:
+      taco_launch_job_gpu_use_ratio, taco_launch_job_gpu_memory_ratio,
+      taco_launch_job_network_receive_bytes_per_second, taco_launch_job_network_transmit_bytes_per_second,
+      taco_launch_job_rdma_receive_bytes_per_second, taco_launch_job_rdma_transmit_bytes_per_second
     of nightly runs that this machine records, for the user that runs this command:
       taco_launch_night_outcome{night,outcome}, taco_launch_night_ratio{night,cell,metric,hosts,gpu},
       taco_launch_night_start_timestamp_seconds{night}, taco_launch_night_end_timestamp_seconds{night},

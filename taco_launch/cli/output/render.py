@@ -122,15 +122,22 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
+# Terminals that rich shows nothing on that changes.
+_DUMB = ("dumb", "unknown")
+
+
 def watch(draw: Callable[[], str], seconds: float = 2.0) -> NoReturn:
-    """Show what `draw` returns, refreshed in place on a terminal; elsewhere one after the other."""
-    if not sys.stdout.isatty():
+    """Show what `draw` returns, refreshed in place on a terminal that can do so; elsewhere one after the other.
+
+    Nothing is cut: a line that is wider than the terminal wraps.
+    """
+    if not sys.stdout.isatty() or os.environ.get("TERM") in _DUMB:
         while True:
             click.echo(draw() + "\n")
             sys.stdout.flush()
             time.sleep(seconds)
     shown = ""
-    with _live(lambda: shown, auto_refresh=False) as live:  # which draws once more at its end
+    with _live(lambda: shown, wraps=True, auto_refresh=False) as live:  # which draws once more at its end
         while True:
             shown = draw()
             live.refresh()
@@ -250,11 +257,11 @@ def host_lines(settings: Settings, lines: Callable[[], Sequence[str]]) -> Iterat
         yield True
 
 
-def _live(draw: Callable[[], str], *, stderr: bool = False, **settings: Any) -> "Live":
-    """Return what shows on a terminal what `draw` gives; a line that wraps would be more than it is taken for."""
+def _live(draw: Callable[[], str], *, stderr: bool = False, wraps: bool = False, **settings: Any) -> "Live":
+    """Return what shows on a terminal what `draw` gives; a line that is too wide is cut, or wrapped where it is counted as several."""
     from rich import console, live, text
 
     def drawn() -> text.Text:
-        return text.Text.from_ansi(draw(), no_wrap=True, overflow="ellipsis")
+        return text.Text.from_ansi(draw(), no_wrap=not wraps, overflow="fold" if wraps else "ellipsis")
 
     return live.Live(console=console.Console(stderr=stderr), get_renderable=drawn, **settings)

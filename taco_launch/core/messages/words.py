@@ -20,14 +20,13 @@ def title(message: Mapping[str, Any]) -> str:
 def text(message: Mapping[str, Any]) -> str:
     """Return the whole message as plain text."""
     hosts = ", ".join(message.get("hosts") or ())
-    commands = message.get("next") or ([f"taco-launch get {message['name']}"] if message.get("state") else [])
     lines = [
         title(message),
         str(message.get("reason") or ""),
         f"hosts: {hosts}" if hosts else "",
         f"cluster: {message['cluster']}" if message.get("cluster") else "",
         *aligned(message.get("table") or ()),
-        *commands,
+        *(message.get("next") or ()),
         *(f"{message['from']}:{file}" for file in message.get("files") or ()),
     ]
     return "\n".join(filter(None, lines))

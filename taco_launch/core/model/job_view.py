@@ -98,7 +98,7 @@ class Usage:
 
     Of the host: `cpu` is the share of its `cpus` that was busy, `full_cpus` how many of them were busy nearly all the time,
     `iowait` the share that was idle while a process waited for a disk. `swap`, `received` and `sent` are bytes per second,
-    `link` is how much of its speed the busiest network interface carried. Of the job: `job_cpus` is how many CPUs its
+    `rdma_received` and `rdma_sent` are the part of the HCAs' ports, None where it has none; `link` is how much of its speed the busiest network interface carried. Of the job: `job_cpus` is how many CPUs its
     processes used, `thread` the share of one CPU that the busiest main thread of a process used. `gpus` is how many GPUs
     the job has there: `gpu` is the share of time in which a kernel ran, `gpu_memory` the share of memory in use, `power` is in
     watts for each GPU, `temperature` that of the hottest in °C, and `throttled` is the share that a fault slowed down.
@@ -113,6 +113,8 @@ class Usage:
     swap: Optional[float] = None
     received: Optional[float] = None
     sent: Optional[float] = None
+    rdma_received: Optional[float] = None
+    rdma_sent: Optional[float] = None
     link: Optional[float] = None
     job_cpus: Optional[float] = None
     thread: Optional[float] = None

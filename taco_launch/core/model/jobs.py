@@ -80,10 +80,10 @@ class Policy:
     replace: bool = False
     # By which the ranks are told to save their state before the deadline, a stop or a suspension.
     signal: Optional[EarlySignal] = None
-    # Whether the job fails if it does not run as planned.
-    strict: bool = False
+    strict: bool = False  # the job fails if it does not run as planned
     notify: Optional[str] = None  # gets a message at the job's end, a hang or a lost host
     notices: Tuple[Notice, ...] = ()  # the inventory's
+    typed: str = ""  # how messages call taco-launch with the inventory, "" where they have none to name
     fail_on: str = ""  # "nan": a loss that is not a number ends the job
     retry_on: str = "any"  # "same-host": the next attempt waits for the hosts of the one before
 

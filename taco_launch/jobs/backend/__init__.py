@@ -104,11 +104,12 @@ class CopiesRemoved:
 
 @dataclass(frozen=True)
 class Counters:
-    """The jobs of a cluster as metrics count them: those that are kept, and the sum of those that were removed."""
+    """The jobs of a cluster as metrics count them: those that are kept, the sum of those that were removed, and what running ones use."""
 
     rows: "tuple[JobRow, ...]"
     removed: "JobCounts"
     warnings: tuple[str, ...] = ()
+    live: "tuple[LiveJob, ...]" = ()
 
 
 @dataclass(frozen=True)

@@ -287,7 +287,7 @@ class AgentBackend:
         if found is None:
             raise HostError(f"{self.name}: metrics: the answer contains no counts")
         with understood(self.name, "metrics"):
-            return Counters(found.jobs(), found.removed, _warnings(replies))
+            return Counters(found.jobs(), found.removed, _warnings(replies), tuple(found.live))
 
     def at_rank(
         self, request: "Exec | ReadFiles | WriteFiles", given: "Iterable[CallerInput]", out: Output, err: Output

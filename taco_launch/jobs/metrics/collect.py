@@ -73,7 +73,7 @@ def _collected(backend: Backend, nodes: tuple[HostOccupancy, ...], mpi_operator:
     silent = [f"host {node.host.name}: {node.problem}" for node in nodes if node.occupancy is None]
     hosts = {node.host.name: node.occupancy for node in nodes}
     version = taco_launch.__version__
-    text = families.text(counters.rows, counters.removed, hosts, version, mpi_operator=mpi_operator)
+    text = families.text(counters.rows, counters.removed, hosts, version, live=counters.live, mpi_operator=mpi_operator)
     return text, (*counters.warnings, *silent)
 
 

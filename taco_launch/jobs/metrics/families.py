@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from taco_launch.core.model.job_counts import BOUNDS, JobCounts
 from taco_launch.core.model.job_rows import JobRow
+from taco_launch.core.model.job_view import LiveJob
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.run.verified import Truth
 from taco_launch.core.model.slots import Occupancy
@@ -23,7 +24,25 @@ _PROGRESS = {
     "loss": "The last loss that a running job printed.",
     "goodput": "The fraction of the time since its submission that a running job has trained in its attempt, if it prints its steps.",
 }
-
+_LINKS = "on all network interfaces and HCA ports, whoever causes it"
+_PORTS = "on HCA ports (InfiniBand, RoCE), whoever causes it"
+# What a running job uses on a host, in its last minute: the field of Usage, the name of the family and its words.
+_USE = (
+    (
+        "gpu",
+        "gpu_use_ratio",
+        "The share of time in which a kernel ran on the GPUs of a running job on a host, the mean of these.",
+    ),
+    ("gpu_memory", "gpu_memory_ratio", "The share of the memory of a running job's GPUs on a host that is in use."),
+    ("received", "network_receive_bytes_per_second", f"The rate that a host of a running job receives {_LINKS}."),
+    ("sent", "network_transmit_bytes_per_second", f"The rate that a host of a running job sends {_LINKS}."),
+    (
+        "rdma_received",
+        "rdma_receive_bytes_per_second",
+        f"The rate that a host of a running job receives {_PORTS}.",
+    ),
+    ("rdma_sent", "rdma_transmit_bytes_per_second", f"The rate that a host of a running job sends {_PORTS}."),
+)
 
 # Families that the MPI Operator has as well, and its prefix for them.
 _OF_MPI_OPERATOR = ("jobs_created", "jobs_successful", "jobs_failed", "job_info")
@@ -36,14 +55,17 @@ def text(
     hosts: Mapping[str, Occupancy | None],
     version: str,
     *,
+    live: Sequence[LiveJob] = (),
     mpi_operator: bool = False,
 ) -> bytes:
     """Return all families as text: of the jobs that there are, of those that were removed, of hosts (None: no answer).
 
+    `live` is what running jobs use.
+
     Characters that UTF-8 does not have become question marks. With `mpi_operator` the families that the MPI Operator has
     come under its names as well.
     """
-    ours = families(rows, removed, hosts, version)
+    ours = families(rows, removed, hosts, version, live)
     return rendered((*ours, *_renamed(ours)) if mpi_operator else ours)
 
 
@@ -70,13 +92,17 @@ def rendered(found: Sequence[Metric]) -> bytes:
 
 
 def families(
-    rows: Sequence[JobRow], removed: JobCounts, hosts: Mapping[str, Occupancy | None], version: str
+    rows: Sequence[JobRow],
+    removed: JobCounts,
+    hosts: Mapping[str, Occupancy | None],
+    version: str,
+    live: Sequence[LiveJob] = (),
 ) -> tuple[Metric, ...]:
     """Return all families: see `text`."""
     tally = removed
     for row in rows:
         tally = tally.with_job(row)
-    return (*_counters(tally), *_jobs(rows, tally), *_slots(hosts), _build(version))
+    return (*_counters(tally), *_jobs(rows, tally), *_use(rows, live), *_slots(hosts), _build(version))
 
 
 class _CollectedMetrics(Collector):
@@ -137,6 +163,16 @@ def _jobs(rows: Sequence[JobRow], tally: JobCounts) -> Iterable[Metric]:
         buckets = list(zip(bounds, accumulate(entry.counts), strict=True))
         waits.add_metric([_valid(entry.queue)], buckets, entry.seconds)
     yield waits
+
+
+def _use(rows: Sequence[JobRow], live: Sequence[LiveJob]) -> Iterable[Metric]:
+    labels = {row.name: _job(row) for row in rows}
+    measured = [
+        ({**labels[job.name], "host": host}, usage) for job in live if job.name in labels for host, usage in job.hosts
+    ]
+    for field, name, words in _USE:
+        values = ((of, getattr(usage, field)) for of, usage in measured)
+        yield gauge(f"job_{name}", words, ((of, value) for of, value in values if value is not None))
 
 
 def _job(row: JobRow) -> Mapping[str, str]:

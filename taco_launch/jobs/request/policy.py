@@ -14,11 +14,13 @@ from taco_launch.hosts.inventory.schema import names
 # Kubernetes' Job, spec.backoffLimit.
 RETRIES = 6
 # Fields of a Policy that need more than to be copied.
-_OTHERS = ("signal", "suspend", "restart", "backoff_limit", "notices")
+_OTHERS = ("signal", "suspend", "restart", "backoff_limit", "notices", "typed")
 
 
-def policy(request: JobRequest, host_loss_timeout: float | None, notices: tuple[Notice, ...] = ()) -> Policy:
-    """Return the policy that is requested; `host_loss_timeout` and `notices` are the inventory's.
+def policy(
+    request: JobRequest, host_loss_timeout: float | None, notices: tuple[Notice, ...] = (), typed: str = ""
+) -> Policy:
+    """Return the policy that is requested; `host_loss_timeout` and `notices` are the inventory's, `typed` how it is named.
 
     Raises:
         UsageError: fields contradict each other.
@@ -42,6 +44,8 @@ def policy(request: JobRequest, host_loss_timeout: float | None, notices: tuple[
     restart, limit = _restart(request)
     if request.signal is not None:
         same["signal"] = _signal(request, request.signal)
+    if notices or request.notify is not None:
+        same["typed"] = typed
     return Policy(**same, suspend=request.suspend, restart=restart, backoff_limit=limit, notices=notices)
 
 

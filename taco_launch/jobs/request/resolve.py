@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from taco_launch.core.command import BARE, shell
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
 from taco_launch.core.launch.light_program import with_light
 from taco_launch.core.model.engines import ENGINES, SlurmOptions
@@ -57,7 +58,10 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     launcher = each(lambda: _launcher(request), "")
     asked = each(lambda: _asked(request), NetworkOverrides())
     options = each(lambda: profile_of(inventory, request.profile, caller.environ), Profile())
-    rules = each(lambda: policy.policy(request, inventory.host_loss_timeout, inventory.notify), Policy())
+    rules = each(
+        lambda: policy.policy(request, inventory.host_loss_timeout, inventory.notify, _typed(inventory, caller)),
+        Policy(),
+    )
     inside = each(lambda: _container(request, inventory), None)
     workdir = each(lambda: _workdir(request), "")
     board = each(lambda: _board(request), None)
@@ -94,6 +98,15 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     )
     nested.refuse(spec, caller)
     return spec
+
+
+def _typed(inventory: Inventory, caller: Caller) -> str:
+    """Return how taco-launch is called with this inventory from any folder of the caller's machine, "" where none was named."""
+    source = inventory.source
+    if source == SHIPPED or not source:
+        return ""
+    path = source if inventory.engine == "slurm" else str(Path(caller.folder, source))
+    return shell((BARE, "-i", path))
 
 
 def _has_lightcc(container: Container | None) -> bool:

@@ -20,7 +20,7 @@ from taco_launch.core.model.job_rows import JobRow, decoded, row_of
 from taco_launch.core.model.job_view import JobUsage, LiveJob, Usage
 from taco_launch.core.model.jobs import JobRecord, JobSpec
 from taco_launch.core.protocol.calls.hosts import HostSize, SlotsReply, Top
-from taco_launch.core.protocol.calls.job_list import LiveJobs
+from taco_launch.core.protocol.calls.job_list import Counted, LiveJobs
 from tests.agent.conftest import Family, write_agent
 from tests.support.agent_calls import HOSTS, PLACED, SUCCEEDED, call, submitted
 from tests.support.patience import HANG
@@ -144,6 +144,8 @@ def test_what_running_jobs_use(jobs: Jobs, running: JobFolder) -> None:
     *_others, frame = call("live").frames
     live = LiveJobs.from_wire(frame)
     assert live.jobs == [LiveJob("running", None, (("n1", fresh),))]
+    *_others, frame = call("metrics").frames
+    assert Counted.from_wire(frame).live == live.jobs
     (shown,) = call("get", name=running.name).frames
     assert [host for host, _usage in shown["job"]["usage"]] == ["n1"]
     (shown,) = call("get", name="done").frames

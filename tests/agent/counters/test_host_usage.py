@@ -98,9 +98,18 @@ def test_the_cpus_of_proc_stat() -> None:
     assert found.cpu == pytest.approx((0.98 + 0.1) / 2)
     assert found.iowait == pytest.approx((0.01 + 0.3) / 2)
     assert (found.swap, found.received, found.sent) == (1000, 102, 0), "a counter that fell was set to 0"
+    assert (found.rdma_received, found.rdma_sent) == (None, None)
     assert (found.job_cpus, found.thread, found.gpu) == (None, None, None)
     assert host_usage.cpu_ticks("cpu0 1 2\nwrong") == {}
     assert host_usage.swapped_bytes("nr_free 1\n") is None
+
+
+def test_the_ports_of_hcas_are_told_apart() -> None:
+    first = host_usage.Reading(0.0, {}, None, {"eth0": (0, 0), "mlx5_0:1": (0, 0), "mlx5_1:1": (0, None)}, None)
+    links = {"eth0": (100, 20), "mlx5_0:1": (1000, 50), "mlx5_1:1": (3000, None)}
+    found = host_usage.between(first, host_usage.Reading(10.0, {}, None, links, None))
+    assert (found.received, found.sent) == (410, 7)
+    assert (found.rdma_received, found.rdma_sent) == (400, 5)
 
 
 def test_a_link_near_its_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What a nightly run clears away, how many before it were unsure, how long it measures again, and how it is interrupted."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,11 @@ from taco_launch.bench.nightly.summary import JudgedMetric, NightlyOutcome, Summ
 from taco_launch.bench.run import run_ladder as ladders
 from taco_launch.bench.run.run_ladder import DONE, INTERRUPTED, TIME_BUDGET, LadderListener, LadderPlan, LadderResult
 from taco_launch.bench.stats.verdicts import JudgeRules, Verdict, VerdictKind
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.model.slots import Occupancy
+from taco_launch.jobs.backend import HostOccupancy
+from tests.support.fake_backend import FakeBackend
 from tests.support.ladders import ladder
 from tests.support.ladders import run as measured_run
 
@@ -83,8 +89,9 @@ class Measured:
 def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Measured, Callable[..., Summary]]]:
     """A history of runs three times as fast, and a nightly run that measures slowly."""
     world, cell = Measured(), Cell("horovod", "RDMA", 8)
-    for name in ("_end_broken", "_faults", "_wait_for_room"):
+    for name in ("_end_broken", "_faults"):
         monkeypatch.setattr(nightly_run, name, lambda *_given: "")
+    monkeypatch.setattr(nightly_run, "_wait_for_room", lambda *_given: ("", 0.0))
     monkeypatch.setattr(ladders, "run", world.run)
     told: list[str] = []
     tell = LadderListener(lambda _progress: None, told.append)
@@ -138,7 +145,7 @@ def test_a_run_that_is_unsure_again_tells_how_often(tmp_path: Path, monkeypatch:
     unsure = JudgedMetric(Verdict(key, VerdictKind.UNSURE, None, None, "it varies"), 9.0, 8.0, "img/sec")
     monkeypatch.setattr(nightly_run, "_end_broken", lambda *_given: None)
     monkeypatch.setattr(nightly_run, "_faults", lambda *_given: "")
-    monkeypatch.setattr(nightly_run, "_wait_for_room", lambda *_given: "")
+    monkeypatch.setattr(nightly_run, "_wait_for_room", lambda *_given: ("", 0.0))
     monkeypatch.setattr(nightly_run._NightlyRun, "measure", lambda _self: ((unsure,), LadderResult((), "done")))
     tell = LadderListener(lambda _progress: None, lambda _words: None)
     rows: list[int] = []
@@ -176,3 +183,42 @@ def test_the_change_follows_from_the_two_figures_beside_it(nights: tuple[Measure
     assert one.tonight is not None
     assert one.baseline is not None
     assert one.tonight / one.baseline - 1 == pytest.approx(one.verdict.change.value)
+
+
+@pytest.mark.parametrize(
+    ("looks", "deadline", "before", "why", "waited"),
+    [
+        (0, 60.0, 0.0, "", 0.0),
+        (0, 60.0, 120.0, "", 120.0),
+        (2, 60.0, 0.0, "", 20.0),
+        (2, 60.0, 120.0, "", 140.0),
+        (9, 0.0, 0.0, "gpu1: no route", 0.0),
+        (9, 30.0, 0.0, "gpu1: no route; waited 30 s", 0.0),
+        (9, 30.0, 120.0, "gpu1: no route; waited 2 min", 0.0),
+    ],
+)
+def test_a_busy_cluster_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int, deadline: float, before: float, why: str, waited: float
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(nightly_run, "_LOOK_SECONDS", 10.0)
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: clock.append(clock.pop() + seconds))
+    host = Host("gpu1", "gpu1")
+
+    class Cluster(FakeBackend):
+        """A cluster whose host answers after some looks."""
+
+        left = looks
+
+        def nodes(self, _inventory: Inventory) -> tuple[HostOccupancy, ...]:
+            self.left -= 1
+            return (HostOccupancy(host, True, Occupancy("gpu1", ()), "" if self.left < 0 else "no route"),)
+
+    cells = {Cell("horovod", "RDMA", 8): JobSpec("j", ("true",), (host,))}
+    plan = LadderPlan(ladder(1), (), cells, lambda _cell, _text: (), tmp_path)
+    asked = RunRequest("taco", cast(Any, None), deadline, JudgeRules(), waited=before)
+    notes: list[str] = []
+    found = nightly_run._wait_for_room(Cluster(), cast(Any, None), plan, asked, notes.append)
+    assert found == (why, waited)
+    assert notes == (["waiting: gpu1: no route", "the cluster is free after 20 s"] if looks == 2 else notes[:1])

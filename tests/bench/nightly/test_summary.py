@@ -28,6 +28,11 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
     )
 
 
+def test_the_line_tells_how_long_hosts_were_waited_for() -> None:
+    assert line(replace(NIGHT, waited=754.0), "/n/x.md").endswith("; waited 12.6 min for hosts; summary: /n/x.md")
+    assert "waited" not in line(NIGHT, "/n/x.md")
+
+
 @pytest.mark.parametrize(
     ("night", "outcome", "words"),
     [

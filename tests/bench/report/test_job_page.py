@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from taco_launch.bench.report import job_page
-from taco_launch.bench.report.job_page import JobReport
+from taco_launch.bench.report.job_report import JobReport, as_json, markdown
 from taco_launch.core.model.job_view import Usage
 from taco_launch.jobs.progress_curve import Point
 
@@ -38,11 +38,22 @@ def test_a_page_needs_nothing_else_and_runs_nothing(language: str, heading: str)
 def test_a_job_that_never_started_has_a_page() -> None:
     bare = JobReport("j", "QUEUED", (), {}, (), (), (), (Point(1.0, 1.0, None, None, ""),), (), ())
     assert "<svg" not in job_page.html(bare, "en")
-    assert "## Events" in job_page.markdown(bare, "en")
+    assert "## Events" in markdown(bare, "en")
 
 
 def test_markdown() -> None:
-    text = job_page.markdown(JOB, "en")
+    text = markdown(JOB, "en")
     assert "| gpu2 | 8-15 | 0, 1 |" in text
     assert "rank 1 \\| exited" in text
     assert "- trained: 90 s" in text
+
+
+def test_in_json_each_value_has_a_name() -> None:
+    values = as_json(JOB)
+    assert values["facts"] == [{"label": "REASON", "value": f"rank 1 exited with code 1 {HOSTILE}"}]
+    assert values["about"] == [{"label": "LINE", "value": "mpirun -np 16 python3 train.py"}]
+    assert values["hosts"][1] == {"host": "gpu2", "ranks": "8-15", "slots": "0, 1"}
+    assert values["events"] == [{"time": "2026-11-30 01:00:00 +0000", "kind": "ended", "reason": "rank 1 | exited"}]
+    assert values["points"][0] == {"time": 1e9, "step": 0.0, "loss": 4.0, "rate": 30.0, "unit": "img/s"}
+    assert values["usage"][0]["gpu"] == 0.9
+    assert values["spent"]["trained"] == 90.0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,3 +111,12 @@ def test_a_run_that_an_error_ended_is_published(tmp_path: Path, monkeypatch: pyt
     assert warnings == []
     nightly_messages.send(published[0], "failed", (Notice("file:/nowhere"),), (), warnings.append)
     assert warnings[0].startswith("file:/nowhere: the message was not delivered: /nowhere: No such file")
+
+
+def test_markdown_and_json_need_no_extra(db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("jinja2", "matplotlib", "taco_launch.bench.report.night_page"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert "# Nightly run taco: regression" in call("nightly", "report", "taco", "--format", "md").stdout
+    assert json.loads(call("nightly", "report", "taco", "--format", "json").stdout)["outcome"] == "regression"
+    done = call("nightly", "report", "taco", "--db", str(db), "--to", str(tmp_path / "n.html"))
+    assert (done.exit_code, "error: reports need " in done.stderr) == (1, True)

@@ -12,7 +12,14 @@ from taco_launch.core.messages import chat_services, words
 from taco_launch.core.messages.address import DIRECT, Mailbox, check, mailbox, shown
 from taco_launch.core.messages.mail import composed
 
-EVENT = {"name": "vgg16", "state": "FAILED", "event": "ended", "reason": "rank 1 failed", "hosts": ["gpu1", "gpu2"]}
+EVENT = {
+    "name": "vgg16",
+    "state": "FAILED",
+    "event": "ended",
+    "reason": "rank 1 failed",
+    "hosts": ["gpu1", "gpu2"],
+    "next": ["taco-launch get vgg16"],
+}
 TEXT = "vgg16: FAILED\nrank 1 failed\nhosts: gpu1, gpu2\ntaco-launch get vgg16"
 AS_CONTENT = {"msgtype": "text", "text": {"content": TEXT}}
 

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from taco_launch.core.model.job_counts import BOUNDS, JobCounts, WaitTimes
 from taco_launch.core.model.job_rows import FIELDS, JobRow
+from taco_launch.core.model.job_view import LiveJob, Usage
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.slots import USER, Drain, Occupancy, SlotHolder, SlotState
 from taco_launch.jobs.metrics.families import text
@@ -137,6 +138,28 @@ def test_the_progress_of_running_jobs() -> None:
         "steps": {"a-launcher": 500},
         "rate": {"a-launcher": 1234.5},
         "loss": {},
+    }
+
+
+def test_what_running_jobs_use() -> None:
+    rows = (row("a", JobState.RUNNING, waited=0.0), row("b", JobState.RUNNING, waited=0.0))
+    fast = Usage(1.0, 60.0, received=3e9, sent=1e9, rdma_received=2e9, rdma_sent=0.0, gpus=8, gpu=0.38, gpu_memory=0.5)
+    live = (
+        LiveJob("a", None, (("gpu1", fast), ("cpu1", Usage(1.0, 60.0, received=5.0)))),
+        LiveJob("removed meanwhile", None, (("gpu1", fast),)),
+    )
+    found = parsed(text(rows, JobCounts(), {}, "1", live=live))
+
+    def of(host: str) -> tuple[tuple[str, str], ...]:
+        return ("host", host), ("launcher", "a-launcher"), ("namespace", "hcc")
+
+    assert {name: value for name, value in found.items() if name.endswith(("_ratio", "_per_second"))} == {
+        "taco_launch_job_gpu_use_ratio": {of("gpu1"): 0.38},
+        "taco_launch_job_gpu_memory_ratio": {of("gpu1"): 0.5},
+        "taco_launch_job_network_receive_bytes_per_second": {of("gpu1"): 3e9, of("cpu1"): 5.0},
+        "taco_launch_job_network_transmit_bytes_per_second": {of("gpu1"): 1e9},
+        "taco_launch_job_rdma_receive_bytes_per_second": {of("gpu1"): 2e9},
+        "taco_launch_job_rdma_transmit_bytes_per_second": {of("gpu1"): 0.0},
     }
 
 

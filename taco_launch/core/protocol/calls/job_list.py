@@ -54,6 +54,14 @@ class Rows(Reply):
         return tuple(map(decoded, self.rows))
 
 
+def _check_live(jobs: Sequence[LiveJob]) -> None:
+    for job in jobs:
+        if job.goodput is not None and not 0 <= job.goodput <= 1:
+            raise ValueError(f"goodput is {job.goodput!r:.40}")
+        for _host, usage in job.hosts:
+            check_usage(usage)
+
+
 class LiveJobs(Reply):
     """What the running jobs use."""
 
@@ -62,23 +70,21 @@ class LiveJobs(Reply):
 
     def check(self) -> None:
         """Check that hosts can have these numbers."""
-        for job in self.jobs:
-            if job.goodput is not None and not 0 <= job.goodput <= 1:
-                raise ValueError(f"goodput is {job.goodput!r:.40}")
-            for _host, usage in job.hosts:
-                check_usage(usage)
+        _check_live(self.jobs)
 
 
 class Counted(Reply):
-    """The jobs that are kept, the sum of those that were removed, and the id of the last one that is in that sum."""
+    """The jobs that are kept, the sum of those that were removed, the id of the last one that is in that sum, and what running jobs use."""
 
     op = "counted"
     rows: Sequence[Sequence[Any]]
     removed: JobCounts
     last: str
+    live: Sequence[LiveJob] = ()
 
     def check(self) -> None:
-        """Check that jobs can have these counts."""
+        """Check that jobs can have these counts, and hosts these numbers."""
+        _check_live(self.live)
         found = self.removed
         counts = [found.created, found.successful, found.failed, found.cancelled]
         counts += [count for wait in found.waits for count in wait.counts]

@@ -196,7 +196,7 @@ TRAINING = (
         "there||The program {what} is not on the PATH of a rank on {host}]].",
         next="[[file?Check where the ranks run: ls -l {file}. A relative path starts from the folder in which the job starts||"
         "Install it (in a container: in the image), name it by its full path, or pass the PATH: -x PATH]].",
-        pattern=r"(?:^(?P<host3>[A-Za-z\d][\w.-]*): )?\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))[^\s:]*/[^\s:]+): (?:not found|No such file or directory)"
+        pattern=r"(?:^(?P<host3>[A-Za-z\d][\w.-]*): )?\b(?:ba|da)?sh: (?:(?:line )?\d+: )?(?P<file>(?!\S*(?:orted|prted))(?=[^\s:/]*/)[^\s:]+): (?:not found|No such file or directory)"
         r"|\b(?:ba|da)?sh: (?:line )?\d+: (?P<what>(?!-|\S*(?:orted|prted))\S*[^\s\r]): (?:command )?not found"
         r"|^(?:(?P<host>[A-Za-z\d][\w.-]*): )?-?(?:ba|z|k)sh: (?P<what2>(?!-|\S*(?:orted|prted))\S+): command not found"
         r"|\b(?:ba|z)sh: (?P<what3>(?!-|\S*(?:orted|prted))\S+): command not found"
@@ -207,8 +207,8 @@ TRAINING = (
         r"|^(?:[A-Za-z][\w.-]*: )?(?P<what7>[\w./+-]+): Command not found\."
         r"|^(?:/usr/bin/)?env: [\u2018'`\"]?(?P<what8>[\w./+-]+)[\u2019'\"]?: No such file or directory"
         r"|^(?:nohup|nice|timeout|stdbuf|setsid|taskset|chrt|ionice): failed to (?:run command|execute) [\u2018'`\"]?(?P<what9>[\w./+-]+)[\u2019'\"]?: No such file"
-        r"|^(?:[A-Za-z\d][\w.-]*: )?[\w./~+-]*(?:\.sh|slurm_script): line \d+: (?P<file2>[^\s:]*(?:/[^\s:]+|activate)): No such file or directory"
-        r"|(?P<file3>[^\s:]+/[^\s:]+): \S+: bad interpreter: No such file"
+        r"|^(?:[A-Za-z\d][\w.-]*: )?[\w./~+-]*(?:\.sh|slurm_script): line \d+: (?P<file2>(?=[^\s:/]*/|[^\s:]*activate:)[^\s:]+): No such file or directory"
+        r"|(?<![^\s:])(?P<file3>(?=[^\s:/]*/)[^\s:]+): \S+: bad interpreter: No such file"
         r"|^sudo: (?P<what10>[\w./+-]+): command not found",
         kind=FailureText.OUTCOME,
         unless=("pod-no-kubectl",),

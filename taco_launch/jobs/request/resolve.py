@@ -105,8 +105,8 @@ def _typed(inventory: Inventory, caller: Caller) -> str:
     source = inventory.source
     if source == SHIPPED or not source:
         return ""
-    path = source if inventory.engine == "slurm" else str(Path(caller.folder, source))
-    return shell((BARE, "-i", path))
+    file = Path(caller.folder, source)
+    return shell((BARE, "-i", str(file) if file.exists() else source))  # lab:NAME and slurm:LOGIN are no files
 
 
 def _has_lightcc(container: Container | None) -> bool:

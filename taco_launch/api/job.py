@@ -136,6 +136,10 @@ class Job:
         """Have it wait for its slots again."""
         self._found = self._backend.resume([self.name], person()).job(self.name)
 
+    def resize(self, hosts: int) -> None:
+        """Have it use at most so many hosts from now on, if it is elastic and runs."""
+        self._found = self._backend.resize([self.name], hosts, person()).job(self.name)
+
     def delete(self) -> tuple[str, ...]:
         """Stop it if it has not ended, and remove its record and logs; return warnings about hosts that keep something of it."""
         if not self.state.is_terminal and not self.refresh().state.is_terminal:

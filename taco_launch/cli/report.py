@@ -18,6 +18,7 @@ from taco_launch.cli.output import job_tables
 from taco_launch.core.launch.masking import Masker
 from taco_launch.core.lifecycle.goodput import time_spent
 from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.plans import numbered
 from taco_launch.jobs.backend import Backend
 from taco_launch.jobs.progress_curve import curve
 
@@ -84,12 +85,10 @@ def _masked(facts: list[tuple[str, str]], masked: Callable[[str], str]) -> tuple
 
 
 def _hosts(job: JobView) -> list[tuple[str, str, str]]:
-    first, rows = 0, []
-    for share in job.record.shares:
-        last = first + share.ranks - 1
-        rows.append((share.host, str(first) if first == last else f"{first}-{last}", ", ".join(share.slots)))
-        first = last + 1
-    return rows
+    return [
+        (share.host, "-".join(str(rank) for rank in dict.fromkeys((ranks[0], ranks[-1]))), ", ".join(share.slots))
+        for share, ranks in numbered(job.record.shares)
+    ]
 
 
 VERBS = (report,)

@@ -28,6 +28,7 @@ _VERBS = {
     "top": ("Jobs", "jobs.job_queries", "Show GPU or slot usage by host or by job."),
     "stop": ("Jobs", "jobs.job_actions", "Stop jobs: TERM, then KILL after the grace time."),
     "suspend": ("Jobs", "jobs.suspend", "Stop jobs and free their slots until they are resumed."),
+    "resize": ("Jobs", "jobs.suspend", "Change how many hosts an elastic job uses at most."),
     "resume": ("Jobs", "jobs.suspend", "Queue suspended jobs again."),
     "delete": ("Jobs", "jobs.job_actions", "Stop jobs and delete their records and logs."),
     "prune": ("Jobs", "jobs.job_queries", "Delete the records and logs of your old jobs."),

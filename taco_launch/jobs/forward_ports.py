@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from taco_launch.agent.host import ports
 from taco_launch.core.errors import HostError, NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.model import plans
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobState
@@ -168,10 +169,10 @@ def rank_place(job: JobView, rank: int, port: int) -> Place:
     name, state = job.spec.name, job.record.state
     if state is not JobState.RUNNING:
         raise TacoLaunchError(f"job {name}: it is {state.value}: forwarding a port requires a RUNNING job")
-    hosts = [share.host for share in job.record.shares for _rank in range(share.ranks)]
-    if rank >= len(hosts):
-        raise UsageError(f"job {name}: it has no rank {rank}", hint=f"its ranks are 0 to {len(hosts) - 1}")
-    return Place(hosts[rank], port)
+    try:
+        return Place(plans.host_of(job.record.shares, rank), port)
+    except LookupError as error:
+        raise UsageError(f"job {name}: it has no rank {rank}", hint=str(error)) from None
 
 
 def board_starts(job: JobView) -> bool:

@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_150,
+    "cli": 12_200,
     "api": 1_500,
     "bench": 9_870,
-    "jobs": 13_750,
+    "jobs": 13_800,
     "setup": 9_100,
     "hosts": 8_250,
     "lab": 3_650,
-    "agent": 19_720,
-    "core": 34_650,
+    "agent": 20_300,
+    "core": 34_800,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -21,7 +21,7 @@ LIMITS = {
     "setup": 0,
     "hosts": 8,
     "lab": 0,
-    "agent": 55,
+    "agent": 57,
     "core": 5,
     "light": 0,
 }

@@ -57,6 +57,9 @@ class FakeBackend:
     def resume(self, names: Sequence[str], _by: str, _owner: str | None = None) -> Outcomes:
         raise AssertionError(f"resume {names}")
 
+    def resize(self, names: Sequence[str], hosts: int, _by: str, _owner: str | None = None) -> Outcomes:
+        raise AssertionError(f"resize {names} {hosts}")
+
     def delete(self, names: Sequence[str], _by: str | None = None, _owner: str | None = None) -> Outcomes:
         raise AssertionError(f"delete {names}")
 

@@ -19,7 +19,7 @@ from taco_launch.core.errors import DamagedRecordError, NoJobError, OwnerError, 
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.protocol.calls import Failure, Notice, Reply, Request
-from taco_launch.core.protocol.calls.jobs import Delete, Deleted, JobReply, NotDone, Resume, Stop, Suspend
+from taco_launch.core.protocol.calls.jobs import Delete, Deleted, JobReply, NotDone, Resize, Resume, Stop, Suspend
 
 # Who has a waiting job's lock for a moment lets it go in less.
 _LOCK_SECONDS = 5.0
@@ -68,6 +68,25 @@ def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
     folders = _tell(jobs, request.names, put_back)
     scheduler_wakeup.wake(jobs, agent)
     yield from _answers(folders, _view)
+
+
+def resize(jobs: Jobs, _agent: str, request: Resize) -> Iterator[Reply]:
+    """Have an elastic job that runs use at most so many hosts."""
+
+    def ask(folder: JobFolder) -> None:
+        spec, found = records.read_spec(folder), records.record(folder).state
+        if not spec.elastic:
+            hint = "submit it with --elastic --hosts MIN:MAX"
+            raise UsageError(f"job {folder.name}: only an elastic job can change its number of hosts", hint=hint)
+        if found.waits or found.is_terminal:
+            raise UsageError(f"job {folder.name}: it is {found.value}, not RUNNING")
+        least, most = spec.least_hosts or 1, spec.host_count or 1
+        if not least <= request.hosts <= most:
+            raise UsageError(f"job {folder.name}: {request.hosts} hosts: its --hosts are {least}:{most}")
+        _require_owner(folder, request.owner)
+        records.write_json(folder.resize, records.ResizeRequest(request.by, request.hosts)._asdict())
+
+    yield from _answers(_tell(jobs, request.names, ask), _view)
 
 
 def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
@@ -168,5 +187,6 @@ OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {
     Stop: stop,
     Suspend: suspend,
     Resume: resume,
+    Resize: resize,
     Delete: delete,
 }

@@ -23,6 +23,7 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.errors import NO_JOB, SIGNAL_BASE, TacoLaunchError, UsageError, code_of_process
+from taco_launch.core.model import plans
 from taco_launch.core.model.jobs import CleanUp, JobRecord, JobSpec, JobState
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.caller_input import WINDOW
@@ -261,10 +262,10 @@ def argv_on_host(
 
 
 def _host(folder: JobFolder, record: JobRecord, rank: int) -> str:
-    hosts = [share.host for share in record.shares for _rank in range(share.ranks)]
-    if rank >= len(hosts):
-        raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {len(hosts) - 1}")
-    return hosts[rank]
+    try:
+        return plans.host_of(record.shares, rank)
+    except LookupError as error:
+        raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=str(error)) from None
 
 
 OPERATIONS: Dict[Type[Request], Callable[..., Iterator[Reply]]] = {

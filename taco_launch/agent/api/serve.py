@@ -111,7 +111,7 @@ def _operation(op: str) -> Operation:
 _MODULES: Mapping[Tuple[str, ...], Tuple[str, ...]] = {
     ("submit",): ("api.submission", "supervisor.supervisor", "guard.guard"),
     ("facts",): ("api.head_facts",),
-    ("stop", "suspend", "resume", "delete"): ("api.job_control",),
+    ("stop", "suspend", "resume", "resize", "delete"): ("api.job_control",),
     ("logs",): ("api.log_stream",),
     ("variant", "variants"): ("api.job_containers",),
     ("snapshot-prune",): ("api.snapshot_upload",),

@@ -10,6 +10,7 @@ from taco_launch.agent.store.folders import Jobs
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.jobs import JobState
+from taco_launch.core.model.plans import numbered
 from taco_launch.core.model.run.rank_samples import RankStack
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.stacks import Stacks, StacksReply
@@ -35,10 +36,8 @@ def _stacks(jobs: Jobs, _agent: str, request: Stacks) -> Iterator[Reply]:
     spec = records.read_spec(folder)
     line = ("rank-stacks", str(folder.path))
     hosts = [(share.host, argv_on_host(folder, spec, record, share.host, line)) for share in record.shares]
-    first = 0
-    for share, (host, answer) in zip(record.shares, ssh.ask_by(hosts, HostStacks, _SECONDS)):
-        own = range(first, first + share.ranks)  # what a host says of other hosts' ranks is not believed
-        first = own.stop
+    # What a host says of other hosts' ranks is not believed.
+    for (_share, own), (host, answer) in zip(numbered(record.shares), ssh.ask_by(hosts, HostStacks, _SECONDS)):
         if isinstance(answer, str):
             yield StacksReply(host=host, problem=answer[:WHY_CHARACTERS])
         else:

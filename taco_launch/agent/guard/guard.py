@@ -100,6 +100,8 @@ class _Guard:
             stall_messages.ReadStacks: lambda _message: self._observer.read(),
             rank_messages.Terminate: self._terminate,
             rank_messages.AllowExit: self._release,
+            rank_messages.InterruptRanks: self._pass_on,
+            rank_messages.Leave: lambda _message: self._launcher.terminate(),
             guard_messages.EndJob: self._end,
             guard_messages.Close: self._close,
         }
@@ -275,7 +277,8 @@ class _Guard:
     def _reach(self, message: guard_messages.Reach) -> None:
         """Try the port of another host where the ranks are to meet; not again, over a new connection, once they do."""
         if self._welcome is None:
-            self._answer(guard_messages.Reached(why=ports.unreachable(message.address, message.port)))
+            why = ports.unreachable(message.address, message.port, listens=message.listens)
+            self._answer(guard_messages.Reached(why=why))
 
     def _look_at_ranks(self, message: stall_messages.LookAtRanks) -> None:
         """Send the supervisor what is seen of the ranks."""
@@ -298,11 +301,13 @@ class _Guard:
         if self._elsewhere:
             self._sender.add(message.rank)
         self._greet(line)
+        # Where torchrun has started the rank anew, only the last start and end of it are told over a new connection.
+        self._told = [told for told in self._told if getattr(told, "rank", None) != message.rank]
         self._tell(guard_messages.RankStarted(rank=message.rank, roots=message.roots))
 
     def _receive_visitor(self, line: JsonConnection, message: rank_messages.Visit) -> None:
         """Tell a process that is to run beside a rank how that was started; it ends with the job as a rank does."""
-        found, welcome = self._roots_of(message.rank), self._welcome
+        found, welcome, answer = self._roots_of(message.rank), self._welcome, rank_messages.Visited()
         if found and welcome is not None and message.rank in self._ranks.values():
             self._remember(message.root)
             answer = rank_messages.Visited(
@@ -311,9 +316,7 @@ class _Guard:
                 umask=welcome.umask,
                 processes=welcome.processes,
             )
-            line.send(answer)
-        else:
-            line.send(rank_messages.Visited())
+        line.send(answer)
 
     def _roots_of(self, rank: int) -> rank_messages.Roots:
         """Return what a rank has registered: itself, and what started it; nothing before it has."""

@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 import time
-from typing import Iterator, Optional
+from typing import Iterator, Optional, Tuple
 
 from taco_launch.agent.host import facts, process_registry, processes
 from taco_launch.agent.processes import agent_program
@@ -81,7 +81,8 @@ def _prepare(folder: JobFolder, job_id: str, agent: str) -> Optional[socket.sock
         if folder.spec.exists():
             raise TacoLaunchError(f"it is the head of another job with the name {folder.name}: choose another --name")
         ours = earlier is not None and earlier.job_id == job_id
-        connection = _connect(folder, _GUARD_SECONDS if ours else 0.0)  # ours may be starting still
+        starts = ours and (earlier is None or earlier.guard is None or _runs(earlier.guard))
+        connection = _connect(folder, _GUARD_SECONDS if starts else 0.0)
         if connection is not None and ours:
             return connection
         if connection is not None and earlier is not None and state.marks_same_job(earlier.job_id, job_id):
@@ -127,14 +128,17 @@ def _whole(folder: JobFolder) -> Iterator[None]:
 def _cleared(folder: JobFolder, job_id: str) -> Cleared:
     """End the job and its guard, which may hang."""
     kept = process_registry.read_registry(folder)
-    if kept is not None and kept.job_id == job_id and kept.guard is not None:
-        pid, start = kept.guard
-        entry = processes.identify(pid)
-        if entry is not None and entry.start == start:
-            os.kill(pid, signal.SIGKILL)
+    if kept is not None and kept.job_id == job_id and kept.guard is not None and _runs(kept.guard):
+        os.kill(kept.guard[0], signal.SIGKILL)
     left = process_registry.end(folder, job_id)
     PlacedLinks(folder).remove()
     return Cleared(left=[entry.pid for entry in left.found], unknown=left.unknown)
+
+
+def _runs(guard: Tuple[int, int]) -> bool:
+    """Return whether a guard's process, (pid, start), is still there."""
+    entry = processes.identify(guard[0])
+    return entry is not None and entry.start == guard[1]
 
 
 def _removed(folder: JobFolder, job_id: str) -> FolderRemoved:

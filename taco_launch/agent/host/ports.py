@@ -114,18 +114,18 @@ def listened_on(root: int) -> int:
     return next((each.port for each in _listeners() if each.address == _LOOPBACK and each.file in own), 0)
 
 
-def unreachable(address: str, port: int) -> str:
-    """Return why a port of another host, which nobody listens on yet, cannot be reached from here; "" where it can.
+def unreachable(address: str, port: int, *, listens: bool = False) -> str:
+    """Return why a port of another host cannot be reached from here; "" where it can. By default no process listens on it yet.
 
-    A host that is reached refuses the connection; whoever is between does not answer, or says so.
+    A host that is reached refuses the connection then; whoever is between does not answer, or says so.
     """
     try:
         with socket.create_connection((address, port), _REACH_SECONDS):
-            return "another process already listens on that port"
+            return "" if listens else "another process already listens on that port"
     except socket.timeout:
         return f"no answer within {_REACH_SECONDS:g} s: a firewall may block the port"
     except OSError as error:
-        return "" if error.errno == errno.ECONNREFUSED else error.strerror or str(error)
+        return "" if error.errno == errno.ECONNREFUSED and not listens else error.strerror or str(error)
 
 
 def _listeners() -> Iterator[_Listener]:

@@ -22,7 +22,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
-from taco_launch.core.launch.command_line.env import PMI_FD, RANK_VARIABLES, rank_env, rank_of
+from taco_launch.core.launch.command_line.env import FIRST_RANK, PMI_FD, RANK_VARIABLES, rank_env, rank_of
 from taco_launch.core.launch.command_line.separator import unescape
 from taco_launch.core.launch.light_program import names_light
 from taco_launch.core.protocol.connection import JsonConnection
@@ -33,7 +33,9 @@ from taco_launch.core.protocol.rank_messages import (
     REASON_CHARACTERS,
     AllowExit,
     Exit,
+    InterruptRanks,
     Register,
+    Roots,
     Signalled,
     SignalRanks,
     Terminate,
@@ -65,7 +67,9 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
         return _refuse(f"rank {rank}: no guard answers in {folder.path}")
     own, parent = processes.identify(os.getpid()), processes.identify(os.getppid())
     roots = [(entry.pid, entry.start) for entry in (own, parent) if entry is not None]
-    guard.send(Register(rank=rank, roots=roots))
+    first = os.environ.pop(FIRST_RANK, "")  # not for jobs that a rank submits
+    number = int(first) + local_rank if first else rank
+    guard.send(Register(rank=number, roots=roots))
     try:
         welcome, behind = _wait_for(guard, Welcome, _GUARD_SECONDS)
     except TimeoutError as error:
@@ -80,7 +84,7 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
         except OSError as error:
             return _refuse(f"rank {rank}: cannot start in {welcome.folder}: {error.strerror}")
         environment["PWD"] = welcome.folder
-    stem = folder.of_attempt(welcome.attempt).rank(rank)
+    stem = folder.of_attempt(welcome.attempt).rank(number)
     with contextlib.suppress(OSError):  # as for the log itself: the rank continues without it
         stem.parent.mkdir(mode=0o700, exist_ok=True)
     log = segments.Writer(stem, welcome.log_max_bytes)
@@ -93,7 +97,9 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     if names_light(command):  # it lies in the agent's file, which is on each host
         environment["PYTHONPATH"] = ":".join(filter(None, (str(folder.agent), environment.get("PYTHONPATH"))))
     terminating = any(isinstance(message, Terminate) for message in behind)
-    return _Rank(guard, rank, log, nccl, terminating=terminating).run([unescape(word) for word in command], environment)
+    return _Rank(guard, number, log, nccl, terminating=terminating).run(
+        [unescape(word) for word in command], environment
+    )
 
 
 def _advice(program: str, path: Optional[str]) -> str:
@@ -181,6 +187,11 @@ def _wait_for(
         for index, message in enumerate(messages):
             if isinstance(message, kind):
                 return message, messages[index + 1 :]
+
+
+def _is_named(roots: Roots) -> bool:
+    own = processes.identify(os.getpid())
+    return own is not None and [own.pid, own.start] in [list(root) for root in roots]
 
 
 class _Rank:
@@ -297,6 +308,10 @@ class _Rank:
         for message in messages:
             if isinstance(message, SignalRanks):
                 self._signal(message.number)
+            elif isinstance(message, InterruptRanks) and _is_named(message.roots):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+                os.killpg(os.getpgrp(), signal.SIGTERM)  # its own processes
         if any(isinstance(message, Terminate) for message in messages):
             self._terminating = True
             os.killpg(os.getpgrp(), signal.SIGTERM)

@@ -160,6 +160,7 @@ class JobFolder:
         # What somebody asks of the job's supervisor: it reads them.
         self.stop = path / "stop.json"
         self.suspend = path / "suspend.json"
+        self.resize = path / "resize.json"
         self.debug = path / "debug.log"
         # How much of its hosts' hardware the job uses (store/usage_series.py).
         self.usage = path / "usage.json"

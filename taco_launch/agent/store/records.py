@@ -137,6 +137,29 @@ def read_request(folder: JobFolder, file: Path) -> Optional[StopRequest]:
         return found
 
 
+class ResizeRequest(NamedTuple):
+    """A request to have an elastic job use at most so many hosts: its user, and how many."""
+
+    by: str
+    hosts: int
+
+
+def read_resize(folder: JobFolder) -> Optional[ResizeRequest]:
+    """Read how many hosts an elastic job may have at most, None where nobody has asked for less.
+
+    Raises:
+        DamagedRecordError: it cannot be read.
+    """
+    with intact(folder, folder.resize):
+        try:
+            found = from_json(ResizeRequest, codec.load(_content(folder.resize, _MOST_BYTES)), folder.resize.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if found.hosts < 1:
+            raise ValueError(f"{found.hosts} hosts")
+        return found
+
+
 def write_caller(folder: JobFolder, caller: CallerEnvironment) -> None:
     """Keep who submitted the job: its variables may be secrets."""
     write_json(folder.caller, caller.to_wire())

@@ -3,7 +3,7 @@
 import signal
 import time
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.logs.merge import LogMerge
@@ -14,15 +14,17 @@ from taco_launch.core import trace
 from taco_launch.core.errors import SIGNAL_BASE
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import RankEnd
-from taco_launch.core.model.launchers import Launcher
-from taco_launch.core.model.plans import Placement
+from taco_launch.core.model.launchers import LAUNCHERS, Launcher
+from taco_launch.core.model.plans import Placement, numbered
 from taco_launch.core.protocol.guard_messages import Ack, Ended, LogData, RankStarted
 from taco_launch.core.protocol.message import Message
-from taco_launch.core.protocol.rank_messages import EXITED, Exit
+from taco_launch.core.protocol.rank_messages import EXITED, Exit, Roots
 
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 _MOST_NAMED = 4
+# So often ranks are started anew that fail while no host comes or goes: then the program is at fault.
+_MOST_RESTARTS = 3
 WRAPPER_KILLED = "was killed together with its wrapper process"
 
 
@@ -37,12 +39,17 @@ class Ranks:
         self._merge = LogMerge(folder.merged, max_bytes)
         self._keepers: Dict[str, LogReceiver] = {}
         self._lost_bytes = 0
-        self._boot = ""
-        self._starter = ""
+        self._boot = self._here = ""
+        self._launcher = LAUNCHERS["mpirun"]
         self._launchers: List[Path] = []
-        self._placed: List[str] = []  # the host of each rank
+        self._placed: Dict[int, str] = {}  # the host of each rank
+        self._width = 0  # of the labels in the merged log
+        self._starts_anew = False  # whether a rank that has ended may start again, as torchrun's do
+        self._roots: Dict[int, Roots] = {}  # those of the last start of each rank
+        self._since: Dict[int, float] = {}  # when that was, by time.monotonic()
+        self._interrupted: Set[int] = set()  # ranks that end because a host comes or goes, and start again
+        self._failed: Dict[int, int] = {}  # how many times each rank has failed since a host came or went
         self.last_output = time.monotonic()
-        self.np = 0
         self.started: Dict[int, str] = {}  # each with its host
         self.ended: Dict[int, int] = {}  # each with its exit code
         self.failures: List[RankEnd] = []
@@ -52,24 +59,76 @@ class Ranks:
         self.roots: List[List[int]] = []  # those of this host
 
     def place(
-        self, placement: Placement, here: GuardConnection, attempt: int, launcher: Launcher, suspended: str
+        self,
+        placement: Placement,
+        here: GuardConnection,
+        attempt: int,
+        launcher: Launcher,
+        suspended: str,
+        *,
+        elastic: bool = False,
     ) -> None:
         """Take their places, and name the streams of the merged log; a launcher has one, or one on each host.
 
         `suspended` is why the job was, before this.
         """
-        self.np, self._boot, self._starter = placement.np, here.boot, launcher.starter
+        self._boot, self._here, self._launcher = here.boot, here.name, launcher
+        self._starts_anew = elastic
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
         self._merge.begin(attempt, suspended)
-        width = max(len(f"{share.host}/{self.np - 1}") for share in placement.shares)
-        names = [share.host for share in placement.shares for _rank in range(share.ranks)]
-        self._placed = names
-        for rank, host in enumerate(names):
-            self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(width))
-        for host in [here.name] if launcher.is_single else [share.host for share in placement.shares]:
-            stem = self._folder.launcher if host == here.name else self._folder.launcher_on(host)
+        self.join(placement)
+        if self._launcher.is_single:
+            self._add_launcher(here.name)
+
+    def join(self, placement: Placement) -> None:
+        """Add the ranks of a placement that were not there before, with their hosts."""
+        self._width = self._width or max(len(f"{share.host}/{placement.np - 1}") for share in placement.shares)
+        new = [(share.host, ranks) for share, ranks in numbered(placement.shares) if ranks[0] not in self._placed]
+        for host, ranks in new:
+            for rank in ranks:
+                self._placed[rank] = host
+                self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(self._width))
+        if not self._launcher.is_single:
+            for host, _ranks in new:
+                self._add_launcher(host)
+        self._expect_restart()
+
+    def leave(self, host: str) -> None:
+        """Have the ranks of a host be none of the job's any more."""
+        for rank in [rank for rank, placed in self._placed.items() if placed == host]:
+            self._merge.finish(self._folder.rank(rank))
+            del self._placed[rank]
+            self.started.pop(rank, None)
+            self.ended.pop(rank, None)
+        self.failures = [end for end in self.failures if end.host != host]
+        self._expect_restart()
+
+    def _expect_restart(self) -> None:
+        self._failed.clear()
+        self._interrupted.update(rank for rank in self.started if rank not in self.ended)
+
+    def wrappers(self, before: float) -> List[Sequence[int]]:
+        """Return the wrappers, (pid, start), of the ranks that run and have started before that time."""
+        old = [rank for rank in self.started if rank not in self.ended and self._since[rank] < before]
+        return [root for rank in old for root in self._roots[rank][:1]]
+
+    def _add_launcher(self, host: str) -> None:
+        stem = self._folder.launcher if host == self._here else self._folder.launcher_on(host)
+        if stem not in self._launchers:
             self._launchers.append(stem)
-            self._merge.add(stem, f"{host}/{launcher.name}")
+            self._merge.add(stem, f"{host}/{self._launcher.name}")
+
+    @property
+    def np(self) -> int:
+        """How many there are; 0 before they have a place."""
+        return len(self._placed)
+
+    @property
+    def fatal(self) -> Optional[RankEnd]:
+        """The first failure, where that ends the job: torchrun starts ranks that fail anew, but not for ever."""
+        if not self._starts_anew:
+            return self.failures[0] if self.failures else None
+        return next((end for end in self.failures if self._failed.get(end.rank, 0) > _MOST_RESTARTS), None)
 
     def keep(self, host: str) -> None:
         """Keep the logs of another host here."""
@@ -82,14 +141,14 @@ class Ranks:
 
     def missing(self) -> str:
         """Return which ranks have not started, "" where all have."""
-        names = [f"rank {rank} on {host}" for rank, host in enumerate(self._placed) if rank not in self.started]
+        names = [f"rank {rank} on {host}" for rank, host in self._placed.items() if rank not in self.started]
         more = f" and {len(names) - _MOST_NAMED} more" if names[_MOST_NAMED:] else ""
         return ", ".join(names[:_MOST_NAMED]) + more
 
     @property
     def all_ended(self) -> bool:
-        """Whether none has still to end."""
-        return len(self.ended) >= self.np
+        """Whether none has still to end; one that failed has, where it is started anew."""
+        return len(self.ended) >= self.np and not (self._starts_anew and any(self.ended.values()))
 
     @property
     def all_well(self) -> bool:
@@ -101,8 +160,8 @@ class Ranks:
 
         A host tells of its own ranks alone: of those that have started there.
         """
-        if isinstance(message, RankStarted) and message.rank not in self.started:
-            if 0 <= message.rank < self.np:
+        if isinstance(message, RankStarted) and (message.rank not in self.started or self._is_anew(message)):
+            if message.rank in self._placed:
                 self._note_start(link, message)
         elif isinstance(message, Exit) and message.rank not in self.ended:
             if self._is_of(link, message.rank):
@@ -118,8 +177,11 @@ class Ranks:
         """Return whether a rank is of a guard's host, or the host's own launcher stands in its place."""
         if rank == LAUNCHER:
             return or_launcher and self._folder.launcher_on(link.name) in self._launchers
-        placed = self._placed[rank] if 0 <= rank < self.np else None
-        return self.started.get(rank, placed) == link.name
+        return self.started.get(rank, self._placed.get(rank)) == link.name
+
+    def _is_anew(self, message: RankStarted) -> bool:
+        """Return whether a rank has started again, which a new connection may tell a second time."""
+        return self._starts_anew and message.roots != self._roots.get(message.rank)
 
     def _keep(self, link: GuardConnection, message: LogData) -> None:
         if isinstance(link, RemoteGuardConnection) and self._is_of(link, message.rank, or_launcher=True):
@@ -140,7 +202,7 @@ class Ranks:
 
     def close(self) -> int:
         """Bring the logs to their end, and give how many bytes were lost on a full disk here."""
-        for stem in (*self._launchers, *map(self._folder.rank, range(self.np))):
+        for stem in (*self._launchers, *map(self._folder.rank, self._placed)):
             self._merge.finish(stem)
         while self._merge.step():
             pass
@@ -148,10 +210,16 @@ class Ranks:
 
     def _note_start(self, link: GuardConnection, message: RankStarted) -> None:
         self.started[message.rank] = link.name
+        if self._starts_anew:
+            self._roots[message.rank], self._since[message.rank] = message.roots, time.monotonic()
+            self.ended.pop(message.rank, None)
+            self._interrupted.discard(message.rank)
+            self.failures = [end for end in self.failures if end.rank != message.rank]
+            self.failed_by_itself = None
         trace.decision("rank %s started on %s", message.rank, link.name)
         if not isinstance(link, RemoteGuardConnection):
             self.roots += [[pid, start] for pid, start in message.roots]
-        if len(self.started) == self.np:
+        if len(self.started) == self.np and not any(self.ended.values()):
             self._events.add(state.RUNNING, "every rank has started", boot=self._boot, roots=self.roots)
 
     def _note_exit(self, link: GuardConnection, message: Exit, blame: bool) -> None:
@@ -159,10 +227,13 @@ class Ranks:
         if message.orphan and isinstance(
             link, RemoteGuardConnection
         ):  # on the head that is the launcher, which is told of
-            reason = f"{reason or state.ending(code)}, and {self._starter} had already ended there"
+            reason = f"{reason or state.ending(code)}, and {self._launcher.starter} had already ended there"
         self.ended[rank] = code
         trace.decision("rank %s ended on %s: %s", rank, link.name, reason or state.ending(code))
-        if link.name in self._keepers:
+        if self._starts_anew:
+            blame = blame and rank not in self._interrupted and code != SIGNAL_BASE + signal.SIGTERM  # by torchrun
+            self._failed[rank] = self._failed.get(rank, 0) + bool(code and blame)
+        elif link.name in self._keepers:
             self._keepers[link.name].ends_at(rank, message.size)
         else:
             self._merge.finish(self._folder.rank(rank))

@@ -55,19 +55,29 @@ class Running:
             if wakeup in ready:
                 os.read(wakeup, 4096)
             self._on_tick(begin)
+            if attempt.world is not None:
+                attempt.world.step(time.monotonic(), lambda: self._serve(begin))
         drain(output, attempt.launcher_log)
+
+    def _serve(self, begin: float) -> None:
+        """Look after the ranks while other hosts are waited for. Raises as `check_requests_early`."""
+        self._attempt.ranks.step()
+        if self._guarded():
+            self._on_tick(begin)
+        self._attempt.check_requests_early()
 
     def _guarded(self) -> bool:
         """Return whether every guard is there, or may come back; where one is not, that ends the job."""
         attempt = self._attempt
-        for link in attempt.gang.links:
+        for link in [*attempt.gang.links]:
             limit = attempt.spec.policy.host_loss_timeout
             link.lost_after(limit, attempt.gang.looked)
             if told := link.absence(limit, attempt.gang.looked):
                 attempt.events.add(state.ABSENT, told)
-            if link.gone:
+            if link.gone and not (attempt.world is not None and attempt.world.loses(link)):
                 attempt.lose(link)
-        return not any(link.gone for link in attempt.gang.links)
+                return False
+        return True
 
     def _on_tick(self, begin: float) -> None:
         attempt = self._attempt

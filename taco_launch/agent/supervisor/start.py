@@ -30,7 +30,8 @@ from taco_launch.core.launch.command_line.env import (
 )
 from taco_launch.core.lifecycle import state
 from taco_launch.core.lifecycle.state import JobOutcome
-from taco_launch.core.model.jobs import JobSpec, JobState, Policy
+from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.jobs import HostRanks, JobSpec, JobState, Policy
 from taco_launch.core.model.launchers import launcher_of
 from taco_launch.core.model.plans import LaunchPlan, Placement
 from taco_launch.core.protocol.calls.jobs import CallerEnvironment
@@ -139,6 +140,8 @@ class HostCommands:
         of_caller = caller.environment
         for command in launch.commands:
             link = self._gang.link(command.host)
+            if link in self._links:  # its launcher runs, and other hosts have joined
+                continue
             here = link is self._gang.here
             passed = {name: of_caller[name] for name in command.passed if name in of_caller}
             own = {name: value for name, value in of_caller.items() if not name.startswith(OF_MPI)}
@@ -154,6 +157,11 @@ class HostCommands:
             link.order(order)
             self._links.append(link)
 
+    def leave(self, link: GuardConnection) -> None:
+        """Take no account of a host's launcher any more."""
+        self._links.remove(link)
+        self._codes.pop(link.name, None)
+
     def failure(self) -> Failure:
         """Return which rank or launcher has failed first, if one has while there are ranks to be ended for that.
 
@@ -162,8 +170,8 @@ class HostCommands:
         self.poll()
         if self._ranks.all_ended:
             return "", None
-        if self._ranks.failures:
-            first = self._ranks.failures[0]
+        first = self._ranks.fatal
+        if first is not None:
             return f"rank {first.rank} on {first.host} {first.reason or state.ending(first.exit_code)}", None
         if not self.failed_on:
             return "", None
@@ -235,13 +243,20 @@ def deliver_code(
     return deliver(gang, spec, gang.agent, hosts, events, note, meanwhile)
 
 
-def prepare(attempt: Attempt, gang: GuardPool, ranks: Ranks, umask: int, stall_after: float) -> None:
-    """Have every guard know what its ranks are given; `stall_after` is as in deadlines.py."""
+def prepare(
+    attempt: Attempt,
+    gang: GuardPool,
+    ranks: Ranks,
+    umask: int,
+    stall_after: float,
+    links: Optional[Sequence[GuardConnection]] = None,
+) -> None:
+    """Have guards, every one if `links` is None, know what their ranks are given; `stall_after` is as in deadlines.py."""
     spec = attempt.spec
     host_env = dict(attempt.launch.host_env)
-    for link in gang.links:
+    for link in gang.links if links is None else links:
         ours = local_env(spec, attempt.placement, attempt.port, link.name)
-        shared = {**dict(mark(spec.name, attempt.mark)), **attempt_env(attempt.number), **ours}
+        shared = {**dict(mark(spec.name, attempt.mark)), **attempt_env(attempt.number, elastic=spec.elastic), **ours}
         for name, value in host_env.get(link.name, ()):
             shared.setdefault(name, value)
         elsewhere = isinstance(link, RemoteGuardConnection)
@@ -290,6 +305,14 @@ def start(
     for root in roots:
         gang.here.order(Launched(root=root))
     return mpirun, f"{spec.launcher} is process {mpirun.pid}", roots
+
+
+def recorded(placement: Placement) -> object:
+    """Return the shares of a placement as events have them."""
+    shares = placement.shares
+    return to_json(
+        tuple(HostRanks(share.host, share.ranks, share.slots, share.choice, share.first) for share in shares)
+    )
 
 
 def outcome_of(error: TacoLaunchError) -> JobOutcome:

@@ -15,9 +15,7 @@ from taco_launch.core.launch.command_line.env import relevant
 from taco_launch.core.launch.launchers import open_mpi as mpirun
 from taco_launch.core.launch.missing_facts import missing_facts
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_facts import JobFacts
-from taco_launch.core.model.jobs import HostRanks
 from taco_launch.core.model.launchers import launcher_of
 
 
@@ -64,7 +62,7 @@ def launch(attempt: SupervisedAttempt) -> None:
         warnings=(*launch.warnings, *_moved(attempt, [share.host for share in placement.shares])),
         mark=attempt.id,
         attempt=attempt.number,
-        shares=to_json(tuple(HostRanks(s.host, s.ranks, s.slots, s.choice) for s in placement.shares)),
+        shares=start.recorded(placement),
     )
     undelivered = start.deliver_code(
         attempt.gang,
@@ -77,7 +75,9 @@ def launch(attempt: SupervisedAttempt) -> None:
     attempt.cut_short, attempt.lost_host = undelivered
     attempt.check_requests_early()
     suspended = state.suspension(attempt.record, attempt.number)
-    attempt.ranks.place(placement, attempt.gang.here, attempt.number, launcher_of(spec), suspended)
+    attempt.ranks.place(
+        placement, attempt.gang.here, attempt.number, launcher_of(spec), suspended, elastic=spec.elastic
+    )
     planned = start.Attempt(
         spec,
         attempt.folder,
@@ -95,6 +95,10 @@ def launch(attempt: SupervisedAttempt) -> None:
         board.start(attempt.folder, attempt.agent)
     attempt.orphans.launcher_starts()
     attempt.launcher, told, roots = start.start(planned, attempt.gang, attempt.ranks, caller)
+    if spec.elastic:
+        from taco_launch.agent.supervisor.elastic import ElasticWorld  # noqa: PLC0415 - few jobs are
+
+        attempt.world = ElasticWorld(attempt, planned, known, caller, wrapper)
     attempt.events.add(state.LAUNCHED, told, boot=attempt.gang.here.boot, roots=roots, agent=attempt.agent)
 
 

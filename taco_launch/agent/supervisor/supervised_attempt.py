@@ -3,7 +3,7 @@
 import signal
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Callable, List, Optional, Protocol, Tuple, Type, Union
 
 from taco_launch.agent.gang.gang_allocation import GangAllocation
 from taco_launch.agent.gang.guard_connection import GuardConnection
@@ -35,6 +35,27 @@ def _for_retry(spec: JobSpec, record: JobRecord) -> JobSpec:
     return replace(spec, head=spec.head or spec.hosts[0].name, hosts=hosts) if hosts else spec
 
 
+def _gang(spec: JobSpec) -> Type[GangAllocation]:
+    if not spec.elastic:
+        return GangAllocation
+    from taco_launch.agent.gang.elastic_gang import ElasticGang  # noqa: PLC0415 - few jobs are
+
+    return ElasticGang
+
+
+class World(Protocol):
+    """The hosts of an elastic attempt (elastic.py)."""
+
+    def is_leaving(self, link: GuardConnection) -> bool:
+        """Return whether a host is no part of the job any more."""
+
+    def loses(self, link: GuardConnection) -> bool:
+        """Return whether the job continues without a guard that is gone."""
+
+    def step(self, now: float, serve: Callable[[], None]) -> None:
+        """Have hosts leave and join."""
+
+
 class SupervisedAttempt:
     """Hold the state that the phases of an attempt share: starting.py, running.py and ending.py, in this order."""
 
@@ -57,7 +78,7 @@ class SupervisedAttempt:
         self.guard_process = guard_process
         left_out = self.record.left_out
         lives = lambda: guard_process.poll() is None  # noqa: E731
-        self.gang = GangAllocation(folder, agent, self.spec, self.id, lives, self._meanwhile, left_out)
+        self.gang = _gang(self.spec)(folder, agent, self.spec, self.id, lives, self._meanwhile, left_out)
         self.verification = Verification(self.spec, self.folder, self.ranks, self.events, self.gang.order)
         self.limits = Limits(self.spec.policy, self.ranks, self.events, self.gang.order)
         self._waits: Tuple[Tuple[str, str], ...] = ()  # the hosts that the job was said to wait for
@@ -70,6 +91,8 @@ class SupervisedAttempt:
         self.early = EarlySignal(self.spec.policy, self.gang, self.ranks, self.events)
         # mpirun, torchrun's or our own starter, once it was started.
         self.launcher: Optional[start.Launcher] = None
+        # The hosts of an elastic job, once it was started.
+        self.world: Optional[World] = None
         # Why there was no place for the job, which then waits for the next attempt.
         self.no_place: Optional[Union[PlacementError, UnusableError]] = None
         # How the attempt ends before its launcher would end by itself, and the host whose loss was the reason.
@@ -182,7 +205,8 @@ class SupervisedAttempt:
             self.verification.note(link.name, message)
             self.limits.note(link.name, message)
             self.early.note(message)
-            self.ranks.note(link, message, blame=self.cut_short is None)
+            leaves = self.world is not None and self.world.is_leaving(link)
+            self.ranks.note(link, message, blame=self.cut_short is None and not leaves)
 
     def reap(self) -> None:
         """Collect orphans that have ended; the launcher's status is left to its own wait."""

@@ -1,4 +1,4 @@
-"""suspend, resume: a job off its slots for a while, and on again."""
+"""suspend, resume, resize: a job off its slots for a while, and on again; and on more or fewer hosts."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,6 +7,7 @@ import click
 
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import Settings, access_of, settings_of, verb
+from taco_launch.cli.options.completion import complete_job
 from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.backend import Outcomes
 from taco_launch.jobs.request.caller import person
@@ -46,6 +47,33 @@ def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access
     settings = settings_of(ctx)
     ask = settings.backend(access_of(access)).resume
     return _change(settings, names, ask, ("resume", "resumed"), lambda state: state is JobState.QUEUED, yes=yes)
+
+
+@verb(access=True, output=True)
+@named_jobs.yes_option
+@click.argument("name", shell_complete=complete_job)
+@click.argument("hosts", type=click.IntRange(min=1), metavar="HOSTS")
+def resize(ctx: click.Context, /, name: str, hosts: int, *, yes: bool, **access: Any) -> int:
+    """Change how many hosts an elastic job uses at most.
+
+    The job runs with --elastic. HOSTS is between MIN and MAX of its --hosts. With fewer hosts than it has now, the job gives
+    the last ones up; with more, it uses hosts as they become free. Each change restarts its ranks from their last
+    checkpoint. Asks before it changes another user's job; without a terminal, pass --yes.
+
+    \b
+    Example:
+      taco-launch resize vgg16 2
+    """
+    settings = settings_of(ctx)
+    ask = settings.backend(access_of(access)).resize
+
+    def report(name: str) -> tuple[str, str]:
+        return outcomes.job(name).record.state.value, f"it will use at most {hosts} host{'' if hosts == 1 else 's'}"
+
+    outcomes = named_jobs.change(
+        (name,), lambda some, owner: ask(some, hosts, person(), owner), "resize", "resized", yes=yes
+    )
+    return named_jobs.for_each_job(settings, (name,), report)
 
 
 def _change(

@@ -29,6 +29,7 @@ from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow, row_of
 from taco_launch.core.model.job_view import HostUsages, JobView, LastRun
 from taco_launch.core.model.jobs import JobState, Restart
+from taco_launch.core.model.plans import numbered
 from taco_launch.core.model.stalls import HANGS, doing
 from taco_launch.core.usage.averages import over_hosts
 from taco_launch.core.usage.cells import cells
@@ -103,12 +104,10 @@ def _hosts(job: JobView) -> str:
         return ""  # where an earlier attempt was is over
     if not record.shares or len(record.shares) > _MOST_WITH_RANKS:
         return nodes(record.hosts, "")
-    first, told = 0, []
-    for share in record.shares:
-        last = first + share.ranks - 1
-        told.append(f"{share.host} ({f'rank {first}' if first == last else f'ranks {first}-{last}'})")
-        first = last + 1
-    return ", ".join(told)
+    return ", ".join(
+        f"{share.host} ({f'rank {ranks[0]}' if len(ranks) == 1 else f'ranks {ranks[0]}-{ranks[-1]}'})"
+        for share, ranks in numbered(record.shares)
+    )
 
 
 def _verified(job: JobView) -> list[tuple[str, str]]:

@@ -51,9 +51,10 @@ def processes(spec: JobSpec, placement: Placement) -> Placement:
 
 def in_rank_order(spec: JobSpec, placement: Placement) -> Placement:
     """Return the placement with its hosts in the order in which the launcher numbers ranks."""
-    if not launcher_of(spec).is_open_mpi:
+    if not (launcher_of(spec).is_open_mpi or spec.elastic):
         return placement
-    # mpirun begins with its own host, wherever -H names that (seen with Open MPI 4.1.4)
+    # mpirun begins with its own host, wherever -H names that (seen with Open MPI 4.1.4). An elastic job that has its head
+    # loses nothing else with its first host.
     here = {host.name for host in spec.hosts if spec.is_here(host)}
     return replace(placement, shares=tuple(sorted(placement.shares, key=lambda share: share.host not in here)))
 

@@ -6,7 +6,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS, relevant
 from taco_launch.core.model.job_facts import JobFacts
-from taco_launch.core.model.plans import LaunchPlan, Placement
+from taco_launch.core.model.plans import LaunchPlan, Placement, numbered
 from taco_launch.core.model.run.planned import NcclPlan, PlannedHost, PlannedTransport, RunPlan
 
 _GIVE = {"-x": 1, "-genv": 2}  # options of a line that set a variable, with their words: NAME=VALUE, or NAME VALUE
@@ -29,10 +29,7 @@ def run_plan(
     own = {host: dict(pairs) for host, pairs in launch.host_env}
     counts = {host.host: host.gpus for host in facts.hosts}
     hosts: List[PlannedHost] = []
-    begin = 0
-    for share in placement.shares:
-        ranks = tuple(range(begin, begin + share.ranks))
-        begin += share.ranks
+    for share, ranks in numbered(placement.shares):
         gpus = tuple(filter(None, own.get(share.host, {}).get(VISIBLE_GPUS, "").split(","))) or None
         host = _host(share.host, ranks, {**own.get(share.host, {}), **shared}, facts, hostnames)
         hosts.append(replace(host, gpus=gpus, all_gpus=gpus is not None and len(gpus) == counts.get(share.host)))

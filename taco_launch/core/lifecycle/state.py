@@ -25,6 +25,7 @@ WAITING = "waiting"  # data: hosts: why it has no place, (host, why); trying: an
 SUSPENDED = "suspended"
 RESUMED = "resumed"
 PLACED = "placed"  # data: np, hosts, line, warnings, mark, attempt, shares
+RESIZED = "resized"  # data: np, hosts, shares: an elastic job has lost or gained hosts
 COPIED = "copied"  # data: bytes, seconds, notes: the job's code is on its hosts
 LAUNCHED = "launched"  # data: boot, roots: mpirun has started
 RUNNING = "running"  # data: boot, roots: every rank has started; it may be that one has ended already
@@ -125,6 +126,20 @@ def _placed(record: JobRecord, event: Event) -> JobRecord:
     )
 
 
+def _resized(record: JobRecord, event: Event) -> JobRecord:
+    data = event.data
+    return replace(
+        record,
+        np=count(data["np"]),
+        hosts=names(data["hosts"]),
+        shares=shares(data["shares"]),
+        reason=event.reason,
+        stalled=None,
+        verified=None,
+        done=(),
+    )
+
+
 def _copied(record: JobRecord, event: Event) -> JobRecord:
     notes = tuple(str(note) for note in event.data.get("notes", ()))
     return replace(record, warnings=(*record.warnings, *notes)) if notes else record
@@ -205,6 +220,7 @@ _STEPS: Mapping[str, Callable[[JobRecord, Event], JobRecord]] = {
     SUSPENDED: _suspended,
     RESUMED: _resumed,
     PLACED: _placed,
+    RESIZED: _resized,
     COPIED: _copied,
     RUNNING: _running,
     SOME_ENDED: _some_ended,

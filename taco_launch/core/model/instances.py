@@ -6,6 +6,7 @@ from typing import List, Sequence, Tuple
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.jobs import JobRecord, JobSpec
 from taco_launch.core.model.launchers import launcher_of
+from taco_launch.core.model.plans import numbered
 
 _NAME = re.compile(r"[^/]+-(?:launcher|master-0|worker-\d+)")
 
@@ -47,10 +48,5 @@ def _cut(shares: Sequence[Tuple[str, Tuple[int, ...]]], size: int) -> List[Tuple
 
 
 def _ranks(record: JobRecord) -> List[Tuple[str, Tuple[int, ...]]]:
-    """Return each host with its ranks, which are numbered in the order of the shares."""
-    found: List[Tuple[str, Tuple[int, ...]]] = []
-    first = 0
-    for share in record.shares:
-        found.append((share.host, tuple(range(first, first + share.ranks))))
-        first += share.ranks
-    return found or [(host, ()) for host in record.hosts]
+    """Return each host with its ranks."""
+    return [(share.host, ranks) for share, ranks in numbered(record.shares)] or [(host, ()) for host in record.hosts]

@@ -56,6 +56,8 @@ class JobRequest:
     selectors: Tuple[Tuple[str, str], ...] = ()
     # Whether no other job may be on its hosts.
     exclusive: bool = False
+    # Whether it gains and loses hosts while it runs.
+    elastic: bool = False
     # Whether GPUs are chosen by the links between them.
     gpu_topology: Optional[bool] = None
 

@@ -154,20 +154,18 @@ class CodeSnapshot:
 class JobSpec:
     """All that the head needs to run a job: no file of the controller is named, nothing is left to look up there.
 
-    `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken (with
-    `least_hosts` as many as are free when it starts, at least that many), and
-    `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on.
-    A job that counts workers has `slots_per_worker`: so many ranks are one worker's, which has them on one host. A job that
-    counts ranks may have `most_per_host`: no host has more of them.
-    `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both only with env.
-    `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
-    taken; `mca` holds its MCA parameters. `launcher` is a key of LAUNCHERS; with `per_host`, only with env, one process
-    is started on each host for all of the job's slots there. `cwd` is the folder the ranks start in, `workdir`
-    the one that was asked for, if any. `mpirun` is a path, or a bare name
-    looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
-    inventory's; `asked` goes before them. `code` is what the hosts get before the ranks start, which start in it, or in `workdir`: that
-    is absolute, or a folder of the code. `exclusive`: no other job is to have a slot of the hosts that this one is on. With
-    `slurm`, Slurm decides on the hosts.
+    `np` is the number of ranks, None for every slot of `hosts`; `host_count` how many of `hosts` have to be taken (with `least_hosts` as
+    many as are free when it starts, at least that many; with `elastic` it gains and loses hosts in this range while it runs), and
+    `slots_per_host` how many ranks each of them, None where that is all one; `head` is the name of the host that mpirun runs on. A job that
+    counts workers has `slots_per_worker`: so many ranks are one worker's, which has them on one host. A job that counts ranks may have
+    `most_per_host`: no host has more of them. `procs_per_gpu` processes share each slot, and with `mps` CUDA's Multi-Process Service, both
+    only with env. `env` holds the `-x` and environment knobs of the command line: (name, value), the value None where the caller's is
+    taken; `mca` holds its MCA parameters. `launcher` is a key of LAUNCHERS; with `per_host`, only with env, one process is started on each
+    host for all of the job's slots there. `cwd` is the folder the ranks start in, `workdir` the one that was asked for, if any. `mpirun` is
+    a path, or a bare name looked up on the caller's PATH. `network`, `container` and `versions` (of openmpi, nccl, horovod) are the
+    inventory's; `asked` goes before them. `code` is what the hosts get before the ranks start, which start in it, or in `workdir`: that is
+    absolute, or a folder of the code. `exclusive`: no other job is to have a slot of the hosts that this one is on. With `slurm`, Slurm
+    decides on the hosts.
     """
 
     name: str
@@ -197,6 +195,7 @@ class JobSpec:
     policy: Policy = field(default_factory=Policy)
     exclusive: bool = False
     least_hosts: Optional[int] = None
+    elastic: bool = False
     code: Optional[CodeSnapshot] = None
     workdir: str = ""
     tensorboard: Optional[TensorBoard] = None
@@ -305,13 +304,14 @@ class Transition:
 class HostRanks:
     """The ranks of a job on one host, and the slots that they have: GPU UUIDs, or slot-0, slot-1 without GPUs.
 
-    `choice` says why these GPUs, where there were several sets of them.
+    `choice` says why these GPUs, where there were several sets of them. `first` is as in Share.
     """
 
     host: str
     ranks: int
     slots: Tuple[str, ...] = ()
     choice: Optional[GpuChoice] = None
+    first: Optional[int] = None
 
 
 @dataclass(frozen=True)

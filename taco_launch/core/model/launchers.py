@@ -30,6 +30,8 @@ class Launcher:
     is_open_mpi: bool = False
     # Whether it tells its ranks itself where they meet (MASTER_ADDR, RANK and the like).
     sets_rendezvous: bool = False
+    # Whether it restarts its ranks where a host comes or goes.
+    restarts_ranks: bool = False
     # Whether it is ours, which starts any number of processes for a slot or a host.
     is_ours: bool = False
 
@@ -74,6 +76,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
             starter="torchrun",
             plan="per_host",
             sets_rendezvous=True,
+            restarts_ranks=True,
         ),
         Launcher(
             "env",

@@ -1,6 +1,6 @@
 """Plans: which slots a job asks for (SlotRequest) and gets (Placement), and the line that starts it (LaunchPlan)."""
 
-from typing import Optional, Sequence, Tuple
+from typing import Iterable, Iterator, Optional, Protocol, Sequence, Tuple, TypeVar
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.choices import GpuChoice
@@ -71,13 +71,15 @@ class Share:
     """How many ranks of a job run on one host; ranks are numbered in the order of the shares.
 
     `slots` names those that the ranks have there, once they are leased. `choice` says why these GPUs, where there were
-    several sets of them.
+    several sets of them. `first` is the number of the first of them, where hosts have come and gone before (--elastic); None:
+    as many as the shares before it have.
     """
 
     host: str
     ranks: int
     slots: Tuple[str, ...] = ()
     choice: Optional[GpuChoice] = None
+    first: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -160,3 +162,38 @@ class LaunchPlan:
     def env(self) -> Tuple[Tuple[str, str], ...]:
         """What is set there besides."""
         return self.commands[0].env
+
+
+_Part = TypeVar("_Part", bound="_RanksOfHost")
+
+
+class _RanksOfHost(Protocol):
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def ranks(self) -> int: ...
+
+    @property
+    def first(self) -> Optional[int]: ...
+
+
+def numbered(shares: Iterable[_Part]) -> Iterator[Tuple[_Part, Tuple[int, ...]]]:
+    """Yield each share of a job with the numbers of its ranks."""
+    begin = 0
+    for share in shares:
+        begin = begin if share.first is None else share.first
+        yield share, tuple(range(begin, begin + share.ranks))
+        begin += share.ranks
+
+
+def host_of(shares: Iterable["_RanksOfHost"], rank: int) -> str:
+    """Return the host of a rank.
+
+    Raises:
+        LookupError: there is no such rank; says which there are.
+    """
+    hosts = {number: share.host for share, ranks in numbered(shares) for number in ranks}
+    if rank not in hosts:
+        raise LookupError(f"its ranks are {min(hosts, default=0)} to {max(hosts, default=0)}")
+    return hosts[rank]

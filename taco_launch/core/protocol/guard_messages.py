@@ -78,11 +78,12 @@ class ReleaseSlots(Message):
 
 
 class Reach(Message):
-    """Try to connect from the guard's host to the port where the ranks meet."""
+    """Try to connect from the guard's host to the port where the ranks meet; `listens` says that somebody listens there already."""
 
     op = "reach"
     address: str
     port: int
+    listens: bool = False
 
 
 class FetchCode(Message):

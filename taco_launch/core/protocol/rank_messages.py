@@ -133,6 +133,26 @@ class SignalRanks(Message):
     number: int
 
 
+class Leave(Message):
+    """End the host's launcher, which ends its ranks: the job continues on its other hosts."""
+
+    op = "leave"
+
+
+class InterruptRanks(Message):
+    """Kill the commands of the wrappers in `roots`, (pid, start): they may wait forever for a rank whose host is lost.
+
+    To a guard, which passes it on to its ranks. A rank that torchrun has restarted since has another wrapper.
+    """
+
+    op = "interrupt"
+    roots: Roots
+
+    def check(self) -> None:
+        """Check that its roots are processes."""
+        check_roots(self.roots)
+
+
 class Terminate(Message):
     """Send TERM to the ranks. To a guard, which passes it on to its ranks."""
 

@@ -18,6 +18,7 @@ _REFUSED = {
     "gpu_ids": "Slurm chooses the GPUs of a host",
     "gpu_models": "Slurm chooses the hosts: use --constraint",
     "selectors": "Slurm chooses the hosts: use --constraint or --partition",
+    "elastic": "an allocation keeps its nodes: omit it",
     "gpu_topology": "Slurm chooses the GPUs of a host",
 }
 

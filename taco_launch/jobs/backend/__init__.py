@@ -210,7 +210,7 @@ class Backend(Protocol):
     def follow(self, query: LogQuery, output: Output, watch: FollowListener = ...) -> "JobView":
         """Return a job's log to `output` as it comes; return the job as it stands then."""
 
-    # The next four name several jobs. None of them is waited for before all are told, so that none starts in place of another.
+    # The next five name several jobs. None of them is waited for before all are told, so that none starts in place of another.
     # With `owner`, a job of another user has OwnerError as its outcome.
 
     def stop(
@@ -223,6 +223,9 @@ class Backend(Protocol):
 
     def resume(self, names: Sequence[str], by: str, owner: str | None = None) -> Outcomes:
         """Have suspended jobs wait for their slots again."""
+
+    def resize(self, names: Sequence[str], hosts: int, by: str, owner: str | None = None) -> Outcomes:
+        """Have running elastic jobs use at most so many hosts. Returns at once."""
 
     def delete(self, names: Sequence[str], by: str | None = None, owner: str | None = None) -> Outcomes:
         """Remove the records of jobs that have ended; with `by`, ask those that have not to end, and keep their records."""

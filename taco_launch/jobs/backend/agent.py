@@ -24,6 +24,7 @@ from taco_launch.core.protocol.calls.jobs import (
     JobReply,
     MessageSent,
     NotDone,
+    Resize,
     Resume,
     SendMessage,
     Stop,
@@ -214,6 +215,10 @@ class AgentBackend:
         """Have suspended jobs wait for their slots again."""
         return self._outcomes(Resume(names=[*names], by=by, owner=owner))
 
+    def resize(self, names: Sequence[str], hosts: int, by: str, owner: str | None = None) -> Outcomes:
+        """Have running elastic jobs use at most so many hosts."""
+        return self._outcomes(Resize(names=[*names], by=by, owner=owner, hosts=hosts))
+
     def delete(self, names: Sequence[str], by: str | None = None, owner: str | None = None) -> Outcomes:
         """Remove what the hosts keep of jobs that have ended."""
         return self._outcomes(Delete(names=[*names], by=by, owner=owner))
@@ -343,7 +348,7 @@ class AgentBackend:
     def _job(self, request: Request) -> JobView:
         return self._head.expect(request, JobReply).job
 
-    def _outcomes(self, request: Stop | Suspend | Resume | Delete) -> Outcomes:
+    def _outcomes(self, request: Stop | Suspend | Resume | Resize | Delete) -> Outcomes:
         """Return what became of each named job.
 
         Raises:

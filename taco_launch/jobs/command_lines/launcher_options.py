@@ -166,7 +166,7 @@ _PLACES = "places ranks within hosts, which a job cannot specify"
 BY_DEFAULT = "PBS gives each chunk one rank where it does not say how many"  # pbs_resources(7), mpiprocs
 SEVERAL = "starts several programs, but a job has only one: submit one job for each"
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
-ELASTIC = "the number of hosts is fixed while a job runs: --hosts MIN:MAX lets it start on fewer"
+ELASTIC = "the number of hosts changes while a job runs only with --launcher torchrun --elastic --hosts MIN:MAX"
 # Parameters of Open MPI that are something else here, too.
 PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
 _PARAMETERS = "parameters of the launcher itself go into a profile"

@@ -42,7 +42,7 @@ def of_line(line: LauncherLine) -> Iterator[str]:
     elif nodes == "1" and each:
         yield from ("--np", each)
     elif nodes:
-        yield from ("--hosts", nodes)
+        yield from (*elastic(line.kind, nodes), "--hosts", nodes)
         if each:
             yield from ("--slots-per-host", each)
     elif each and (
@@ -54,6 +54,12 @@ def of_line(line: LauncherLine) -> Iterator[str]:
         yield from ("--slots-per-host", each)
     elif each:
         yield from ("--np", each)
+
+
+def elastic(kind: str, nodes: str) -> tuple[str, ...]:
+    """Return the option for a job that gains and loses hosts: torchrun's is one where it has a range of them."""
+    least, colon, most = nodes.partition(":")
+    return ("--elastic",) if kind == "torch" and colon and least != most else ()
 
 
 def _counts(line: LauncherLine) -> tuple[str, str, str]:

@@ -277,6 +277,8 @@ def _here(
         counted = (option, size[size.index(option) + 1]) if option in size else ()
         if option == "--hosts" and "--np" in size and not _fits(part.value, size):
             return ()
+        if option == "--hosts" and "--elastic" in size:
+            counted = ("--elastic", *counted)
         return counted or (() if part.use == table.SPREAD else tuple(size))
     if part.use in (table.HOSTS, table.HOSTFILE):
         option = "-H" if part.use == table.HOSTS else "-i"

@@ -104,6 +104,13 @@ FIELDS = (
         limits=_HOSTS,
     ),
     JobField(
+        "elastic",
+        "flag",
+        _P.SIZE,
+        "While the job runs, continue without a host that is lost and use hosts that become free, between MIN and MAX of {hosts}. "
+        "Each change restarts all ranks from your last checkpoint. Requires {launcher} torchrun.",
+    ),
+    JobField(
         "slots_per_host",
         "count",
         _P.SIZE,

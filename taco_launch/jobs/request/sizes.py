@@ -20,7 +20,8 @@ def sizes(request: JobRequest) -> dict[str, Any]:
     _refuse_two(request)
     found = _counted(request)
     _refuse_fewer(request, found)
-    return {**found, **_shared(request)}
+    _check_elastic(request, found)
+    return {**found, **_shared(request), "elastic": request.elastic}
 
 
 def _counted(request: JobRequest) -> dict[str, Any]:
@@ -64,6 +65,20 @@ def _refuse_fewer(request: JobRequest, found: dict[str, Any]) -> None:
         makes = f"only {ranks} with {given}" if ranks else f"{given} alone does not set their number"
         ways = f"omit {given} to keep {request.line_np}, or give {request.called('np')} N instead"
         raise UsageError(f"the mpirun line of the file starts {request.line_np} ranks: {makes}", hint=ways)
+
+
+def _check_elastic(request: JobRequest, found: dict[str, Any]) -> None:
+    """Check that a job that gains and loses hosts has a range of them, and torchrun to start its ranks anew.
+
+    Raises:
+        UsageError: it does not.
+    """
+    elastic, hosts, launcher = map(request.called, ("elastic", "hosts", "launcher"))
+    if request.elastic and not LAUNCHERS[request.launcher or "mpirun"].restarts_ranks:
+        hint = f"add {launcher} torchrun; mpirun cannot start ranks on other hosts while a job runs"
+        raise UsageError(f"{elastic}: requires {launcher} torchrun", hint=hint)
+    if request.elastic and found.get("least_hosts") in (None, found.get("host_count")):
+        raise UsageError(f"{elastic}: requires a range of hosts", hint=f"for example: {hosts} 2:4")
 
 
 def _shared(request: JobRequest) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Stop, suspend, resume and delete of jobs in every state, and submit; no supervisor, no scheduler."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ def test_what_has_ended_is_neither_suspended_nor_resumed(jobs: Jobs, op: str) ->
     refused = call(op, names=["a"], by="me")
     assert refused.error["exit_code"] == 2
     assert "it is SUCCEEDED" in refused.error["message"]
+
+
+def test_only_an_elastic_job_that_runs_is_resized(jobs: Jobs, running: JobFolder) -> None:
+    def refused(name: str, hosts: int) -> str:
+        return str(call("resize", names=[name], by="me", hosts=hosts).error["message"])
+
+    assert refused("running", 1) == "job running: only an elastic job can change its number of hosts"
+    spec = replace(records.read_spec(running), elastic=True, host_count=4, least_hosts=2)
+    records.write_spec(running, spec)
+    assert refused("running", 1) == "job running: 1 hosts: its --hosts are 2:4"
+    assert refused("running", 5) == "job running: 5 hosts: its --hosts are 2:4"
+    assert records.read_resize(running) is None
+    assert call("resize", names=["running"], by="me", hosts=3).frames[-1]["job"]["record"]["state"] == "RUNNING"
+    assert records.read_resize(running) == records.ResizeRequest("me", 3)
+    records.write_spec(submitted(jobs, "a"), replace(spec, name="a"))
+    assert refused("a", 3) == "job a: it is QUEUED, not RUNNING"
 
 
 def test_whoever_calls_starts_the_scheduler_where_one_is_missing(jobs: Jobs, woken: list[str]) -> None:

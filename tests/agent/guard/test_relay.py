@@ -110,6 +110,15 @@ def test_a_guard_that_starts_still_is_waited_for(kept: JobFolder) -> None:
     found[0].close()
 
 
+def test_a_guard_that_has_ended_is_not_waited_for(folder: JobFolder, family: Family) -> None:
+    process = family.start("true")
+    process.wait()
+    process_registry.keep(folder, "ours", (), (process.pid, 1))
+    begin = time.monotonic()
+    assert relay._prepare(folder, "ours", "/agent.pyz") is None
+    assert time.monotonic() - begin < relay._GUARD_SECONDS / 2
+
+
 def test_a_guard_that_never_came_is_started_anew(kept: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "_GUARD_SECONDS", 0.05)
     kept.debug.write_text("its last output")

@@ -100,6 +100,8 @@ def test_a_port_of_a_host_that_is_reached_refuses() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         assert ports.unreachable(*bound.getsockname()) == ""
+        assert ports.unreachable(*bound.getsockname(), listens=True) == "Connection refused"
         bound.listen()
+        assert ports.unreachable(*bound.getsockname(), listens=True) == ""
         assert ports.unreachable(*bound.getsockname()) == "another process already listens on that port"
     assert ports.unreachable("255.255.255.255", 41000) == "Network is unreachable"

@@ -36,7 +36,7 @@ class Watched:
         self.folder, self.now = folder, 1000.0
         events = records.Events(folder)
         self.ranks = Ranks(folder, events, 1 << 20)
-        self.ranks.np = 2
+        self.ranks._placed = dict.fromkeys(range(2), "gpu1")
         self.ranks.started = {0: "gpu1", 1: "gpu2"}
         self.orders: list[Message] = []
         self.limits = Limits(policy, self.ranks, events, self.orders.append)
@@ -85,10 +85,10 @@ def test_ranks_that_print_nothing(folder: JobFolder, clock: list[float]) -> None
     """They may compute as they like; what they do is read before the job is ended."""
     job = Watched(folder, Policy(silence_timeout=60))
     job.ranks.last_output = clock[0]
-    job.ranks.np = 3
+    job.ranks._placed = dict.fromkeys(range(3), "gpu1")
     clock[0] += 61
     assert job.limits.exceeded(61) == ""  # one has not started
-    job.ranks.np = 2
+    job.ranks._placed = dict.fromkeys(range(2), "gpu1")
     assert job.limits.exceeded(59) == ""  # a second attempt: the silence before it does not count
     job.ranks.last_output += 2
     assert job.limits.exceeded(61) == ""
@@ -214,7 +214,7 @@ def test_traffic_as_when_it_worked_is_no_hang(folder: JobFolder, rate: float, ha
 def test_only_a_job_that_runs_can_hang(folder: JobFolder, change: str) -> None:
     job = Watched(folder, Policy(stall_timeout=10))
     if change == "starting":
-        job.ranks.np = 3
+        job.ranks._placed = dict.fromkeys(range(3), "gpu1")
     else:
         job.ranks.ended = {0: 0, 1: 0}
     both(job, 20)
@@ -233,7 +233,7 @@ def test_a_job_that_starts_slowly_says_what_it_waits_for(folder: JobFolder, cloc
     events.add(state.SUBMITTED, id="a1")
     events.add(state.PLACED, "as asked", np=6, hosts=["gpu1", "gpu2"], line="mpirun")
     ranks = Ranks(folder, events, 1 << 20)
-    ranks._placed = ["gpu1"] * 3 + ["gpu2"] * 3
+    ranks._placed = dict(enumerate(["gpu1"] * 3 + ["gpu2"] * 3))
     ranks.started = {0: "gpu1"}
     slow = SlowStart(events)
     for now in (1001.0, 1060.0):
@@ -273,7 +273,7 @@ def test_a_host_that_does_not_answer_while_the_job_starts_is_what_the_job_waits_
 
 def test_ranks_that_ended_long_before_the_others_are_told_of(folder: JobFolder) -> None:
     job = Watched(folder, Policy())
-    job.ranks.np, job.ranks.started = 3, {0: "gpu1", 1: "gpu2", 2: "gpu2"}
+    job.ranks._placed = job.ranks.started = {0: "gpu1", 1: "gpu2", 2: "gpu2"}
     some = SomeEnded(job.ranks, records.Events(folder))
     some.step(1000.0)
     job.ranks.ended[1] = 0

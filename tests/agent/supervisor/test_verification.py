@@ -34,7 +34,7 @@ class Job:
         monkeypatch.setattr("taco_launch.agent.supervisor.verification.time.monotonic", lambda: self.now)
         self.folder, events = folder, records.Events(folder)
         self.ranks = Ranks(folder, events, 1 << 20)
-        self.ranks.np, self.ranks.started = 2, {0: "gpu1", 1: "gpu2"}
+        self.ranks._placed = self.ranks.started = {0: "gpu1", 1: "gpu2"}
         self.orders: list[Message] = []
         launch = plan(FACTS, hosts=FAR, np=16, head="gpu1", network=RDMA, asked=NetworkOverrides(transport="tcp"))
         spec = JobSpec("vgg16", ("true",), FAR, policy=Policy(strict=strict))
@@ -210,7 +210,7 @@ def test_a_guard_that_does_not_answer_is_asked_again_later(job: Job) -> None:
 @pytest.mark.parametrize("change", ["starting", "ended"])
 def test_only_ranks_that_all_run_are_looked_at(job: Job, change: str) -> None:
     if change == "starting":
-        job.ranks.np = 3
+        job.ranks._placed = dict.fromkeys(range(3), "gpu1")
     else:
         job.ranks.ended = {0: 0}
     job.after(100)

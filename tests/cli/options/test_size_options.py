@@ -72,6 +72,13 @@ def test_workers_under_mpirun(two: list[str]) -> None:
         ("--hosts 2:", 2, "'2:' must be a whole number, or a range MIN:MAX such as 2:4"),
         ("--hosts 3:4", 4, "at least 3 whole hosts do not fit: there are 2 hosts"),
         ("--hosts 1:2 --np 2", 2, "--np and --hosts: each sets how many ranks there are"),
+        ("--elastic --hosts 1:2", 2, "--elastic: requires --launcher torchrun"),
+        (
+            "--elastic --launcher torchrun --hosts 2",
+            2,
+            "--elastic: requires a range of hosts hint: for example: --hosts 2:4",
+        ),
+        ("--elastic --launcher torchrun --hosts 2:2", 2, "--elastic: requires a range of hosts"),
         ("--hosts n1:4", 2, "'n1:4' is not a number of hosts; select hosts with -H"),
     ],
 )

@@ -12,6 +12,8 @@ JOB_ID = "TACO_LAUNCH_JOB_ID"
 JOB_NAME = "TACO_LAUNCH_JOB"
 # Which try of its job a rank is of, from 1 on; and as torchrun counts them, which starts each of ours anew at 0.
 _ATTEMPT, _RESTARTS = "TACO_LAUNCH_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"
+# The number of a host's first rank for us, where torchrun numbers its ranks anew whenever a host comes or goes.
+FIRST_RANK = "TACO_LAUNCH_FIRST_RANK"
 # In the environment of what looks after jobs, and belongs to none: a job may submit another, and be above all of that.
 SERVICE = "TACO_LAUNCH_SERVICE"
 
@@ -51,9 +53,18 @@ def mark(name: str, job_id: str) -> Tuple[Tuple[str, str], ...]:
     return (JOB_NAME, name), (JOB_ID, job_id)
 
 
-def attempt_env(number: int) -> Dict[str, str]:
-    """Return the variables by which the ranks of an attempt, from 1 on, know which it is."""
-    return {_ATTEMPT: str(number), _RESTARTS: str(number - 1)}
+def attempt_env(number: int, *, elastic: bool) -> Dict[str, str]:
+    """Return the variables by which the ranks of an attempt, from 1 on, know which it is; torchrun counts its own restarts."""
+    return {_ATTEMPT: str(number), **({} if elastic else {_RESTARTS: str(number - 1)})}
+
+
+def elastic_env(first: int) -> Dict[str, str]:
+    """Return the variables of a host's torchrun where hosts come and go; `first` is our number of its first rank.
+
+    torchrun must not have the ranks meet at its own store: hosts that join later wait for ever for an address that it tells
+    in the first round alone (torch 2.13, DynamicRendezvousHandler.next_rendezvous).
+    """
+    return {FIRST_RANK: str(first), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 
 
 def launch_agent(wrapper: Sequence[str]) -> Tuple[Tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from taco_launch.core.launch.command_line.env import TORCH_SOCKETS, VISIBLE_GPUS, mark, rendezvous
+from taco_launch.core.launch.command_line.env import TORCH_SOCKETS, VISIBLE_GPUS, elastic_env, mark, rendezvous
 from taco_launch.core.launch.command_line.host_env import HostEnv, host_env, with_gpus
 from taco_launch.core.launch.command_line.overrides import Option
 from taco_launch.core.launch.command_line.remarks import draft_of, remarks
@@ -14,10 +14,15 @@ from taco_launch.core.launch.launchers import env as per_slot
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.launchers import launcher_of
-from taco_launch.core.model.plans import HostCommand, LaunchPlan, Placement, Token
+from taco_launch.core.model.plans import HostCommand, LaunchPlan, Placement, Token, numbered
 
 # How often torchrun looks whether its ranks live; 5 s before torch 2.3, which each job would take longer to end.
 _MONITOR_SECONDS = "1"
+# Each lost host costs a restart. The supervisor ends a job whose ranks fail again and again while no host comes or goes.
+_ELASTIC_RESTARTS = "1000"
+# join_timeout: a host that joins waits for the next round as long as the others train. last_call_timeout: with the least
+# number of hosts a round waits so many seconds for more (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py).
+_RENDEZVOUS = "join_timeout=600,last_call_timeout=5"
 
 
 def plan(
@@ -41,10 +46,7 @@ def plan(
     passed = tuple(name for option in options for name, value in option.env if value is None)
     words: List[List[Token]] = []
     commands: List[HostCommand] = []
-    first = 0
-    for number, share in enumerate(placement.shares):
-        ranks = tuple(range(first, first + share.ranks))
-        first += share.ranks
+    for number, (share, ranks) in enumerate(numbered(placement.shares)):
         set_ = [*_settings(options), *_of_host(dict(own).get(share.host, ()), values)]
         command = [Token(word, "user", "the job's command") for word in spec.command]
         if launcher_of(spec).sets_rendezvous:
@@ -62,7 +64,7 @@ def plan(
                 lines.append([*_behind_env(both), *command, *per_slot.behind(spec, local)])
             argv = per_slot.argv(spec, wrapper, ranks, placement.np, gpus)
         words += lines
-        env = {**values, **dict(mark(spec.name, job_id))}
+        env = {**values, **dict(mark(spec.name, job_id)), **(elastic_env(ranks[0]) if spec.elastic else {})}
         typed = tuple(tuple(token.text for token in line) for line in lines)
         escaped = map(escape, spec.command)
         argv = (*argv, *(map(_torchrun_argument, escaped) if launcher_of(spec).sets_rendezvous else escaped))
@@ -121,6 +123,8 @@ def _torchrun_tokens(spec: JobSpec, placement: Placement, number: int, port: int
     order of the placement, which a c10d rendezvous does not promise. Options are spelled with `_`, as torch 1.10 to 2.x take
     them (torch/distributed/run.py); 2.0 was the first to take `-`.
     """
+    if spec.elastic:
+        return _elastic_tokens(spec, placement, number, port)
     address, port_ = rendezvous(spec, placement, port)
     options = (
         ("--nnodes", str(len(placement.shares)), "the job's hosts"),
@@ -131,6 +135,32 @@ def _torchrun_tokens(spec: JobSpec, placement: Placement, number: int, port: int
         ("--max_restarts", "0", "the job's restart policy retries it, not torchrun"),
         ("--monitor_interval", _MONITOR_SECONDS, "seconds between torchrun's checks whether its ranks have ended"),
     )
+    return _torchrun(options)
+
+
+def _elastic_tokens(spec: JobSpec, placement: Placement, number: int, port: int) -> List[Token]:
+    """Return torchrun and its options on a host that may be joined and left by others (torchrun's c10d rendezvous).
+
+    The first host has the store where all meet. Ranks are numbered anew in each round.
+    """
+    address, port_ = rendezvous(spec, placement, port)
+    share = placement.shares[number]
+    own = next(host.address for host in spec.hosts if host.name == share.host)
+    options = (
+        ("--nnodes", f"{spec.least_hosts}:{spec.host_count}", "--elastic: between so many hosts"),
+        ("--nproc_per_node", str(share.ranks), "the ranks of this host"),
+        ("--rdzv_backend", "c10d", "torchrun's rendezvous that hosts can join and leave"),
+        ("--rdzv_endpoint", f"{address}:{port_}", "the hosts meet at the first host"),
+        ("--rdzv_id", spec.name, "the job"),
+        ("--rdzv_conf", f"is_host={int(number == 0)},{_RENDEZVOUS}", "the first host has the store"),
+        ("--local_addr", own, "where the others reach this host"),
+        ("--max_restarts", _ELASTIC_RESTARTS, "a host that comes or goes restarts all ranks"),
+        ("--monitor_interval", _MONITOR_SECONDS, "seconds between torchrun's checks whether its ranks have ended"),
+    )
+    return _torchrun(options)
+
+
+def _torchrun(options: Iterable[Tuple[str, str, str]]) -> List[Token]:
     found = [Token("torchrun", "user", "--launcher torchrun")]
     found += [Token(word, "launcher", why) for option, value, why in options for word in (option, value)]
     return [*found, Token("--no_python", "launcher", "the command names its own program, such as python")]

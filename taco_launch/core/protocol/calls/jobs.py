@@ -48,7 +48,7 @@ class Get(Request):
     name: str
 
 
-# The next four are about several jobs. All of them are told before any is waited for. With `owner`, another user's job is
+# The next five are about several jobs. All of them are told before any is waited for. With `owner`, another user's job is
 # refused. Replies, for each name in their order: JobReply or NotDone.
 
 
@@ -80,6 +80,16 @@ class Resume(Request):
     names: List[str]
     owner: Optional[str] = None
     by: str
+
+
+class Resize(Request):
+    """Have a running elastic job use at most `hosts` hosts. The reply is JobReply or NotDone."""
+
+    op = "resize"
+    names: List[str]
+    owner: Optional[str] = None
+    by: str
+    hosts: int
 
 
 class Delete(Request):

@@ -206,7 +206,6 @@ class PyTorchJob(_Pods):
             return False
         self.policy()
         self.keep(("runPolicy", "backoffLimit"), (*_ELASTIC, "maxRestarts"))
-        self._elastic()
         for role in roles:
             self._restart((*role, "restartPolicy"))
         containers = [self.container(role) for role in roles]
@@ -216,6 +215,7 @@ class PyTorchJob(_Pods):
             self.own = (*_ELASTIC, "nProcPerNode")
         if len(found) == len(roles):
             self.start(found, sum(counts))
+        self._elastic()
         self.name()
         return True
 
@@ -236,9 +236,19 @@ class PyTorchJob(_Pods):
             self.notes.append(f"{path_of(loc)}: Never: the job is not tried again, whatever backoffLimit is")
 
     def _elastic(self) -> None:
-        if self.take((*_ELASTIC, "minReplicas")) or self.take((*_ELASTIC, "maxReplicas")):
-            self.taken |= {(*_ELASTIC, key) for key in ("minReplicas", "maxReplicas", "metrics", "rdzvBackend")}
+        """Take a range of pods under torchrun as one of hosts, each with the ranks of a pod."""
+        least, most = (self.take((*_ELASTIC, key)) for key in ("minReplicas", "maxReplicas"))
+        if least is None and most is None:
+            return
+        self.taken |= {(*_ELASTIC, key) for key in ("metrics", "rdzvBackend")}
+        is_range = isinstance(least, int) and isinstance(most, int) and 0 < least < most
+        if not is_range or self.document.get("launcher") != "torchrun":
             self.notes.append(f"{path_of(_ELASTIC)}: {ELASTIC}")
+            return
+        each = self.document.pop("gpus", None) or self.document.pop("slotsPerWorker")
+        del self.document["workers"]
+        for key, value in {"elastic": True, "hosts": f"{least}:{most}", "slotsPerHost": each}.items():
+            self.put((key,), value, _ELASTIC)
 
 
 class TrainJob(_Pods):

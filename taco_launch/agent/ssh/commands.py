@@ -41,7 +41,7 @@ _PUT_SECONDS = 60.0
 # Of what an ssh says on its stderr.
 _MOST_ERRORS = 1 << 20
 _SSH_NO_KEY = "Host key verification failed."
-_NO_KEY = "the head does not know its host key: taco-launch setup --only ssh_mesh (without a container: ssh to it once from the head)"
+_NO_KEY = "it is not set up with this head, which does not know its host key: run setup; without a container, ssh to it once from the head"
 # What srun, which stands for ssh in an allocation of Slurm, prints below the words of the program itself.
 _OF_SRUN = re.compile(rb"^srun: error: .*(?:Exited with exit code|task \d+: Killed).*$", re.MULTILINE)
 # So says the Python of a host where the agent is not, or only a part of it, which it takes for a script.

@@ -4,6 +4,7 @@ import importlib
 import os
 import signal
 import time
+from typing import Optional
 
 from taco_launch.agent.gang.guard_pool import HEARTBEAT_SECONDS, TICK_MS
 from taco_launch.agent.host.launcher_process import drain, wake_on_child
@@ -23,8 +24,8 @@ class Running:
     def __init__(self, attempt: SupervisedAttempt) -> None:
         """Do nothing yet."""
         self._attempt = attempt
-        # After this the launcher is killed, where all ranks have ended.
-        self._launcher_deadline = 0.0
+        # After this the launcher is killed, where all ranks have ended; None before the first look at them.
+        self._launcher_deadline: Optional[float] = None
         # Whether the ranks may exit: their wrappers hold an end back during a stop, until all have ended.
         self._released = False
         # When the job's folder is looked at again.
@@ -98,7 +99,7 @@ class Running:
             why, attempt.cut_short = start.failure(attempt.launcher)
             if why:
                 attempt.terminate(why)
-        if not attempt.ranks.all_ended:
+        if not attempt.ranks.all_ended or self._launcher_deadline is None:
             linger = LINGER_SECONDS if attempt.gang.remote else 0.0
             self._launcher_deadline = now + max(attempt.spec.policy.grace, linger)
         elif now > self._launcher_deadline and attempt.launcher is not None:

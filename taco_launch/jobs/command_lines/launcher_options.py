@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from taco_launch.core.messages.address import check
+
 # What becomes of an option. RANKS, EACH and NODES count; the value of LIST is several variables; FLAG has no value.
 RANKS, EACH, NODES, HOSTS, HOSTFILE = "ranks", "each", "nodes", "hosts", "hostfile"
 ENV, PAIR, LIST, BARE, MCA, OPTION, VARIABLE = "env", "pair", "list", "bare", "mca", "option", "variable"
@@ -146,6 +148,19 @@ def clock_seconds(value: str) -> str:
     return _limit(sum(int(part or "0") * unit for part, unit in zip(reversed(value.split(":")), units, strict=False)))
 
 
+def mail_address(value: str) -> str:
+    """Return the address of mail to people, separated by commas.
+
+    Raises:
+        ValueError: it is not NAME@HOST: a user of the submitting machine, or a variable.
+    """
+    address = f"mailto:{value}"
+    try:
+        return check(address)
+    except ValueError:
+        raise ValueError("is not NAME@HOST: --notify mailto:NAME@HOST sends the end of a job") from None
+
+
 def _limit(seconds: int) -> str:
     if not seconds:
         raise ValueError("0 is no limit, and so is none")
@@ -166,6 +181,7 @@ _PLACES = "places ranks within hosts, which a job cannot specify"
 BY_DEFAULT = "PBS gives each chunk one rank where it does not say how many"  # pbs_resources(7), mpiprocs
 SEVERAL = "starts several programs, but a job has only one: submit one job for each"
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
+_MAIL_TYPE = "--notify sends the end of a job, a hang and a lost host"
 ELASTIC = "the number of hosts changes while a job runs only with --launcher torchrun --elastic --hosts MIN:MAX"
 # Parameters of Open MPI that are something else here, too.
 PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
@@ -421,7 +437,8 @@ _SLURM = {
         " dependency d signal export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
     ),
     **_refused(_OF_HOSTS, two="constraint C"),
-    **_omitted("--notify URL posts the end of a job", two="mail-type mail-user"),
+    "mail-user": Meaning(OPTION, target="--notify", convert=mail_address),
+    **_omitted(_MAIL_TYPE, two="mail-type"),
     **_omitted("a rank that fails ends the job", two="kill-on-bad-exit K wait W"),
     **_omitted(_NOT_AGAIN, "requeue"),
     **_omitted(
@@ -449,7 +466,8 @@ _PBS = {
     "v": Meaning(LIST),
     **_omitted(_QUEUE, "V h", "q A P p W S c r u a"),
     **_omitted(_LOGS, two="o e j k"),
-    **_omitted("--notify URL posts the end of a job", two="m M"),
+    "M": Meaning(OPTION, target="--notify", convert=mail_address),
+    **_omitted(_MAIL_TYPE, two="m"),
     **_refused("submit one job for each element", two="J t"),
     **_PBS_RESOURCES,
 }
@@ -470,7 +488,8 @@ _LSF = {
     **_omitted(_LIMITS, two="M v c"),
     **_omitted(_GPUS, two="gpu"),
     **_omitted(_LOGS, two="o e oo eo i"),
-    **_omitted("--notify URL posts the end of a job", "N B", "u"),
+    "u": Meaning(OPTION, target="--notify", convert=mail_address),
+    **_omitted(_MAIL_TYPE, "N B"),
 }
 _SGE = {
     "N": Meaning(OPTION, target="--name"),
@@ -484,7 +503,8 @@ _SGE = {
     ),
     **_omitted(_LOGS, two="o e j i"),
     **_omitted(_NOT_AGAIN, two="r"),
-    **_omitted("--notify URL posts the end of a job", two="m M"),
+    "M": Meaning(OPTION, target="--notify", convert=mail_address),
+    **_omitted(_MAIL_TYPE, two="m"),
     **_refused("submit one job for each element", two="t"),
     **_all("h-rt s-rt", Meaning(OPTION, target="--timeout", convert=clock_seconds)),
     **_omitted(_GPUS, two="gpu gpus ngpus gpu-card gpu-type gputype cuda"),

@@ -13,7 +13,7 @@ from taco_launch.core.facts import MADE
 from taco_launch.core.facts.network.interface import Carrier, carrier
 from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import Found, Unknown, known_value
-from taco_launch.core.model.host.facts import HostFacts, Listener, NetworkFacts, SetupState
+from taco_launch.core.model.host.facts import DockerFacts, HostFacts, Listener, NetworkFacts, SetupState
 from taco_launch.core.model.host.hosts import Container, Host
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.setup import scripts
@@ -45,6 +45,12 @@ def plan(host: Host, facts: HostFacts, cluster: PlanContext) -> Iterator[Op | Pr
     taken = taken_by_another(host, facts, cluster) or _taken(facts, own, container, cluster.inventory.cluster)
     if taken is not None:
         yield taken
+        return
+    name = paths.container(cluster.inventory.cluster)
+    if isinstance(facts.docker, DockerFacts) and not any(each.name == name for each in facts.containers):
+        yield Problem(
+            _STAGE, "there is no training container on this host", "create it: taco-launch setup, without --only"
+        )
         return
     known = cluster.once("members", lambda: members(cluster))
     yield from _keys(host, facts.made, cluster)

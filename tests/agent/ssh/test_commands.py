@@ -46,7 +46,7 @@ def test_a_host_whose_key_is_not_known_is_not_set_up(agent: Path) -> None:
     script.chmod(0o755)
     ((host, told),) = ssh.ask(["n2"], str(agent), Cleared, "clear", seconds=20)
     assert host == "n2"
-    assert str(told).startswith("the head does not know its host key: taco-launch setup --only ssh_mesh (")
+    assert str(told).startswith("it is not set up with this head, which does not know its host key: run setup;")
 
 
 def test_the_agent_is_put(agent: Path) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from taco_launch.core.model.host import paths
 from taco_launch.core.model.host.fact_value import NOT_ASKED
-from taco_launch.core.model.host.facts import HostFacts
+from taco_launch.core.model.host.facts import ContainerState, DockerFacts, HostFacts
 from taco_launch.core.model.host.hosts import Container, Host, Inventory
 from taco_launch.setup.model.ops import FileTarget, Op, PlanContext, Problem, Stage, StagePlanner, StageRules
 from taco_launch.setup.plan.diff import diffs, wanted
@@ -123,7 +124,10 @@ def test_what_is_the_same_for_all_hosts_is_made_once(monkeypatch: pytest.MonkeyP
     note(image, "_standard")
     note(ssh_mesh, "members")
     for host, each in zip(of.inventory.hosts, facts, strict=True):
-        assert list(image.plan(host, each, of)) + list(ssh_mesh.plan(host, each, of))
+        assert isinstance(each.docker, DockerFacts)
+        own = ContainerState(paths.container(of.inventory.cluster), "image", "running", ())
+        running = replace(each, docker=replace(each.docker, containers=(own,)))
+        assert list(image.plan(host, each, of)) + list(ssh_mesh.plan(host, running, of))
     assert asked == ["_standard", "members"]
     assert list(image.plan(HOST, facts[0], replace(of, latest="sha256:new")))
     assert asked == ["_standard", "members", "_standard"]

@@ -45,6 +45,18 @@ def meshed(*of: Any) -> World:
     return world
 
 
+def test_a_host_without_a_container_is_named_before_anything_changes() -> None:
+    world = World(inventory())
+    docker = world.facts["gpu2"].docker
+    assert isinstance(docker, DockerFacts)
+    world.facts["gpu2"] = replace(world.facts["gpu2"], docker=replace(docker, containers=()))
+    problem = the_problem(world.plan("gpu2"))
+    assert (problem.message, problem.hint) == (
+        "there is no training container on this host",
+        "create it: taco-launch setup, without --only",
+    )
+
+
 def test_two_hosts_become_a_mesh() -> None:
     world = World(inventory())
     assert world.converge() == [

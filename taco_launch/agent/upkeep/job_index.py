@@ -71,7 +71,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
             after[name] = (*stamp, line)
     if guests and not found.rows:
         found.warnings.append(
-            f"no job has this host as its head, but ranks of {len(guests)} of another head ran here, such as {guests[0]}: "
+            f"no job has this host as its head, but ranks of {len(guests)} job{'s' * (len(guests) > 1)} of another head ran here, "
+            f"such as {guests[0]}: "
             "is `head` in the inventory right?"
         )
     if after != before:

@@ -8,7 +8,7 @@ from taco_launch.jobs.command_lines.script_translation import translate_script
 from taco_launch.jobs.command_lines.scripts.conditions import truth
 from taco_launch.jobs.command_lines.shell_script import read
 
-IN_A_CONDITION = "it is in a loop or a condition of the script, and is read as if the script ran it"
+IN_A_CONDITION = "the script runs it only if [ -n $K ] holds; otherwise remove what it adds to the command"
 NOT_READ = "the condition in line {} decides whether it runs, and its first branch is read, which this is not"
 NEVER = "is in a branch that does not run with the values in the script"
 

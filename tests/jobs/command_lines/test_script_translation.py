@@ -275,7 +275,7 @@ def test_what_a_condition_adds_is_named() -> None:
     done = lines("A=(-n 2)\nif [ -e x ]; then A+=(--label); fi\nsrun ${A[@]} a")
     assert done[0] == "3: --np 2 -- a"
     assert done[-1] == (
-        "without line 2: 'A+= --label': it is in a loop or a condition of the script, and is read as if the script ran it"
+        "without line 2: 'A+= --label': the script runs it only if [ -e x ] holds; otherwise remove what it adds to the command"
     )
 
 

@@ -63,6 +63,13 @@ class Branches:
         earlier = (other for block in blocks if block in self._tests for other in self._tests[block].earlier)
         return next((self._tests[other].line for other in earlier if self.runs(other) is None), 0)
 
+    def unknown_test(self, blocks: Sequence[int]) -> str:
+        """Return the condition of the innermost of these blocks of which only a shell would know it; "" for none, or of `case`."""
+        tests = [self._tests[block] for block in blocks if block in self._tests and self.runs(block) is None]
+        if not tests or not tests[-1].words or tests[-1].words[0] == "case":
+            return ""
+        return f"{'' if tests[-1].is_met else 'not '}{' '.join(tests[-1].words).rstrip('; ')}"
+
     def _decided(self, test: Test) -> bool | None:
         earlier = [self.runs(block) for block in test.earlier]
         if True in earlier:

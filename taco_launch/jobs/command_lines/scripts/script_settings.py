@@ -17,6 +17,7 @@ _GLOB = re.compile(r"[*?\[{~]")
 # $1, or ${1:?why}: the script gives it a name of its own.
 _PARAMETER = re.compile(rf"{UNKNOWN}(?:\d|\{{\d+(?::?\?[^{{}}]*)?\}})")
 _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
+_SET_WHERE = "the script runs it only if {} holds; otherwise remove what it adds to the command"
 _IN_ANOTHER_BRANCH = "the condition in line {} decides whether it runs, and its first branch is read, which this is not"
 
 
@@ -60,7 +61,9 @@ class Settings:
             before = self._variables.get(name)
             if command.blocks and not shell_script.is_unknown(before or "") and script_values.is_added(before, value):
                 line = self._follows.branches.rival(command.blocks)
-                self._left(command, _IN_ANOTHER_BRANCH.format(line) if line else _SET_INSIDE)
+                test = self._follows.branches.unknown_test(command.blocks)
+                inside = _SET_WHERE.format(test) if test else _SET_INSIDE
+                self._left(command, _IN_ANOTHER_BRANCH.format(line) if line else inside)
             self._follows.change(name, value)
 
     def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:

@@ -74,6 +74,7 @@ def resize(jobs: Jobs, _agent: str, request: Resize) -> Iterator[Reply]:
     """Have an elastic job that runs use at most so many hosts."""
 
     def ask(folder: JobFolder) -> None:
+        _require_owner(folder, request.owner)
         spec, found = records.read_spec(folder), records.record(folder).state
         if not spec.elastic:
             hint = "submit it with --elastic --hosts MIN:MAX"
@@ -82,8 +83,9 @@ def resize(jobs: Jobs, _agent: str, request: Resize) -> Iterator[Reply]:
             raise UsageError(f"job {folder.name}: it is {found.value}, not RUNNING")
         least, most = spec.least_hosts or 1, spec.host_count or 1
         if not least <= request.hosts <= most:
-            raise UsageError(f"job {folder.name}: {request.hosts} hosts: its --hosts are {least}:{most}")
-        _require_owner(folder, request.owner)
+            raise UsageError(
+                f"job {folder.name}: {request.hosts} is not between {least} and {most}, its --hosts MIN:MAX"
+            )
         records.write_json(folder.resize, records.ResizeRequest(request.by, request.hosts)._asdict())
 
     yield from _answers(_tell(jobs, request.names, ask), _view)

@@ -63,9 +63,9 @@ def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
     yield JobReply(job=view)
 
 
-def _usage(folder: JobFolder, of: JobState) -> HostUsages:
-    """Return what a job in a state uses on each host that has told it lately; nothing where it does not run."""
-    if of is JobState.RUNNING:
+def _usage(folder: JobFolder, state: JobState) -> HostUsages:
+    """Return what a running job uses on each host that reported it lately; nothing for a job in another state."""
+    if state is JobState.RUNNING:
         with contextlib.suppress(TacoLaunchError):  # a damaged file is replaced by the next sample
             usage = usage_series.read(folder)
             since = time.time() - _OLDEST_SECONDS
@@ -82,7 +82,7 @@ def _metrics(jobs: Jobs, _agent: str, _request: Metrics) -> Iterator[Reply]:
     for warning in found.warnings:
         yield Notice(text=warning)
     live = []
-    for row in map(decoded, found.rows):
+    for row in (row for row in map(decoded, found.rows) if row.state is JobState.RUNNING):
         with contextlib.suppress(TacoLaunchError):  # it has been removed meanwhile
             if hosts := _usage(jobs.get(row.name), row.state):
                 live.append(LiveJob(row.name, row.goodput, hosts))

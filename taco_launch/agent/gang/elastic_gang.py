@@ -5,13 +5,12 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from taco_launch.agent.gang import guard_pool
 from taco_launch.agent.gang.gang_allocation import GangAllocation
-from taco_launch.agent.gang.guard_pool import GUARD_SECONDS, Note
+from taco_launch.agent.gang.guard_pool import Note
 from taco_launch.core.errors import PlacementError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.plans import Placement, Share
 from taco_launch.core.placement.hosts import place
-from taco_launch.core.protocol.guard_messages import Reach
 
 
 class ElasticGang(GangAllocation):
@@ -42,7 +41,9 @@ class ElasticGang(GangAllocation):
             if share is not None:
                 shares.append(share)
                 first += share.ranks
-        self._reach_store(placement, shares, note)
+        head = next(host for host in self._spec.hosts if host.name == placement.shares[0].host)
+        for name, why in self._unreached(head, self.port, [share.host for share in shares], note, listens=True):
+            self._fail(name, why)
         shares = [share for share in shares if share.host not in self._unusable]
         joined = replace(placement, shares=(*placement.shares, *shares))
         if shares:
@@ -82,18 +83,3 @@ class ElasticGang(GangAllocation):
             self._unusable.setdefault(host.name, "its slots were taken")
             return None
         return replace(share, slots=slots, choice=self._choices.get(host.name), first=first)
-
-    def _reach_store(self, placement: Placement, shares: Sequence[Share], note: Note) -> None:
-        """Have the hosts of these shares try the port where the job's hosts meet; one that does not reach it cannot be used."""
-        address = next(host.address for host in self._spec.hosts if host.name == placement.shares[0].host)
-        links = [self.link(share.host) for share in shares]
-        for link in links:
-            link.answers.reached = None
-            link.order(Reach(address=address, port=self.port, listens=True))
-        self._wait(
-            note, lambda: all(link.answers.reached is not None or self._dead(link) for link in links), GUARD_SECONDS
-        )
-        for link in links:
-            why = self._why_silent(link) if link.answers.reached is None else link.answers.reached.why
-            if why:
-                self._fail(link.name, f"it cannot reach port {self.port} of {address}, where the hosts meet: {why}")

@@ -41,8 +41,6 @@ from taco_launch.core.protocol.guard_messages import (
     HostReport,
     Lease,
     Leased,
-    Reach,
-    Reached,
     ReleaseSlots,
     Supervise,
 )
@@ -325,23 +323,11 @@ class GangAllocation(GuardPool):
         placed = [host for share in placement.shares for host in self._spec.hosts if host.name == share.host]
         if launcher_of(self._spec).is_single or dict(self._spec.env).get("MASTER_ADDR"):
             return True
-        first, asked = placed[0], [(host, self.link(host.name)) for host in placed[1:]]
-        for _host, link in asked:
-            link.answers.reached = None
-            link.order(Reach(address=first.address, port=self.port))
-        self._wait(
-            note,
-            lambda: all(link.answers.reached is not None or self._dead(link) for _host, link in asked),
-            GUARD_SECONDS,
-        )
-        answers = [(host, link.answers.reached or Reached(why=self._why_silent(link))) for host, link in asked]
-        told = [(host, answer.why) for host, answer in answers]
-        failed = [(host, why) for host, why in told if why]
+        failed = self._unreached(placed[0], self.port, [host.name for host in placed[1:]], note)
         if failed:
             self._let_go(placed, note, look=False)
-        for host, why in failed:
-            where = f"port {self.port} of {first.name} ({first.address})"
-            self._fail(host.name, f"this host cannot reach {where}, which the ranks use for rendezvous: {why}")
+        for name, why in failed:
+            self._fail(name, why)
         return not failed
 
     def _fail(self, name: str, why: str) -> None:

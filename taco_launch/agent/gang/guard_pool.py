@@ -15,7 +15,7 @@ from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts, LocalHcas
 from taco_launch.core.model.jobs import JobSpec
-from taco_launch.core.protocol.guard_messages import Close, Heartbeat, ProbeHost
+from taco_launch.core.protocol.guard_messages import Close, Heartbeat, ProbeHost, Reach, Reached
 from taco_launch.core.protocol.message import Message
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
@@ -116,6 +116,28 @@ class GuardPool:
         finally:
             self._silent.close()
         return True
+
+    def _unreached(
+        self, first: Host, port: int, names: Sequence[str], note: Note, *, listens: bool = False
+    ) -> List[Tuple[str, str]]:
+        """Have hosts try the port of the first where the ranks meet; return those that do not reach it: (name, why).
+
+        `listens` is as in Reach.
+        """
+        links = [self.link(name) for name in names]
+        for link in links:
+            link.answers.reached = None
+            link.order(Reach(address=first.address, port=port, listens=listens))
+        self._wait(
+            note, lambda: all(link.answers.reached is not None or self._dead(link) for link in links), GUARD_SECONDS
+        )
+        answers = [(link.answers.reached or Reached(why=self._why_silent(link))).why for link in links]
+        where = f"port {port} of {first.name} ({first.address})"
+        return [
+            (name, f"this host cannot reach {where}, which the ranks use for rendezvous: {why}")
+            for name, why in zip(names, answers)
+            if why
+        ]
 
     def _probe(self, links: Sequence[GuardConnection]) -> None:
         """Have hosts looked at that were not yet: each guard continues with its other work."""

@@ -301,7 +301,7 @@ class _Guard:
         if self._elsewhere:
             self._sender.add(message.rank)
         self._greet(line)
-        # Where torchrun has started the rank anew, only the last start and end of it are told over a new connection.
+        # If torchrun has restarted the rank, a new connection reports its last start and end only.
         self._told = [told for told in self._told if getattr(told, "rank", None) != message.rank]
         self._tell(guard_messages.RankStarted(rank=message.rank, roots=message.roots))
 

@@ -117,7 +117,7 @@ def listened_on(root: int) -> int:
 def unreachable(address: str, port: int, *, listens: bool = False) -> str:
     """Return why a port of another host cannot be reached from here; "" where it can. By default no process listens on it yet.
 
-    A host that is reached refuses the connection then; whoever is between does not answer, or says so.
+    A host that is reached refuses the connection then; a firewall or router on the way drops it or returns an error.
     """
     try:
         with socket.create_connection((address, port), _REACH_SECONDS):

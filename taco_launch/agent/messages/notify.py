@@ -1,13 +1,14 @@
 """`agent notify`: sends a job's end, hang, lost host or difference from its plan to all who want it, beside what looks after the job."""
 
 import os
+import shlex
 import socket
 from typing import Iterator, Tuple
 
 from taco_launch.agent.messages.deliver import deliver
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.core.command import BARE, as_typed
+from taco_launch.core.command import BARE, as_typed, shell
 from taco_launch.core.errors import OK, TacoLaunchError
 from taco_launch.core.launch.masking import Masker
 from taco_launch.core.lifecycle import state
@@ -15,6 +16,9 @@ from taco_launch.core.messages.address import shown
 from taco_launch.core.messages.occasions import NOT_NOTIFIED, OF_JOB
 from taco_launch.core.model.host.hosts import Notice
 from taco_launch.core.model.jobs import Event, JobState, Policy
+
+# Of how taco-launch is called, in characters: an option, and a path of at most 4096 bytes (Linux, limits.h).
+_MOST_TYPED = 4200
 
 
 def main(folder: JobFolder, event_time: str, spec_file: int, events_file: int) -> int:
@@ -34,7 +38,7 @@ def main(folder: JobFolder, event_time: str, spec_file: int, events_file: int) -
     found = record.findings[:1] if event.kind == state.ENDED else ()
     more = [line for finding in found for line in (f"cause: {finding.cause}", f"next: {finding.next}")]
     mask = Masker(spec, {}).text
-    typed = spec.policy.typed or BARE
+    typed = _typed(spec.policy.typed)
     message = {
         "name": folder.name,
         "state": record.state.value,
@@ -55,6 +59,16 @@ def main(folder: JobFolder, event_time: str, spec_file: int, events_file: int) -
                 NOT_NOTIFIED, f"{called}: {to}the message of {event.kind} was not delivered: {problem}"
             )
     return OK
+
+
+def _typed(text: str) -> str:
+    """Return how taco-launch is called; a user who submits a job cannot make another command of it, which others are to type."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return BARE
+    fits = len(words) == 3 and words[:2] == [BARE, "-i"] and len(text) <= _MOST_TYPED and text.isprintable()
+    return text if fits and shell(words) == text else BARE
 
 
 def _is_kept(folder: JobFolder, events_file: int) -> bool:

@@ -145,7 +145,7 @@ class ResizeRequest(NamedTuple):
 
 
 def read_resize(folder: JobFolder) -> Optional[ResizeRequest]:
-    """Read how many hosts an elastic job may have at most, None where nobody has asked for less.
+    """Read how many hosts an elastic job may have at most, None without such a request.
 
     Raises:
         DamagedRecordError: it cannot be read.

@@ -7,7 +7,7 @@ the attempt ends.
 import contextlib
 import time
 from dataclasses import replace
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from taco_launch.agent.gang import descriptors
 from taco_launch.agent.gang.elastic_gang import ElasticGang
@@ -28,14 +28,15 @@ from taco_launch.core.protocol.calls.jobs import CallerEnvironment
 from taco_launch.core.protocol.guard_messages import EndJob
 from taco_launch.core.protocol.rank_messages import InterruptRanks, Leave
 
-# How often other hosts and other jobs are looked at. A host that could not join is tried again after twice as long each time.
+# How often other hosts and other jobs are looked at. A host that could not join, or has left, is tried again after twice as
+# long each time.
 _LOOK_SECONDS, _MOST_PAUSE = 10.0, 300.0
 # A host that leaves has so long to end its ranks after the grace time, and to send its logs.
 _END_SECONDS = 30.0
 
 
 class ElasticWorld:
-    """Which hosts an attempt has, how many it may have, and who comes next."""
+    """Which hosts an attempt has, how many it may have, and which may join next."""
 
     def __init__(
         self,
@@ -52,9 +53,8 @@ class ElasticWorld:
         self._facts, self._caller, self._wrapper = facts, caller, wrapper
         self._first = planned.placement.np  # the number of the next rank that joins
         self._look_at = time.monotonic() + _LOOK_SECONDS
-        self._tries: Dict[
-            str, Tuple[float, float]
-        ] = {}  # when a host that could not join is tried again, and its pause
+        # When a host that could not join, or has left, is tried again, and the pause before that.
+        self._tries: Dict[str, Tuple[float, float]] = {}
         self._leaving: Dict[str, _Departure] = {}
         self._jobs = Jobs(attempt.folder.path.parent.parent)
         self._specs: Dict[str, JobSpec] = {}  # of the jobs that wait
@@ -66,7 +66,7 @@ class ElasticWorld:
         return self._planned.placement
 
     def is_leaving(self, link: GuardConnection) -> bool:
-        """Return whether a host is no part of the job any more: what its ranks do is of no account."""
+        """Return whether a host is leaving the job: how its ranks end does not matter."""
         return link.name in self._leaving
 
     def loses(self, link: GuardConnection) -> bool:
@@ -81,7 +81,7 @@ class ElasticWorld:
         return True
 
     def step(self, now: float, serve: Callable[[], None]) -> None:
-        """Go on with departures, and look at other hosts where that is due; `serve` is called as long as hosts are waited for."""
+        """Continue departures, and look at other hosts where that is due; `serve` is called as long as hosts are waited for."""
         attempt = self._attempt
         if self._joins or attempt.cut_short is not None or attempt.kill_at is not None:
             return
@@ -93,12 +93,12 @@ class ElasticWorld:
         if now < self._look_at or self._leaving:
             return
         self._look_at = now + _LOOK_SECONDS
-        waiting = list(self._waiting())
+        waiting = self._first_waiting()
         if len(self._hosts) > self._most:
             self._give_up(f"resized to {self._most} hosts")
-        elif ahead := [spec.name for spec in waiting if spec.policy.priority > attempt.spec.policy.priority]:
-            self._give_up(f"job {ahead[0]}, of a higher priority, waits for slots")
-        elif len(self._hosts) < self._most and not waiting and self._runs:
+        elif waiting is not None and waiting.policy.priority > attempt.spec.policy.priority:
+            self._give_up(f"job {waiting.name}, of a higher priority, waits for slots")
+        elif len(self._hosts) < self._most and waiting is None and self._runs:
             self._grow(now, serve)
 
     # -- its size
@@ -123,20 +123,22 @@ class ElasticWorld:
         least = self._attempt.spec.least_hosts or 1
         return name != self._hosts[0] and len(self._hosts) > least
 
-    def _waiting(self) -> Iterator[JobSpec]:
-        """Yield the jobs that wait for slots of hosts which this one may have."""
+    def _first_waiting(self) -> Optional[JobSpec]:
+        """Return the job of the highest priority that waits for slots of hosts which this one may have; None for none."""
         ours = {host.address for host in self._attempt.spec.hosts}
-        names = set(self._jobs.pending())
+        names = {*self._jobs.pending()} - {self._attempt.spec.name}
         self._specs = {name: spec for name, spec in self._specs.items() if name in names}
-        for name in names - {self._attempt.spec.name}:
-            folder = self._jobs.folder(name)
+        for name in names - self._specs.keys():
             with contextlib.suppress(TacoLaunchError, OSError):  # it is gone, or damaged
-                if records.record(folder).state is JobState.QUEUED:
-                    spec = self._specs[name] = self._specs.get(name) or records.read_spec(folder)
-                    if ours & {host.address for host in spec.hosts}:
-                        yield spec
+                self._specs[name] = records.read_spec(self._jobs.folder(name))
+        rivals = [spec for spec in self._specs.values() if ours & {host.address for host in spec.hosts}]
+        for spec in sorted(rivals, key=lambda spec: -spec.policy.priority):
+            with contextlib.suppress(TacoLaunchError, OSError):  # as above
+                if records.record(self._jobs.folder(spec.name)).state is JobState.QUEUED:
+                    return spec
+        return None
 
-    # -- less hosts
+    # -- fewer hosts
 
     def _give_up(self, why: str) -> None:
         name = self._hosts[-1]
@@ -159,7 +161,7 @@ class ElasticWorld:
         self._drop(name, words)
 
     def _drop(self, name: str, words: str) -> None:
-        """Count a host and its ranks as none of the job's, and tell."""
+        """Remove a host and its ranks from the job, and report it."""
         attempt, before = self._attempt, self.placement.np
         launcher = attempt.launcher
         assert isinstance(launcher, start.HostCommands)  # torchrun's
@@ -180,7 +182,7 @@ class ElasticWorld:
         self._forget(link)
 
     def _forget(self, link: GuardConnection) -> None:
-        self._tries[link.name] = (time.monotonic() + _LOOK_SECONDS, _LOOK_SECONDS)
+        self._put_off([link.name])  # each time for longer: every change restarts all ranks
         link.close()
         if link in self._attempt.gang.links:
             self._attempt.gang.links.remove(link)
@@ -265,7 +267,7 @@ class _Departure:
         self._over_at: Optional[float] = None
 
     def step(self, now: float) -> bool:
-        """Go on; return whether it is over."""
+        """Continue; return whether it is over."""
         if self.link.gone:
             return True
         if self._over_at is None:

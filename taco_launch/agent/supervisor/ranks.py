@@ -23,7 +23,7 @@ from taco_launch.core.protocol.rank_messages import EXITED, Exit, Roots
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 _MOST_NAMED = 4
-# So often ranks are started anew that fail while no host comes or goes: then the program is at fault.
+# How often a rank may fail and restart while no host comes or goes; after that, the program is at fault.
 _MOST_RESTARTS = 3
 WRAPPER_KILLED = "was killed together with its wrapper process"
 
@@ -44,7 +44,7 @@ class Ranks:
         self._launchers: List[Path] = []
         self._placed: Dict[int, str] = {}  # the host of each rank
         self._width = 0  # of the labels in the merged log
-        self._starts_anew = False  # whether a rank that has ended may start again, as torchrun's do
+        self._restarts = False  # whether a rank that has ended may start again, as torchrun's do
         self._roots: Dict[int, Roots] = {}  # those of the last start of each rank
         self._since: Dict[int, float] = {}  # when that was, by time.monotonic()
         self._interrupted: Set[int] = set()  # ranks that end because a host comes or goes, and start again
@@ -73,7 +73,7 @@ class Ranks:
         `suspended` is why the job was, before this.
         """
         self._boot, self._here, self._launcher = here.boot, here.name, launcher
-        self._starts_anew = elastic
+        self._restarts = elastic
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
         self._merge.begin(attempt, suspended)
         self.join(placement)
@@ -94,7 +94,7 @@ class Ranks:
         self._expect_restart()
 
     def leave(self, host: str) -> None:
-        """Have the ranks of a host be none of the job's any more."""
+        """Remove the ranks of a host from the job."""
         for rank in [rank for rank, placed in self._placed.items() if placed == host]:
             self._merge.finish(self._folder.rank(rank))
             del self._placed[rank]
@@ -125,8 +125,8 @@ class Ranks:
 
     @property
     def fatal(self) -> Optional[RankEnd]:
-        """The first failure, where that ends the job: torchrun starts ranks that fail anew, but not for ever."""
-        if not self._starts_anew:
+        """The first failure, where that ends the job: torchrun restarts ranks that fail, but not forever."""
+        if not self._restarts:
             return self.failures[0] if self.failures else None
         return next((end for end in self.failures if self._failed.get(end.rank, 0) > _MOST_RESTARTS), None)
 
@@ -147,8 +147,8 @@ class Ranks:
 
     @property
     def all_ended(self) -> bool:
-        """Whether none has still to end; one that failed has, where it is started anew."""
-        return len(self.ended) >= self.np and not (self._starts_anew and any(self.ended.values()))
+        """Whether none has still to end; one that failed has, where torchrun restarts it."""
+        return len(self.ended) >= self.np and not (self._restarts and any(self.ended.values()))
 
     @property
     def all_well(self) -> bool:
@@ -160,7 +160,7 @@ class Ranks:
 
         A host tells of its own ranks alone: of those that have started there.
         """
-        if isinstance(message, RankStarted) and (message.rank not in self.started or self._is_anew(message)):
+        if isinstance(message, RankStarted) and (message.rank not in self.started or self._has_restarted(message)):
             if message.rank in self._placed:
                 self._note_start(link, message)
         elif isinstance(message, Exit) and message.rank not in self.ended:
@@ -179,9 +179,9 @@ class Ranks:
             return or_launcher and self._folder.launcher_on(link.name) in self._launchers
         return self.started.get(rank, self._placed.get(rank)) == link.name
 
-    def _is_anew(self, message: RankStarted) -> bool:
-        """Return whether a rank has started again, which a new connection may tell a second time."""
-        return self._starts_anew and message.roots != self._roots.get(message.rank)
+    def _has_restarted(self, message: RankStarted) -> bool:
+        """Return whether a rank has restarted; a new connection may report that a second time."""
+        return self._restarts and message.roots != self._roots.get(message.rank)
 
     def _keep(self, link: GuardConnection, message: LogData) -> None:
         if isinstance(link, RemoteGuardConnection) and self._is_of(link, message.rank, or_launcher=True):
@@ -210,7 +210,7 @@ class Ranks:
 
     def _note_start(self, link: GuardConnection, message: RankStarted) -> None:
         self.started[message.rank] = link.name
-        if self._starts_anew:
+        if self._restarts:
             self._roots[message.rank], self._since[message.rank] = message.roots, time.monotonic()
             self.ended.pop(message.rank, None)
             self._interrupted.discard(message.rank)
@@ -230,7 +230,7 @@ class Ranks:
             reason = f"{reason or state.ending(code)}, and {self._launcher.starter} had already ended there"
         self.ended[rank] = code
         trace.decision("rank %s ended on %s: %s", rank, link.name, reason or state.ending(code))
-        if self._starts_anew:
+        if self._restarts:
             blame = blame and rank not in self._interrupted and code != SIGNAL_BASE + signal.SIGTERM  # by torchrun
             self._failed[rank] = self._failed.get(rank, 0) + bool(code and blame)
         elif link.name in self._keepers:

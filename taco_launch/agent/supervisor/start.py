@@ -158,7 +158,7 @@ class HostCommands:
             self._links.append(link)
 
     def leave(self, link: GuardConnection) -> None:
-        """Take no account of a host's launcher any more."""
+        """Ignore a host's launcher from now on."""
         self._links.remove(link)
         self._codes.pop(link.name, None)
 

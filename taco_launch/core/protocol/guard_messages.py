@@ -78,7 +78,7 @@ class ReleaseSlots(Message):
 
 
 class Reach(Message):
-    """Try to connect from the guard's host to the port where the ranks meet; `listens` says that somebody listens there already."""
+    """Try to connect from the guard's host to the port where the ranks meet; `listens` says whether a process listens there already."""
 
     op = "reach"
     address: str

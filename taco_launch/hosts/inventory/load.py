@@ -3,6 +3,7 @@
 import difflib
 import errno
 import importlib
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from taco_launch.hosts.inventory import VARIABLE, cache
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.faults import Faults
 from taco_launch.hosts.inventory.schema.text import begins_as_yaml, decode, has_yaml_name, is_hostfile
+
+# Of a folder, how many files are looked at for one with a similar name.
+_MOST_NEAR = 1000
 
 MAX_BYTES = 1 << 20
 # `Inventory.source` where nothing else was named.
@@ -94,12 +98,16 @@ def _inventory_file(path: str, option: str) -> bytes:
 def _near(path: Path) -> str:
     """Return what to do about a path that does not exist: a file there with a similar name, else the folder that was searched."""
     try:
-        there = [each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml", ".ini", ".txt")]
+        files = (each.name for each in path.parent.iterdir() if each.suffix in (".yaml", ".yml", ".ini", ".txt"))
+        there = list(itertools.islice(files, _MOST_NEAR))
     except OSError:
         there = []
     if close := difflib.get_close_matches(path.name, there, 1, 0.8):
         return f"did you mean {path.parent / close[0]}?"
-    where = "" if path.is_absolute() else f": it is relative to {Path.cwd()}"
+    try:
+        where = "" if path.is_absolute() else f": it is relative to {Path.cwd()}"
+    except FileNotFoundError:  # that folder was removed
+        where = ""
     return f"check the path{where}; to write an inventory: {shell(('taco-launch', 'init', 'HOST', '--to', str(path)))}"
 
 

@@ -24,8 +24,8 @@ _PROGRESS = {
     "loss": "The last loss that a running job printed.",
     "goodput": "The fraction of the time since its submission that a running job has trained in its attempt, if it prints its steps.",
 }
-_LINKS = "on all network interfaces and HCA ports, whoever causes it"
-_PORTS = "on HCA ports (InfiniBand, RoCE), whoever causes it"
+_LINKS = "on all network interfaces and HCA ports, by all programs"
+_PORTS = "on HCA ports (InfiniBand, RoCE), by all programs"
 # What a running job uses on a host, in its last minute: the field of Usage, the name of the family and its words.
 _USE = (
     (
@@ -34,14 +34,18 @@ _USE = (
         "The share of time in which a kernel ran on the GPUs of a running job on a host, the mean of these.",
     ),
     ("gpu_memory", "gpu_memory_ratio", "The share of the memory of a running job's GPUs on a host that is in use."),
-    ("received", "network_receive_bytes_per_second", f"The rate that a host of a running job receives {_LINKS}."),
-    ("sent", "network_transmit_bytes_per_second", f"The rate that a host of a running job sends {_LINKS}."),
+    (
+        "received",
+        "network_receive_bytes_per_second",
+        f"Bytes per second that a host of a running job receives {_LINKS}.",
+    ),
+    ("sent", "network_transmit_bytes_per_second", f"Bytes per second that a host of a running job sends {_LINKS}."),
     (
         "rdma_received",
         "rdma_receive_bytes_per_second",
-        f"The rate that a host of a running job receives {_PORTS}.",
+        f"Bytes per second that a host of a running job receives {_PORTS}.",
     ),
-    ("rdma_sent", "rdma_transmit_bytes_per_second", f"The rate that a host of a running job sends {_PORTS}."),
+    ("rdma_sent", "rdma_transmit_bytes_per_second", f"Bytes per second that a host of a running job sends {_PORTS}."),
 )
 
 # Families that the MPI Operator has as well, and its prefix for them.

@@ -93,8 +93,8 @@ def test_only_an_elastic_job_that_runs_is_resized(jobs: Jobs, running: JobFolder
     assert refused("running", 1) == "job running: only an elastic job can change its number of hosts"
     spec = replace(records.read_spec(running), elastic=True, host_count=4, least_hosts=2)
     records.write_spec(running, spec)
-    assert refused("running", 1) == "job running: 1 hosts: its --hosts are 2:4"
-    assert refused("running", 5) == "job running: 5 hosts: its --hosts are 2:4"
+    assert refused("running", 1) == "job running: 1 is not between 2 and 4, its --hosts MIN:MAX"
+    assert refused("running", 5) == "job running: 5 is not between 2 and 4, its --hosts MIN:MAX"
     assert records.read_resize(running) is None
     assert call("resize", names=["running"], by="me", hosts=3).frames[-1]["job"]["record"]["state"] == "RUNNING"
     assert records.read_resize(running) == records.ResizeRequest("me", 3)

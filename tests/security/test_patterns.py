@@ -13,7 +13,8 @@ import pytest
 import taco_launch
 from taco_launch.core.facts.captures.recognise import recognise
 from taco_launch.core.facts.system import disks
-from taco_launch.core.signatures.lines import around
+from taco_launch.core.signatures.lines import LINE, NEAR, around
+from taco_launch.core.signatures.qualifiers import QUALIFIERS
 from taco_launch.core.signatures.table import TABLE
 
 if sys.version_info >= (3, 11):
@@ -113,6 +114,16 @@ def takes_long(pattern: "re.Pattern[str]", text: str) -> bool:
 @pytest.mark.parametrize("entry", [each for each in TABLE if each.pattern], ids=lambda entry: entry.name)
 def test_no_line_keeps_a_signature_busy(entry: Any) -> None:
     assert not is_busy(entry.pattern)
+
+
+@pytest.mark.parametrize("name", QUALIFIERS)
+def test_no_lines_near_a_text_keep_its_qualifiers_busy(name: str) -> None:
+    for each in QUALIFIERS[name]:
+        pattern = re.compile(each.pattern, re.MULTILINE)
+        for head, unit in set(pumped(parser.parse(each.pattern, re.MULTILINE).data)):
+            line = (head + (unit or "x") * LINE)[:LINE]
+            for text in (line, "\n".join([line] * (2 * NEAR + 1)), f"{head}\n" * (2 * NEAR + 1)):
+                assert not takes_long(pattern, text), (each.pattern, head, unit)
 
 
 def test_a_pattern_that_was_attacked_is_found() -> None:

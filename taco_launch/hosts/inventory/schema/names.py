@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from taco_launch.core.errors import Fault, SpecError
-from taco_launch.core.model.host.image_reference import parse_reference
 
 COMMAND_LINE = "command line"
 # Linux, execve(2): one string of the environment or of argv may hold this many bytes, its last NUL included.
@@ -99,9 +98,12 @@ def image(text: str) -> str:
         return text
     _scheme, slashes, rest = text.partition("://")
     meant = rest if slashes else text
-    registry = parse_reference(meant).registry
-    name, colon, tag = meant[len(registry) :].partition(":")
-    meant = f"{registry}{name.lower()}{colon}{tag}"
+    head, slash, last = meant.rpartition("/")
+    last, colon, tag = last.partition(":")
+    domain, dot, path = head.partition("/")
+    is_domain = any(mark in domain for mark in ".:") or domain == "localhost"
+    head = f"{domain}{dot}{path.lower()}" if is_domain else head.lower()
+    meant = f"{head}{slash}{last.lower()}{colon}{tag}"
     problem = "is not an image: [REGISTRY/]NAME[:TAG] or NAME@DIGEST"
     if slashes:
         problem = "is not an image: its name has no scheme such as https:// in front"

@@ -115,6 +115,11 @@ def names_hydra(words: Sequence[str], env: Iterable[str], modules: Sequence[str]
     return not set(words) & {*_OF_OPEN_MPI} and (is_theirs or _PATH_OF_HYDRA.search(words[0]) is not None)
 
 
+def _without_elements(value: str) -> str:
+    """Return the name of an array of jobs of LSF, NAME[1-5], without its elements."""
+    return value.partition("[")[0]
+
+
 def slurm_seconds(value: str) -> str:
     """Return a time of sbatch(1) in seconds: minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]].
 
@@ -409,6 +414,7 @@ _COLOSSALAI = {
 }
 _QUEUE = "the queue of taco-launch has no such setting"
 _OF_HOSTS = "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory"
+ONE_EACH = "submit one job for each element"
 _LIMITS = "ranks have no limit of CPUs or memory of their own"
 _SLURM = {
     **_all("n ntasks", Meaning(RANKS)),
@@ -448,7 +454,7 @@ _SLURM = {
         "container-name container-save container-env bcast",
     ),
     **_omitted("`taco-launch shell NAME` opens a terminal", "pty"),
-    **_refused("submit one job for each element", two="array a"),
+    **_refused(ONE_EACH, two="array a"),
     **_refused(SEVERAL, "multi-prog"),
     **_refused("starts a part of several: a job has only one", two="het-group"),
 }
@@ -468,13 +474,13 @@ _PBS = {
     **_omitted(_LOGS, two="o e j k"),
     "M": Meaning(OPTION, target="--notify", convert=mail_address),
     **_omitted(_MAIL_TYPE, two="m"),
-    **_refused("submit one job for each element", two="J t"),
+    **_refused(ONE_EACH, two="J t"),
     **_PBS_RESOURCES,
 }
 _LSF = {
     "n": Meaning(RANKS),
     "nnodes": Meaning(NODES),
-    "J": Meaning(OPTION, target="--name"),
+    "J": Meaning(OPTION, target="--name", convert=_without_elements),
     "W": Meaning(
         OPTION, target="--timeout", convert=lambda value: slurm_seconds(f"{value}:00" if ":" in value else value)
     ),
@@ -505,7 +511,7 @@ _SGE = {
     **_omitted(_NOT_AGAIN, two="r"),
     "M": Meaning(OPTION, target="--notify", convert=mail_address),
     **_omitted(_MAIL_TYPE, two="m"),
-    **_refused("submit one job for each element", two="t"),
+    **_refused(ONE_EACH, two="t"),
     **_all("h-rt s-rt", Meaning(OPTION, target="--timeout", convert=clock_seconds)),
     **_omitted(_GPUS, two="gpu gpus ngpus gpu-card gpu-type gputype cuda"),
     **_omitted(

@@ -4,8 +4,9 @@ import itertools
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
@@ -23,6 +24,7 @@ from taco_launch.jobs.command_lines.scripts import (
     directives,
     parts_of_hosts,
     redirections,
+    rounds,
     script_values,
     unread_launchers,
 )
@@ -68,7 +70,13 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
     script = shell_script.read(text)
     if script.unreadable is not None:
         raise UnclearError(*script.unreadable)
-    return _Script(script, {}, home=home, folder=folder).translated()
+    each = _Script(script, {}, home=home, folder=folder)
+    done = each.translated()
+    jobs = done.jobs
+    for name, values in each.rounds():
+        others = (_Script(script, {}, home=home, folder=folder, chosen={name: value}) for value in values)
+        jobs = tuple(rounds.in_turn(jobs, name, values, [other.translated().jobs for other in others]))
+    return replace(done, jobs=jobs)
 
 
 class _Script(Settings):
@@ -83,8 +91,10 @@ class _Script(Settings):
         home: str = "",
         folder: str = "",
         is_inside: bool = False,
+        chosen: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        super().__init__(script, exported, home=home, folder=folder if not (scheduler or script.scheduler) else "")
+        its_folder = folder if not (scheduler or script.scheduler) else ""
+        super().__init__(script, exported, home=home, folder=its_folder, chosen=chosen)
         self._scheduler = scheduler or script.scheduler
         self._is_inside = is_inside  # of another script: one in it is not read
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
@@ -102,6 +112,7 @@ class _Script(Settings):
             self._directive(number, text, scheduler)
         if options:
             self._directives += directives.directive(self._scheduler, options)
+        self._rows += rounds.remarks(self._scheduler, self._directives)
         self._variables |= script_values.of_scheduler(self._directives)
         for at, each in enumerate(self._script.commands):
             command, runs = self._follows.follow(at, each)
@@ -129,6 +140,12 @@ class _Script(Settings):
                 )
         jobs = tuple((command.line, done) for command, done in self._jobs if not self._is_beside(command))
         return ScriptTranslation(self._scheduler, jobs, tuple(self._rows), self._launchers)
+
+    def rounds(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield what counts the rounds of the script that was followed, or of its loops, with all its values."""
+        of_array = rounds.of_array(self._scheduler, self._directives)
+        counted = dict(self._loops if self._jobs else {}) | dict(of_array)
+        return ((name, values) for name, values in counted.items() if len(values) <= rounds.MOST)
 
     def _skipped(self, command: ScriptCommand) -> None:
         """Name a launcher in a branch that does not run."""
@@ -306,7 +323,8 @@ class _Script(Settings):
     def _in_loop(self, words: Sequence[str]) -> str:
         """Return what to do with a launcher in a block; of a loop's variable the values are named where the script lists them."""
         line = " ".join(words)
-        used = [f"{name} is {values} in turn" for name, values in self._loops.items() if f"{UNKNOWN}{name}" in line]
+        named = [name for name in self._loops if f"{UNKNOWN}{name}" in line]
+        used = [f"{name} is {rounds.shown(self._loops[name])} in turn" for name in named]
         return f"{parts_of_hosts.INSIDE}: {', '.join(used)}" if used else parts_of_hosts.INSIDE
 
     def _unknown(self, command: ScriptCommand, words: Sequence[str]) -> None:

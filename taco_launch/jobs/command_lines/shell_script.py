@@ -19,6 +19,7 @@ from taco_launch.jobs.command_lines.shell_words import (
     MARKS,
     NAMED,
     QUOTED,
+    SUM,
     UNKNOWN,
     Tokens,
     with_sums,
@@ -44,7 +45,13 @@ _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
 _EXPANDED = re.compile(
     rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
 )
-_UNKNOWN = re.compile(rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\(\.\.\.\)|\w+|[@*#?])")
+_ELEMENT = re.compile(rf"(?P<sign>[${QUOTED}])\{{(?P<name>{NAMED})\[(?P<index>(?:[^\[\]{{}}@*]|\{{{NAMED}\}})+)\]\}}")
+_NAMED = re.compile(rf"{UNKNOWN}{NAMED}")
+_IN_A_NAME = re.compile(r"\w", re.ASCII)
+_LENGTH = re.compile(rf"[${QUOTED}]\{{#({NAMED})\[[@*]\]\}}")
+_UNKNOWN = re.compile(
+    rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\(\.\.\.\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
+)
 _WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{[^{{}}]*\s[^{{}}]*\}}")
 SETS = ("export", "declare", "typeset", "readonly", "local")
 READS = ("read", "mapfile", "readarray")
@@ -187,6 +194,8 @@ def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) 
         if text is None:
             return UNKNOWN + match[0][1:]
         is_quoted = match["sign"] == QUOTED
+        if _NAMED.fullmatch(text) and _IN_A_NAME.match(match.string, match.end()):
+            return f"{UNKNOWN}{{{text[1:]}}}"
         if match[4] and text.startswith(UNKNOWN):
             return UNKNOWN + match[0][1:]
         if text.startswith(FIELD) and match[4]:
@@ -199,7 +208,23 @@ def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) 
             return text if match[4] else text.replace(EMPTY, "")
         return re.sub(r"\s+", FIELD, text.replace(EMPTY, ""))
 
-    text = _EXPANDED.sub(value, with_sums(word, variables)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
+    def element(match: re.Match[str]) -> str:
+        nonlocal room
+        elements = variables.get(match["name"], "").split(FIELD)
+        number = with_sums(f"{SUM}(({match['index']}))", variables)
+        if len(elements) < 2 or not number.isdecimal() or room < 0:
+            return match[0]
+        text = elements[int(number) + 1] if int(number) + 1 < len(elements) else ""
+        room -= len(text)
+        text = text.replace(EMPTY, "")
+        return re.sub(r"\s+", FIELD, text) if is_split and match["sign"] != QUOTED else text
+
+    def length(match: re.Match[str]) -> str:
+        elements = variables.get(match[1], "")
+        return str(elements.count(FIELD)) if elements.startswith(FIELD) and UNKNOWN not in elements else match[0]
+
+    text = with_sums(_LENGTH.sub(length, word), variables)
+    text = _EXPANDED.sub(value, _ELEMENT.sub(element, text)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
     return _WITH_BLANKS.sub(lambda match: re.sub(r"\s", BLANK, match[0]), text)
 
 

@@ -45,6 +45,7 @@ _NAME = re.compile(rf"[${QUOTED}]?(?:\{{({NAMED})\}}|({NAMED}))")
 _PRODUCT = re.compile(r"(?<![\d*/%])(-?\d{1,9})\s*([*/%])\s*(-?\d{1,9})(?!\d)")
 _ADDITION = re.compile(r"(?<![\d*/%+-])(-?\d{1,9})\s*([+-])\s*(\d{1,9})(?!\s*[\d*/%])")
 _IN_PARENTHESES = re.compile(r"\(\s*(-?\d{1,9})\s*\)")
+_BLANKS = re.compile(r"\s+")
 _OCTAL = re.compile(r"(?<![\d.])0\d")
 _DOES = {"*": operator.mul, "/": operator.floordiv, "%": operator.mod, "+": operator.add, "-": operator.sub}
 _MOST_STEPS = 40
@@ -326,13 +327,16 @@ def with_sums(word: str, variables: Mapping[str, str]) -> str:
 
 
 def _value(expression: str, variables: Mapping[str, str]) -> str:
+    """Return the number that an arithmetic expression is; its text behind a mark where that is not known."""
+    unknown = f"{UNKNOWN}(({_BLANKS.sub(BLANK, expression.strip())}))"
+
     def number(match: re.Match[str]) -> str:
         text = variables.get(match[1] or match[2], "")
         return text if text.isdecimal() else UNKNOWN
 
     text = _NAME.sub(number, expression).strip()
     if _OCTAL.search(text):
-        return f"{UNKNOWN}(...)"
+        return unknown
     for _step in range(_MOST_STEPS):
         simpler = text
         for pattern in (_IN_PARENTHESES, _PRODUCT, _ADDITION):
@@ -342,7 +346,7 @@ def _value(expression: str, variables: Mapping[str, str]) -> str:
         if simpler == text:
             break
         text = simpler
-    return text if re.fullmatch(r"\d{1,9}", text) else f"{UNKNOWN}(...)"
+    return text if re.fullmatch(r"\d{1,9}", text) else unknown
 
 
 def _step_of(match: re.Match[str]) -> str:

@@ -22,6 +22,7 @@ LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
 _OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
+INSERTS = "a shell would insert a value here: write it"
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
 _HOSTS_NOT_KEPT = "this number of hosts does not divide the ranks, and is not kept: --slots-per-host N spreads them"
 _OTHER_HOSTS = "the launcher's own ranks, and ranks of each host, make another number of hosts"
@@ -345,7 +346,7 @@ def _missing(program: Sequence[str]) -> Iterator[Row]:
         for each in PLACEHOLDER.findall(word):
             yield Row(each, "", "is a placeholder: write the value")
         for each in unknown if is_script else [shown(word)] if unknown else []:
-            yield Row(each, "", "a shell would insert a value here: write it")
+            yield Row(each, "", INSERTS)
 
 
 def remarks(line: LauncherLine, name: str) -> Iterator[Row]:

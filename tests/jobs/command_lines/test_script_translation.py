@@ -47,7 +47,7 @@ def test_a_script(path: Path) -> None:
         ("L='mpirun -np 2'; $L a", ("a",)),
         ("O='-np 2'; mpirun $O a \"$O\" '' $E \"$E\"", ("a", "-np 2", "", "$E", "$E")),
         ('E=; mpirun $E -np 2 a $E "$E"', ("a", "")),
-        ('O=(-np 2 # no\n \'a b\'); mpirun "${O[@]}" $O "${O[1]}"', ("a b", "-np", "${O[1]}")),
+        ('O=(-np 2 # no\n \'a b\'); mpirun "${O[@]}" $O "${O[1]}"', ("a b", "-np", "2")),
         ('declare -a O=(-np); O+=(2 a); typeset N=(); mpirun ${O[@]} ${N[@]} "${N[@]}" b', ("a", "b")),
         ("A=1; A+=2; mpirun -np 2 a $A ${B:-$A}/c", ("a", "12", "12/c")),
         (": ${A:=1} ${B:=$A/2}; mpirun -np 2 a $B", ("a", "1/2")),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines import shell_script
@@ -24,16 +25,28 @@ _IN_ANOTHER_BRANCH = "the condition in line {} decides whether it runs, and its 
 class Settings:
     """Follows what a script sets, from its first command to its last one."""
 
-    def __init__(self, script: ShellScript, exported: Mapping[str, str], *, home: str, folder: str) -> None:
-        """Begin with the variables that are exported to the script; `home` and `folder` are "" where they are not known."""
+    def __init__(
+        self,
+        script: ShellScript,
+        exported: Mapping[str, str],
+        *,
+        home: str,
+        folder: str,
+        chosen: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Begin with the variables that are exported to the script; `home` and `folder` are "" where they are not known.
+
+        `chosen` are variables that count rounds, with the value of the only round that is followed.
+        """
         self._script = script
+        self._chosen = chosen
         self._rows: list[Row] = []
         self._exported = {**exported}
         its_folder = folder or f"{UNKNOWN}(...)"
-        values = {**dict.fromkeys(_SUBMITTED_FROM, "."), ITS_FOLDER: its_folder, **({"HOME": home} if home else {})}
+        values = {**dict.fromkeys(_SUBMITTED_FROM, "."), ITS_FOLDER: its_folder, **({"HOME": home} if home else {}), **chosen}
         self._follows = script_values.ScriptVariables(script, {**values, **exported})
         self._variables = self._follows.values
-        self._loops: dict[str, str] = {}  # their variables, with the values that the script lists
+        self._loops: dict[str, tuple[str, ...]] = {}  # their variables, with the values that the script lists
 
     def _sets(
         self, command: ScriptCommand, typed: Sequence[str], words: Sequence[str], values: Mapping[str, str]
@@ -71,11 +84,13 @@ class Settings:
         name = command.words[0].partition("=")[0]
         values = fields(command.values, self._variables)
         self._loops.pop(name, None)
+        if name in self._chosen:
+            return replace(command, words=(f"{name}={self._chosen[name]}",))
         if any(UNKNOWN in value or _GLOB.search(value) for value in values):
             return command
         if len(values) == 1:
             return replace(command, words=(f"{name}={values[0]}",))
-        self._loops[name] = " ".join(values)
+        self._loops[name] = values
         return command
 
     def _declare(self, command: ScriptCommand, words: Sequence[str]) -> None:

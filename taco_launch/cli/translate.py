@@ -71,10 +71,12 @@ def _print_job_file(translated: Translated) -> None:
     if len(translated.jobs) != 1:
         raise UsageError(f"it starts {len(translated.jobs)} jobs, and a job file has one", hint="omit -o yaml")
     (job,) = translated.jobs
-    render.data(job_writer.document(_request(job)), "yaml")
-    for row in (*job.rows, *translated.rows):
-        if not row.here:
+    rows = [row for row in (*job.rows, *translated.rows) if not row.here]
+    reasons = {row.original: render.printable(row.why) for row in rows if row.original in job.program}
+    for row in rows:
+        if row.original not in reasons:
             click.echo(f"# left out: {render.printable(row.original)}: {render.printable(row.why)}")
+    click.echo(job_writer.text(job_writer.document(_request(job)), reasons), nl=False)
 
 
 def _request(job: TranslatedJob) -> Any:

@@ -12,7 +12,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import elsewhere, inner
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
-from taco_launch.jobs.command_lines import arena_line, launcher_line, shell_script
+from taco_launch.jobs.command_lines import arena_line, containers, launcher_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
@@ -64,7 +64,8 @@ def of_line(words: Sequence[str]) -> Translated:
         if script:
             return _of_script(script, shell(words))
         other = elsewhere(words)
-        if other is not None and any(word.startswith("--wrap") for word in words):  # sbatch's, a script
+        is_wrapped = other is not None and any(word.startswith("--wrap") for word in words)  # sbatch's, a script
+        if is_wrapped or containers.script(words) or containers.outside(tuple(words))[1]:
             return _of_script(shell(words), shell(words))
         if other is not None:
             name, what = other

@@ -94,6 +94,19 @@ def test_a_file(text: str, line: str) -> None:
     assert first_line("file.yaml") == f"taco-launch {line}"
 
 
+def test_a_value_to_write_is_marked_in_the_job_file() -> None:
+    Path("job.sbatch").write_text(
+        '#SBATCH --array=0-1\n#SBATCH -N 1\nA=(1 2)\nsrun a $B ${A[$SLURM_ARRAY_TASK_ID]} "$(x) y"\n'
+    )
+    text = succeeding("translate", "-o", "yaml", "job.sbatch").stdout
+    assert "- $B  # a shell would insert a value here: write it\n" in text
+    assert "]}  # write the value: 1 2 in turn, as SLURM_ARRAY_TASK_ID is 0 1\n" in text
+    assert "left out: $B" not in text
+    assert "left out: -N" not in text
+    assert "left out: --array=0-1" in text
+    assert yaml.safe_load(text)["command"] == ["a", "$B", "${A[$SLURM_ARRAY_TASK_ID]}", "$(...) y"]
+
+
 @pytest.mark.parametrize(
     ("line", "is_told"), [("mpirun -np 16", True), ("deepspeed --num_nodes 2", True), ("mpirun -np 1", False)]
 )
@@ -207,7 +220,7 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
     [
         (["--", "qsub", "job.pbs"], "qsub is not translated: it would submit a job"),
         (["--", "jsrun", "-n", "4", "a.out"], "jsrun is not translated: it would start the whole line"),
-        (["--", "docker", "run", "i", "mpirun", "a.out"], "docker run is not translated: it would start a container"),
+        (["--", "docker", "run", "i", "a.out"], "docker run is not translated: it would start a container"),
         (["--", "python3", "t.py"], "starts no ranks by a launcher that is known here"),
         (["--", "mpirun", "-np", "2", "./a", ":", "./b"], "':' of mpirun: starts a second program"),
         (

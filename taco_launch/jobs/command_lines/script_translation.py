@@ -31,11 +31,12 @@ from taco_launch.jobs.command_lines.scripts import (
 from taco_launch.jobs.command_lines.scripts.script_settings import Settings, row_of
 from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
-from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, shown
+from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, of_line, shown
 from taco_launch.jobs.command_lines.shell_words import NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 
 _PREPARED = "prepare it in the image, or on the hosts"
+_EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
 _READS_TO_A_COMMAND = ("Slurm", "PBS")
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
 _SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
@@ -97,6 +98,8 @@ class _Script(Settings):
         super().__init__(script, exported, home=home, folder=its_folder, chosen=chosen)
         self._scheduler = scheduler or script.scheduler
         self._is_inside = is_inside  # of another script: one in it is not read
+        # Of a script whose launcher is a part of another line: the launchers, with their variables and folders.
+        self._lines: list[tuple[tuple[str, ...], Mapping[str, str], str]] | None = None
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
         self._launchers = 0
         self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
@@ -197,6 +200,7 @@ class _Script(Settings):
             self._declare(command, words)
             return
         typed, words = words, fields(words, self._variables)
+        words, around, folder = self._unfolded(command, words)
         words, outside = containers.outside(words)
         words, guessed = unread_launchers.as_torchrun(words)
         command = replace(command, words=words or command.words)
@@ -211,7 +215,10 @@ class _Script(Settings):
             self._left(command, "is a function of the script: what it starts is read where it stands")
         elif inner(words) is not None:
             self._launchers += 1
-            self._job(command, words, values, guessed, outside)
+            before = self._folder
+            self._folder = posixpath.join(before, folder) if folder else before
+            self._job(command, words, values, guessed, (*around, *outside))
+            self._folder = before
         elif shell_script.is_unknown(words[0]) or name == "eval":
             self._unknown(command, words)
         elif name == "arena" and "submit" in words:
@@ -220,6 +227,31 @@ class _Script(Settings):
             self._left(command, why)
         else:
             self._other(command, words, values)
+
+    def _unfolded(
+        self, command: ScriptCommand, words: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[Part, ...], str]:
+        """Return words with the one launcher of `sh -c SCRIPT` in the place of that, the variables that it has, and its folder.
+
+        What the script does beside it has a row. Words without such a script are as they are.
+        """
+        at = next((at for at in range(len(words) - 2) if of_line(words[at:])), len(words))
+        before, script = words[:at], shell_script.read(shown("".join(words[at + 2 :])))
+        starts = not bare(before)[2] or containers.starter(words)[0] or inner((*before, "-"))
+        launchers = [each for each in script.commands if inner(each.words)]
+        if at + 3 != len(words) or len(script.commands) < 2 or not launchers or not starts or self._lines is not None:
+            return words, (), ""
+        script = replace(script, commands=tuple(replace(each, line=command.line) for each in script.commands))
+        home = self._variables.get("HOME", "")
+        inside = _Script(script, self._exported, self._scheduler or "-", home=home, is_inside=True)
+        inside._lines = []
+        rows = inside.translated().rows
+        if len(inside._lines) != 1:
+            return words, (), ""
+        ((started, env, folder),) = inside._lines
+        self._rows += rows
+        new = {name: value for name, value in env.items() if self._exported.get(name) != value}
+        return (*before, *started), tuple(script_values.exported(new)), folder
 
     def _other(self, command: ScriptCommand, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Follow a command that starts no ranks by a launcher that is read."""
@@ -232,7 +264,8 @@ class _Script(Settings):
         elif name == "popd" and self._left_folders:
             self._folder = self._left_folders.pop()
         elif name in unread_launchers.PREPARES:
-            self._left(command, _PREPARED)
+            is_exported = self._exports_all and name in ("source", ".")
+            self._left(command, _EXPORTED if is_exported else _PREPARED)
         elif name not in unread_launchers.SILENT:
             self._others.append((command, values))
 
@@ -291,6 +324,9 @@ class _Script(Settings):
         if not any(each.words[0] in shell_script.MOVES for each in self._script.commands):
             words = tuple(shell_script.PWD.sub(".", word) for word in words)
         env = {**self._exported, **values}
+        if self._lines is not None:
+            self._lines.append((words, env, self._folder))
+            return
         words, used = shell_script.with_exported(words, env)
         launcher = inner(words)
         assert isinstance(launcher, NestedLauncher)

@@ -41,6 +41,7 @@ _LITERAL = re.compile(rf"{LITERAL}(?:({NAMED})|\{{({NAMED})\}})")
 _SPECIAL = re.compile(rf"['\"\\;|&<>*?#~`\[\]]|(?<!{UNKNOWN})\{{")
 _COMMENT = re.compile(r"\s#")
 _MOST_CHARACTERS = 1 << 20
+_MOST_ELEMENTS = 16  # of arrays in a word
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
 _EXPANDED = re.compile(
     rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
@@ -208,24 +209,28 @@ def _put_in(word: str, variables: Mapping[str, str], *, is_split: bool = False) 
             return text if match[4] else text.replace(EMPTY, "")
         return re.sub(r"\s+", FIELD, text.replace(EMPTY, ""))
 
-    def element(match: re.Match[str]) -> str:
-        nonlocal room
-        elements = variables.get(match["name"], "").split(FIELD)
-        number = with_sums(f"{SUM}(({match['index']}))", variables)
-        if len(elements) < 2 or not number.isdecimal() or room < 0:
-            return match[0]
-        text = elements[int(number) + 1] if int(number) + 1 < len(elements) else ""
-        room -= len(text)
-        text = text.replace(EMPTY, "")
-        return re.sub(r"\s+", FIELD, text) if is_split and match["sign"] != QUOTED else text
+    text = _with_elements(word, variables, is_split=is_split)
+    text = _EXPANDED.sub(value, text).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
+    return _WITH_BLANKS.sub(lambda match: re.sub(r"\s", BLANK, match[0]), text)
+
+
+def _with_elements(word: str, variables: Mapping[str, str], *, is_split: bool) -> str:
+    """Put in the lengths of arrays, the values of arithmetic, and those elements whose number is known."""
 
     def length(match: re.Match[str]) -> str:
         elements = variables.get(match[1], "")
         return str(elements.count(FIELD)) if elements.startswith(FIELD) and UNKNOWN not in elements else match[0]
 
+    def element(match: re.Match[str]) -> str:
+        elements = variables.get(match["name"], "").split(FIELD)[1:]
+        number = with_sums(f"{SUM}(({match['index']}))", variables)
+        if not elements or not number.isdecimal():
+            return match[0]
+        text = "".join(elements[int(number) : int(number) + 1]).replace(EMPTY, "")
+        return re.sub(r"\s+", FIELD, text) if is_split and match["sign"] != QUOTED else text
+
     text = with_sums(_LENGTH.sub(length, word), variables)
-    text = _EXPANDED.sub(value, _ELEMENT.sub(element, text)).replace("$", UNKNOWN).replace(QUOTED, UNKNOWN)
-    return _WITH_BLANKS.sub(lambda match: re.sub(r"\s", BLANK, match[0]), text)
+    return _ELEMENT.sub(element, text, count=_MOST_ELEMENTS)
 
 
 def defaults(words: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:

@@ -1,7 +1,10 @@
 """Write a job request as a person would: as options of the command line, or as the document of a job file."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import yaml
 
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import CleanUp, Restart
@@ -25,6 +28,15 @@ def document(request: JobRequest) -> dict[str, Any]:
             section = section.setdefault(step, {})
         section[KEYS[name]] = _written(name, value)
     return {**written, "command": list(request.command)}
+
+
+def text(document: Mapping[str, Any], reasons: Mapping[str, str]) -> str:
+    """Return the text of a job file, in which words of the command have a reason behind them: what to write in their place."""
+    dumped = yaml.safe_dump(dict(document), sort_keys=False, width=math.inf)
+    for word, why in reasons.items():
+        item = yaml.safe_dump([word], width=math.inf)
+        dumped = dumped.replace(f"\n{item}", f"\n{item[:-1]}  # {why}\n")
+    return dumped
 
 
 def _given(request: JobRequest) -> Iterator[tuple[str, Any]]:

@@ -111,6 +111,8 @@ def test_a_container_around_a_launcher_in_a_script() -> None:
     assert line(job) == "--launcher torchrun --np 2 --data /d:/d --image a/b:1 -- python3 t.py"
     ((_line, job),) = translate_script("docker run a/b:1 bash -c 'torchrun --nproc-per-node 2 t.py'").jobs
     assert line(job) == "--launcher torchrun --np 2 --image a/b:1 -- python3 t.py"
+    ((_line, job),) = translate_script("singularity exec --nv i.sif bash -c 'cd /x && torchrun t.py'").jobs
+    assert line(job) == "--launcher torchrun --workdir /x --np 1 -- singularity exec --nv i.sif python3 t.py"
     assert not translate_script("docker run a/b:1 bash t.sh").jobs
 
 

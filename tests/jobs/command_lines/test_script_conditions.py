@@ -93,6 +93,27 @@ def test_of_an_unknown_condition_the_first_branch_is_read(before: str) -> None:
     assert why == [IN_A_CONDITION, NOT_READ.format(lines + 1)]
 
 
+@pytest.mark.parametrize(
+    ("script", "program"),
+    [
+        ("if [ -f x ]; then A+=' 1'; fi", "0"),
+        ("[ -f x ] && A+=' 1'", "0"),
+        ("[ -f x ] || A+=' 1'", "0"),
+        ("if [ -f x ]; then A+=' 1'; elif [ -f y ]; then A+=' 2'; fi", "0"),
+        ("case $1 in y) A+=' 1';; z) A+=' 2';; esac", "0"),
+        ("if [ -f x ]; then if [ -f y ]; then A+=' 1'; else A+=' 2'; fi; fi", "0"),
+        ("[ -f x ] && A+=' 1' || A+=' 2'", "0 1"),
+        ("case $1 in y) A+=' 1';; *) A+=' 2';; esac", "0 1"),
+        ("if [ -f x ]; then A+=' 1'; mpirun -np 2 a $A; exit; fi", "0 1"),
+        ("if [ -f x ]; then source x; A+=' 1'; fi; A+=' 2'", "0 2"),
+    ],
+)
+def test_what_a_condition_may_add_is_left_out_where_no_other_branch_runs(script: str, program: str) -> None:
+    assert jobs(f"A=0\n{script}\nmpirun -np 2 a $A")[0] == f"--np 2 -- a {program}"
+    lacks = [each for each in reasons(f"A=0\n{script}\nmpirun -np 2 a $A") if "the command lacks what it adds" in each]
+    assert bool(lacks) == (program != "0 1" or "exit" in script)
+
+
 def test_a_value_that_an_unknown_condition_chooses_is_not_known() -> None:
     assert jobs("N=2\nif [ -e x ]; then N=3; else N=4; fi\nmpirun -np 2 a $N") == ["--np 2 -- a '$N'"]
     assert jobs("if [ -e x ]; then N=3; mpirun -np $N a; else N=4; mpirun -np $N a; fi") == [

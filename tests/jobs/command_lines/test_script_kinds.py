@@ -435,3 +435,46 @@ def test_a_cluster_of_ray_is_none_of_ours() -> None:
         "ray start makes a cluster of Ray, which starts its own workers",
         "ray job submits a job",
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "job"),
+    [
+        ("srun -N 2 bash -c 'source e; {}'", "--launcher torchrun --hosts 2 --slots-per-host 4 -- python3 t.py"),
+        (
+            "bash -lc 'cd /x; ./build.sh; {}'",
+            "--launcher torchrun --workdir /x --hosts 2 --slots-per-host 4 -- python3 t.py",
+        ),
+        (
+            "cd /a; bash -c 'cd b && {}'",
+            "--launcher torchrun --workdir /a/b --hosts 2 --slots-per-host 4 -- python3 t.py",
+        ),
+        (
+            "docker run a/b:1 sh -c 'export A=1 B=$C; C=2 {}; echo'",
+            "--launcher torchrun --hosts 2 --slots-per-host 4 -x A=1 -x C=2 --image a/b:1 -- python3 t.py",
+        ),
+    ],
+)
+def test_a_script_around_one_launcher(line: str, job: str) -> None:
+    text = line.format("torchrun --nnodes 2 --nproc-per-node 4 t.py")
+    assert jobs(text) == [job]
+    assert not any("does more than that" in why for why in left(text))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun -n 2 bash -c 'mpirun -np 2 a; mpirun -np 4 b'",
+    ],
+)
+def test_a_script_around_several_launchers_or_an_unclear_one_is_named(line: str) -> None:
+    assert jobs(line) == []
+    assert any("does more than that" in why or "not known here" in why for why in left(line))
+
+
+def test_what_a_script_sets_behind_set_a_is_exported() -> None:
+    for on, off in (("set -a", "set +a"), ("set -euxa", "set +a"), ("set -o allexport", "set +o allexport")):
+        text = f"{on}\nA=1\nsource .env\nB=$A\n{off}\nC=2\nmpirun -np 2 a"
+        assert jobs(text) == ["--np 2 -x A=1 -x B=1 -- a"]
+        assert any("the ranks have the variables that it sets" in why for why in left(text))
+    assert jobs("set -eu\nA=1\nmpirun -np 2 a") == ["--np 2 -- a"]

@@ -32,7 +32,7 @@ def test_the_values_of_an_array_are_named(directive: str, name: str, elements: s
     for word in (f"${{LRS[${name}]}}", f"${{LRS[{name}]}}", f"${{LRS[$(({name} + 1 - 1))]}}"):
         named = reasons(f'{directive}\n{LIST}mpirun -np 2 a "{word}"\n')
         assert named[word] == f"write the value: {values} in turn, as {name} is {elements}"
-    named = reasons(f"{directive}\n{LIST}L=${{LRS[${name}]}}\nmpirun -np 2 a \"$L\" ${name}\n")
+    named = reasons(f'{directive}\n{LIST}L=${{LRS[${name}]}}\nmpirun -np 2 a "$L" ${name}\n')
     assert named[f"${name}"] == f"write the value: {elements} in turn"
 
 
@@ -69,6 +69,6 @@ def test_a_round_that_starts_another_line_leaves_the_value_open() -> None:
 
 
 def test_elements_and_length_of_an_array() -> None:
-    text = "A=(x 'y z' \"\")\nI=1\nmpirun -np 2 a ${A[0]} ${A[$I]} \"${A[I]}\" \"${A[2]}\" ${#A[@]} ${A[9]} ${B[0]}\n"
+    text = 'A=(x \'y z\' "")\nI=1\nmpirun -np 2 a ${A[0]} ${A[$I]} "${A[I]}" "${A[2]}" ${#A[@]} ${A[9]} ${B[0]}\n'
     ((_line, job),) = translate_script(text).jobs
     assert job.program == ("a", "x", "y", "z", "y z", "", "3", "${B[0]}")

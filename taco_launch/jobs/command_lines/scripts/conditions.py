@@ -63,6 +63,13 @@ class Branches:
         earlier = (other for block in blocks if block in self._tests for other in self._tests[block].earlier)
         return next((self._tests[other].line for other in earlier if self.runs(other) is None), 0)
 
+    def is_optional(self, block: int) -> bool:
+        """Return whether only a shell would know if a block runs, and no other one runs in its place where it does not."""
+        if block not in self._tests or self.runs(block) is not None:
+            return False
+        family = self.family(block)
+        return not any(_is_else(test) for other, test in self._tests.items() if family in (other, *test.earlier[:1]))
+
     def unknown_test(self, blocks: Sequence[int]) -> str:
         """Return the condition of the innermost of these blocks of which only a shell would know it; "" for none, or of `case`."""
         tests = [self._tests[block] for block in blocks if block in self._tests and self.runs(block) is None]
@@ -100,6 +107,13 @@ def truth(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:
         one = _command(group, variables)
         value = one if operator in _SEPARATORS else _all((value, one)) if operator == "&&" else _any((value, one))
     return value
+
+
+def _is_else(test: Test) -> bool:
+    """Return whether a branch runs where no other one does."""
+    if test.words[:1] == ("case",):
+        return "*" in test.words[2:]
+    return not test.words or (bool(test.earlier) and not test.is_met)
 
 
 def _command(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:

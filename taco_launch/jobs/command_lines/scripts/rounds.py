@@ -68,23 +68,29 @@ def in_turn(jobs: Jobs, name: str, values: Sequence[str], rounds: Sequence[Jobs]
         if len(same) < len(rounds):
             yield line, job
             continue
-        inserted = [{row.original for row in each.rows if row.why == INSERTS} for each in same]
-        rows = []
-        for row in job.rows:
-            at = job.program.index(row.original) if row.why == INSERTS and row.original in job.program else -1
-            words = [each.program[at] for each in same] if at >= 0 else []
-            if words and not any(word in unknown for word, unknown in zip(words, inserted, strict=True)):
-                where = "" if words == [*values] else f", as {name} is {shown(values)}"
-                row = replace(row, why=f"write the value: {' '.join(words)} in turn{where}")
-            elif row.original == f"${name}" and not row.here:
-                row = replace(row, why=f"write the value: {shown(values)} in turn")
-            rows.append(row)
-        yield line, replace(job, rows=tuple(rows))
+        rows = tuple(_of_rounds(row, job, name, values, same) for row in job.rows)
+        yield line, replace(job, rows=rows)
+
+
+def _of_rounds(row: Row, job: Translation, name: str, values: Sequence[str], rounds: Sequence[Translation]) -> Row:
+    """Return the row of a word that is not known, with the values that the rounds have for it, where they have them."""
+    if row.why == INSERTS and row.original in job.program:
+        at = job.program.index(row.original)
+        words = [each.program[at] for each in rounds]
+        is_known = not any(Row(word, "", INSERTS) in each.rows for word, each in zip(words, rounds, strict=True))
+        where = "" if words == [*values] else f", as {name} is {shown(values)}"
+        return replace(row, why=f"write the value: {shown(words)} in turn{where}") if is_known else row
+    is_number = row.original == f"${name}" and not row.here
+    return replace(row, why=f"write the value: {shown(values)} in turn") if is_number else row
 
 
 def shown(values: Sequence[str]) -> str:
     """Return values as a person writes them: numbers that follow each other as the first and the last."""
     first, count = values[0], len(values)
-    if count > 2 and first.isdecimal() and [*values] == [str(number) for number in range(int(first), int(first) + count)]:
+    if (
+        count > 2
+        and first.isdecimal()
+        and [*values] == [str(number) for number in range(int(first), int(first) + count)]
+    ):
         return f"{first}-{values[-1]}"
     return " ".join(values)

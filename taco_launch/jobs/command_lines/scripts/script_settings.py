@@ -1,5 +1,6 @@
 """What the commands of a script set: its variables, those that it exports, and its parameters."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,8 @@ _GLOB = re.compile(r"[*?\[{~]")
 _PARAMETER = re.compile(rf"{UNKNOWN}(?:\d|\{{\d+(?::?\?[^{{}}]*)?\}})")
 _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
 _SET_WHERE = "the script runs it only if {} holds; otherwise remove what it adds to the command"
+_LEFT_OUT = "the command lacks what it adds: the script runs it only if {} holds"
+_A_CONDITION = "a condition"
 _IN_ANOTHER_BRANCH = "the condition in line {} decides whether it runs, and its first branch is read, which this is not"
 
 
@@ -42,8 +45,14 @@ class Settings:
         self._chosen = chosen
         self._rows: list[Row] = []
         self._exported = {**exported}
+        self._exports_all = False  # `set -a`
         its_folder = folder or f"{UNKNOWN}(...)"
-        values = {**dict.fromkeys(_SUBMITTED_FROM, "."), ITS_FOLDER: its_folder, **({"HOME": home} if home else {}), **chosen}
+        values = {
+            **dict.fromkeys(_SUBMITTED_FROM, "."),
+            ITS_FOLDER: its_folder,
+            **({"HOME": home} if home else {}),
+            **chosen,
+        }
         self._follows = script_values.ScriptVariables(script, {**values, **exported})
         self._variables = self._follows.values
         self._loops: dict[str, tuple[str, ...]] = {}  # their variables, with the values that the script lists
@@ -54,8 +63,12 @@ class Settings:
         """Keep what a command gives variables; return whether it does nothing else."""
         if not words:
             self._set(command, values)
+            if self._exports_all and not command.is_conditional:
+                self._export(command, values)
             return True
-        if words[0] == "shift" and not (command.blocks or command.is_conditional):
+        if words[0] == "set":
+            self._exports_all = _exports_all(words, default=self._exports_all)
+        elif words[0] == "shift" and not (command.blocks or command.is_conditional):
             self._follows.shift("".join(words[1:2]) or "1")
         elif words[0] == ":":
             given = shell_script.defaults(typed, self._variables)
@@ -73,11 +86,17 @@ class Settings:
             value = f"{UNKNOWN}{name}" if _PARAMETER.fullmatch(given) else given
             before = self._variables.get(name)
             if command.blocks and not shell_script.is_unknown(before or "") and script_values.is_added(before, value):
-                line = self._follows.branches.rival(command.blocks)
-                test = self._follows.branches.unknown_test(command.blocks)
-                inside = _SET_WHERE.format(test) if test else _SET_INSIDE
-                self._left(command, _IN_ANOTHER_BRANCH.format(line) if line else inside)
+                self._left(command, self._why_added(command.blocks))
             self._follows.change(name, value)
+
+    def _why_added(self, blocks: tuple[int, ...]) -> str:
+        """Return when the script adds to a value in these blocks, and whether the command has it."""
+        branches = self._follows.branches
+        optional = next((at for at, block in enumerate(blocks) if branches.is_optional(block)), None)
+        if optional is not None:
+            return _LEFT_OUT.format(branches.unknown_test(blocks[: optional + 1]) or _A_CONDITION)
+        line, test = branches.rival(blocks), branches.unknown_test(blocks)
+        return _IN_ANOTHER_BRANCH.format(line) if line else _SET_WHERE.format(test) if test else _SET_INSIDE
 
     def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:
         """Note the values that a loop's variable has one after the other; return the command that sets it, to the only one if there is one."""
@@ -109,14 +128,26 @@ class Settings:
         else:
             self._set(command, values)
             names = [word for word in given if word in self._variables]
-            exported = values | {name: self._variables[name] for name in names}
-            arrays = [name for name, value in exported.items() if value.startswith(FIELD)]
-            self._exported |= {name: value for name, value in exported.items() if name not in arrays}
-            if arrays:
-                self._left(command, f"a shell exports no arrays: {', '.join(arrays)}")
+            self._export(command, values | {name: self._variables[name] for name in names})
+
+    def _export(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
+        arrays = [name for name, value in values.items() if value.startswith(FIELD)]
+        self._exported = {**self._exported, **{name: value for name, value in values.items() if name not in arrays}}
+        if arrays:
+            self._left(command, f"a shell exports no arrays: {', '.join(arrays)}")
 
     def _left(self, command: ScriptCommand, why: str) -> None:
         self._rows.append(row_of(command, shell(tuple(map(shown, command.words))), why))
+
+
+def _exports_all(words: Sequence[str], *, default: bool) -> bool:
+    """Return whether a shell exports what it sets behind a `set` (sh(1)): with -a, or -o allexport; not with + in their place."""
+    for before, word in itertools.pairwise(words):
+        if word[:1] in "+-" and "a" in word[1:] and not word.startswith("--"):
+            default = word[0] == "-"
+        elif word == "allexport" and before[:1] in "+-" and before.endswith("o"):
+            default = before[0] == "-"
+    return default
 
 
 def row_of(command: ScriptCommand, text: str, why: str) -> Row:

@@ -156,7 +156,8 @@ class ScriptVariables:
             value = self.values[name]
             is_default = before is None and name in self.has_default
             is_one = value == before or is_default or is_added(before, value)
-            of_first = value if block == family or is_default else before
+            is_taken = (block == family and not self.branches.is_optional(block)) or is_default
+            of_first = value if is_taken else before
             of_first, was_one = outcome.get(name, (before, of_first, True))[1:]
             outcome[name] = (before, of_first, is_one and was_one)
             self._put(name, before)

@@ -254,7 +254,7 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
         (["cloud.yaml"], "its args: starts mpirun\nhint: taco-launch translate -- mpirun -np '${{n}}' a.out"),
         (
             ["group.yaml"],
-            "PyTorchJob or TrainJob; its command: starts mpirun\nhint: taco-launch translate -- mpirun -np 2 ./a.out",
+            "PyTorchJob, TrainJob or Volcano Job; its command: starts mpirun\nhint: taco-launch translate -- mpirun -np 2 ./a.out",
         ),
         (["group.yaml"], "group.yaml: is a GangJob, and the only Kubernetes object that can be read is"),
         (["daemon.yaml"], "'DaemonSet': the only Kubernetes object that can be read is"),

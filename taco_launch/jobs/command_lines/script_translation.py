@@ -3,10 +3,10 @@
 import itertools
 import posixpath
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import NamedTuple
 
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
@@ -37,7 +37,6 @@ from taco_launch.jobs.command_lines.translation import Row, Translation, transla
 
 _PREPARED = "prepare it in the image, or on the hosts"
 _EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
-_READS_TO_A_COMMAND = ("Slurm", "PBS")
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
 _SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
@@ -80,6 +79,28 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
     return replace(done, jobs=jobs)
 
 
+class Launched(NamedTuple):
+    """A launcher in a script: its words, the variables that it has and its folder, "" for the script's; rows for the rest."""
+
+    words: tuple[str, ...]
+    env: Mapping[str, str]
+    folder: str
+    rows: tuple[Row, ...] = ()
+
+
+def launched(
+    script: ShellScript, exported: Mapping[str, str], scheduler: str, *, home: str, line: int
+) -> Launched | None:
+    """Return the one launcher of a script that is a part of a line, and was given variables; None for another number of them."""
+    script = replace(script, commands=tuple(replace(each, line=line) for each in script.commands))
+    if not any(inner(each.words) for each in script.commands):
+        return None
+    inside = _Script(script, exported, scheduler, home=home, is_inside=True)
+    inside.lines = []
+    rows = inside.translated().rows
+    return inside.lines[0]._replace(rows=rows) if len(inside.lines) == 1 else None
+
+
 class _Script(Settings):
     """Follows a script from its first command to its last one."""
 
@@ -99,7 +120,7 @@ class _Script(Settings):
         self._scheduler = scheduler or script.scheduler
         self._is_inside = is_inside  # of another script: one in it is not read
         # Of a script whose launcher is a part of another line: the launchers, with their variables and folders.
-        self._lines: list[tuple[tuple[str, ...], Mapping[str, str], str]] | None = None
+        self.lines: list[Launched] | None = None
         self._jobs: list[tuple[ScriptCommand, Translation]] = []
         self._launchers = 0
         self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
@@ -111,8 +132,7 @@ class _Script(Settings):
 
     def translated(self, options: Sequence[str] = ()) -> ScriptTranslation:
         """Return all that was found; `options` are those of the command that submits the script."""
-        for number, text, scheduler in self._script.directives:
-            self._directive(number, text, scheduler)
+        self._directives, self._rows = directives.of_script(self._script, self._scheduler)
         if options:
             self._directives += directives.directive(self._scheduler, options)
         self._rows += rounds.remarks(self._scheduler, self._directives)
@@ -175,23 +195,6 @@ class _Script(Settings):
         """Return whether a launcher runs beside another one, or beside itself in another round of a loop."""
         return command.is_background and (command.is_conditional or self._launchers > 1)
 
-    def _directive(self, number: int, text: str, scheduler: str) -> None:
-        begun = min((command.line for command in self._script.commands), default=number)
-        why = ""
-        if scheduler != self._scheduler:
-            why = f"is of {scheduler}, and the script is one for {self._scheduler}"
-        elif begun < number and scheduler in _READS_TO_A_COMMAND:
-            why = f"comes after the first command, in line {begun}, where {scheduler} reads no directives"
-        if why:
-            self._rows.append(Row(shown(f"line {number}: {text}"), "", why))
-            return
-        try:
-            parts = directives.directive(scheduler, tuple(shlex.split(text)))
-        except (UnclearError, ValueError) as error:
-            self._rows.append(Row(shown(f"line {number}: {text}"), "", f"cannot be read: {error}"))
-            return
-        self._directives += parts
-
     def _command(self, command: ScriptCommand) -> None:
         if command.values:
             command = self._first_of_loop(command)
@@ -238,20 +241,15 @@ class _Script(Settings):
         at = next((at for at in range(len(words) - 2) if of_line(words[at:])), len(words))
         before, script = words[:at], shell_script.read(shown("".join(words[at + 2 :])))
         starts = not bare(before)[2] or containers.starter(words)[0] or inner((*before, "-"))
-        launchers = [each for each in script.commands if inner(each.words)]
-        if at + 3 != len(words) or len(script.commands) < 2 or not launchers or not starts or self._lines is not None:
+        if at + 3 != len(words) or len(script.commands) < 2 or not starts or self.lines is not None:
             return words, (), ""
-        script = replace(script, commands=tuple(replace(each, line=command.line) for each in script.commands))
         home = self._variables.get("HOME", "")
-        inside = _Script(script, self._exported, self._scheduler or "-", home=home, is_inside=True)
-        inside._lines = []
-        rows = inside.translated().rows
-        if len(inside._lines) != 1:
+        found = launched(script, self._exported, self._scheduler or "-", home=home, line=command.line)
+        if found is None:
             return words, (), ""
-        ((started, env, folder),) = inside._lines
-        self._rows += rows
-        new = {name: value for name, value in env.items() if self._exported.get(name) != value}
-        return (*before, *started), tuple(script_values.exported(new)), folder
+        self._rows += found.rows
+        new = {name: value for name, value in found.env.items() if self._exported.get(name) != value}
+        return (*before, *found.words), tuple(script_values.exported(new)), found.folder
 
     def _other(self, command: ScriptCommand, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Follow a command that starts no ranks by a launcher that is read."""
@@ -324,8 +322,9 @@ class _Script(Settings):
         if not any(each.words[0] in shell_script.MOVES for each in self._script.commands):
             words = tuple(shell_script.PWD.sub(".", word) for word in words)
         env = {**self._exported, **values}
-        if self._lines is not None:
-            self._lines.append((words, env, self._folder))
+        if self.lines is not None:
+            self._rows += redirections.rows(command, self._variables)
+            self.lines.append(Launched(words, env, self._folder))
             return
         words, used = shell_script.with_exported(words, env)
         launcher = inner(words)

@@ -21,11 +21,8 @@ def read(words: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]] | No
     Raises:
         UnclearError: the shell would do more than start one program.
     """
-    if words[0].rpartition("/")[2] not in _SHELLS:
-        return None
-    script = next((at for at, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
-    flags = words[1:script]
-    if not script or not flags or not all(_FLAGS.fullmatch(flag) for flag in flags) or "c" not in flags[-1]:
+    script = script_at(words)
+    if not script:
         return None
     if len(words) > script + 1:
         raise UnclearError(script + 1, "is an argument of the shell's script")
@@ -42,6 +39,14 @@ def read(words: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]] | No
     if not found:
         raise UnclearError(script, "starts no program")
     return tuple(found), variables
+
+
+def script_at(words: Sequence[str]) -> int:
+    """Return where the script of a shell's line is, 0 where the words are no such line."""
+    script = next((at for at, word in enumerate(words[1:], 1) if not word.startswith("-")), 0)
+    flags = words[1:script]
+    is_shell = words[0].rpartition("/")[2] in _SHELLS and bool(flags)
+    return script if is_shell and all(map(_FLAGS.fullmatch, flags)) and "c" in flags[-1] else 0
 
 
 def _without_comment(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from taco_launch.core.command import shell
@@ -12,7 +12,10 @@ from taco_launch.hosts.inventory.schema.document import kind_of
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc, path_of
 from taco_launch.hosts.inventory.variable_names import OF_A_RANK
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.launcher_line import Part
+from taco_launch.jobs.command_lines import shell_line, shell_script
+from taco_launch.jobs.command_lines.launcher_line import NOT_KNOWN, Part
+from taco_launch.jobs.command_lines.script_translation import launched
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 SPEC: Loc = ("spec",)
 _POLICY: Loc = ("spec", "runPolicy")
@@ -42,6 +45,8 @@ _PLACE = (*OF_A_RANK, "MASTER_ADDR", "MASTER_PORT")
 _REACHES = re.compile(
     r"plm(?:_[rs]sh_(?:agent|args))?|(?:orte|prte)_(?:default_hostfile|launch_agent|keep_fqdn_hostnames)"
 )
+# What a script does for the sshd of its own pod.
+_OF_SSHD = re.compile(r"line \d+: (?:\S*/)?(?:(?:mkdir|service|cat)\b.*ssh|sshd\b)")
 _SERVICE = re.compile(r"\.svc(?=[.:/]|$)")
 BEFORE = "would run before the ranks, but taco-launch does not run them"
 PREPARE = "prepare the hosts, or the image, and leave them out"
@@ -68,6 +73,10 @@ class ConvertedManifest:
         """Return the place in the manifest of a place in the document."""
         known = next((loc[:end] for end in range(len(loc), 0, -1) if loc[:end] in self.origin), None)
         return loc if known is None else self.origin[known]
+
+
+# The words of a program with their places, and the variables that it is given.
+Started = tuple[list[tuple[Loc, str]], Mapping[str, str]]
 
 
 class Manifest:
@@ -170,6 +179,34 @@ class Manifest:
             for index, word in enumerate(self.words((*container, key)))
         ]
 
+    def of_script(self, places: list[tuple[Loc, str]]) -> Started | None:
+        """Return the words of the one launcher in a shell's script, with its place, and the variables that it sets; else None."""
+        words = [word for _place, word in places]
+        if shell_line.script_at(words) != len(words) - 1:
+            return None
+        place = places[-1][0]
+        given = {**self.variables(place[:-2]), **self.given()}
+        script = shell_script.read(words[-1])
+        found = launched(script, given, "-", home="", line=1)
+        rows = [row for row in found.rows if not _OF_SSHD.match(row.original)] if found else []
+        if found is None or not self.keeps([row.original for row in rows]):
+            return None
+        self.notes += [f"{path_of(place)}: {row.original.removeprefix('line 1: ')}: {row.why}" for row in rows]
+        if found.folder:
+            self.put(("workingDir",), found.folder, place)
+        own = {name: value for name, value in found.env.items() if given.get(name) != value}
+        self.notes += [f"{path_of(place)}: {name}: {NOT_KNOWN}" for name, value in own.items() if UNKNOWN in value]
+        known = {name: value for name, value in own.items() if UNKNOWN not in value}
+        return [(place, word) for word in found.words], known
+
+    def given(self) -> Mapping[str, str]:
+        """Return the variables that the operator gives a pod, as far as they are known."""
+        return {}
+
+    def keeps(self, rows: Sequence[str]) -> bool:
+        """Return whether a launcher is taken out of a script that does `rows` besides."""
+        return not rows
+
     def is_expanded(self, places: list[tuple[Loc, str]]) -> bool:
         """Refuse a command that has the value of a variable which only Kubernetes knows."""
         expanded = next((place for place, _word in places if self._lacks(place[:-2], self.at(place))), None)
@@ -245,7 +282,11 @@ class Manifest:
             self.put(loc, value, at)
 
     def put(self, loc: Loc, value: Any, at: Loc) -> None:
-        """Put a value into the job file that stands `at` a place of the manifest."""
+        """Put a value into the job file that stands `at` a place of the manifest; a word of the program must be known."""
+        for word in value if loc == ("command",) else ():
+            if UNKNOWN in word:
+                problem = f"{shell_script.shown(word)}: a shell would insert a value here"
+                self.faults.add(at, problem, "write the value")
         *folders, last = map(str, loc)
         functools.reduce(lambda section, step: section.setdefault(step, {}), folders, self.document)[last] = value
         self.origin[loc] = at

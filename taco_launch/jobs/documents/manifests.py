@@ -8,6 +8,7 @@ from taco_launch.core.errors import SpecError
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
 from taco_launch.hosts.inventory.schema.names import plain
+from taco_launch.jobs.documents import volcano_job
 from taco_launch.jobs.documents.manifest import ConvertedManifest, Manifest
 from taco_launch.jobs.documents.mpi_job import MpiJob
 from taco_launch.jobs.documents.pytorch_job import PyTorchJob, TrainJob
@@ -15,8 +16,7 @@ from taco_launch.jobs.documents.pytorch_job import PyTorchJob, TrainJob
 # At the start of a line, it ends a document even within a text of several lines (YAML 1.2, 9.1.2).
 _MARKER = re.compile(r"---(?:\s|$)")
 _JOBS: Mapping[str, type[Manifest]] = {"MPIJob": MpiJob, "PyTorchJob": PyTorchJob, "TrainJob": TrainJob}
-KINDS = "an MPIJob, PyTorchJob or TrainJob"
-READ = (*_JOBS, "List")
+KINDS = "an MPIJob, PyTorchJob, TrainJob or Volcano Job"
 _ITEMS = "items"
 LINE = "the line that starts its ranks can be read alone: taco-launch translate -- LINE"
 
@@ -45,11 +45,11 @@ def read(text: str, faults: Faults) -> tuple[Any, tuple[str, ...]]:
 
 def convert(value: dict[str, Any], faults: Faults) -> ConvertedManifest:
     """Read a manifest; what is wrong with it, or cannot be a job here, goes to `faults`."""
-    kind = _JOBS.get(str(value["kind"]))
-    if kind is None:
+    if not _is_job(value):
         faults.add(("kind",), f"the only Kubernetes object that can be read is {KINDS}")
         return ConvertedManifest({}, {}, ())
-    return kind(value, faults).converted()
+    reader = volcano_job.reader(value) if volcano_job.is_one(value) else _JOBS[value["kind"]]
+    return reader(value, faults).converted()
 
 
 def _documents(text: str) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _of_list(value: Any, faults: Faults) -> tuple[Any, tuple[str, ...]]:
     Raises:
         SpecError: there is no job, or more than one.
     """
-    if not isinstance(value, dict) or not isinstance(value.get("kind"), str) or value["kind"] in _JOBS:
+    if not isinstance(value, dict) or not isinstance(value.get("kind"), str) or _is_job(value):
         return value, ()
     items = value.get(_ITEMS) if value["kind"] == "List" else None
     jobs = [*_jobs_in(value, ())]
@@ -104,8 +104,8 @@ def _jobs_in(value: Any, loc: Loc) -> Iterator[tuple[Loc, dict[str, Any]]]:
 
 def is_read(value: Any) -> bool:
     """Return whether an object is a job, a list, or has a job within it."""
-    kind = value.get("kind", "MPIJob") if isinstance(value, dict) else ""
-    return kind in READ or next(_jobs_in(value, ()), None) is not None
+    kind = value.get("kind", "List") if isinstance(value, dict) else ""
+    return kind == "List" or _is_job(value) or next(_jobs_in(value, ()), None) is not None
 
 
 def _not_one(objects: Any) -> tuple[str, str]:
@@ -117,7 +117,7 @@ def _not_one(objects: Any) -> tuple[str, str]:
 
 
 def _is_job(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("kind") in _JOBS
+    return isinstance(value, dict) and (value.get("kind") in _JOBS or volcano_job.is_one(value))
 
 
 def _told(value: Any) -> str:

@@ -15,10 +15,8 @@ from taco_launch.jobs.command_lines import launcher_line, shell_line
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
 from taco_launch.jobs.documents import pods
-from taco_launch.jobs.documents.manifest import Manifest
+from taco_launch.jobs.documents.manifest import Manifest, Started
 
-_LAUNCHER: Loc = ("spec", "mpiReplicaSpecs", "Launcher")
-_WORKER: Loc = ("spec", "mpiReplicaSpecs", "Worker")
 _VERSIONS = ("kubeflow.org/v2beta1", "kubeflow.org/v1", "kubeflow.org/v1alpha2")
 _V2 = _VERSIONS[0]
 _OLD = "kubeflow.org/v1alpha1"
@@ -31,6 +29,10 @@ class MpiJob(Manifest):
     """Reads a manifest of the MPI Operator."""
 
     managers = ("kubeflow.org/mpi-operator",)
+    launcher: Loc = ("spec", "mpiReplicaSpecs", "Launcher")
+    worker: Loc = ("spec", "mpiReplicaSpecs", "Worker")
+    # Whether the ranks have the variables of their worker's container.
+    passes_variables = False
 
     def read(self) -> bool:
         """Read all of it."""
@@ -46,8 +48,9 @@ class MpiJob(Manifest):
             )
             self.faults.add(("apiVersion",), why, f"write it in the form of {_V2}: {rewrite}")
             return False
-        if self.is_state((*_LAUNCHER, "template")):
+        if self.is_state((*self.launcher, "template")):
             return False
+        self.passes_variables = version != _V2
         implementation = self.take(("spec", "mpiImplementation"))
         if implementation in _HYDRAS:
             self.put(("launcher",), "hydra", ("spec", "mpiImplementation"))
@@ -55,42 +58,47 @@ class MpiJob(Manifest):
             self.faults.add(("spec", "mpiImplementation"), f"must be OpenMPI, {' or '.join(_HYDRAS)}")
         self.policy()
         self._restart()
-        self._size()
+        self.size()
         self.name()
-        container, workers = self.container(_LAUNCHER), self.container(_WORKER)
+        self.replicas()
+        return True
+
+    def replicas(self) -> None:
+        """Take the line that starts the ranks, and what the workers are."""
+        container, workers = self.container(self.launcher), self.container(self.worker)
         if container is not None:
             self._command(container)
         if workers is not None:
             self._workers_program(workers)
-            if version != _V2:
+            if self.passes_variables:
                 self._workers_variables(workers)
         pods.take(self, [place for place in (workers, container) if place], [container] if container else [])
         if workers is not None:
             pods.gpus(self, (*workers, "resources"), self.document.get("slotsPerWorker"))
-        return True
 
     def _restart(self) -> None:
         """Take the launcher's restartPolicy; the operator's Never leaves the tries to backoffLimit."""
-        for replica in (_LAUNCHER, _WORKER):
+        for replica in (self.launcher, self.worker):
             loc = (*replica, "restartPolicy")
             policy = self.take(loc)
             if policy in (None, *_RESTARTS) or (policy == "ExitCode" and self.at(("apiVersion",)) != _V2):
-                if replica is _LAUNCHER and policy != "Never":
+                if replica is self.launcher and policy != "Never":
                     self.keep(("runPolicy", "restartPolicy"), loc)
             else:
                 self.faults.add(loc, f"must be {' or '.join(_RESTARTS)}")
 
-    def _size(self) -> None:
-        self.keep(("workers",), (*_WORKER, "replicas"))
+    def size(self) -> None:
+        """Take the workers, and the ranks of each."""
+        self.keep(("workers",), (*self.worker, "replicas"))
         self.keep(("slotsPerWorker",), ("spec", "slotsPerWorker"))
         self.document.setdefault("slotsPerWorker", 1)  # the operator's defaults
         workers = self.document.get("workers")
         if workers is None or (isinstance(workers, int) and workers < 1):
             self.document.pop("workers", None)
             value = "missing" if workers is None else ""
-            self.faults.add((*_WORKER, "replicas"), "must be the number of workers, at least 1", value=value)
-        if self.take((*_LAUNCHER, "replicas")) not in (None, 1):
-            self.faults.add((*_LAUNCHER, "replicas"), "a job has one launcher")
+            self.faults.add((*self.worker, "replicas"), "must be the number of workers, at least 1", value=value)
+        if self.take((*self.launcher, "replicas")) not in (None, 1):
+            self.faults.add((*self.launcher, "replicas"), "a job has one launcher")
         for key in ("runLauncherAsWorker", "runLauncherAsNode"):
             if self.take(("spec", key)) is True:
                 self.faults.add(("spec", key), "here the launcher runs no ranks", "add one worker instead")
@@ -116,7 +124,7 @@ class MpiJob(Manifest):
         if self.is_expanded(places):
             return
         try:
-            places, assigned = shell_line.without_a_shell(places)
+            places, assigned = self._started(places)
             line = self._read([word for _place, word in places], {**variables, **assigned})
         except UnclearError as error:
             self.faults.add(places[error.index][0], error.problem, error.hint)
@@ -127,6 +135,19 @@ class MpiJob(Manifest):
         for part in line.parts:
             self._use_part(part, places[part.index + (len(part.words) > 1)][0], f"{line.kind}'s {shell(part.words)}")
         self._launchers_variables(container, line, variables)
+
+    def _started(self, places: list[tuple[Loc, str]]) -> Started:
+        """Return the words of the program that a shell's line starts, each with its place, and the variables that it sets.
+
+        Raises:
+            UnclearError: the shell would do more than that.
+        """
+        try:
+            return shell_line.without_a_shell(places)
+        except UnclearError:
+            if (found := self.of_script(places)) is None:
+                raise
+            return found
 
     def _read(self, words: Sequence[str], variables: Mapping[str, str]) -> LauncherLine:
         """Read the line that starts the ranks, with `variables`, as far as all of it has a counterpart here.
@@ -143,15 +164,20 @@ class MpiJob(Manifest):
             launcher = replace(launcher, kind="hydra")
         line = launcher_line.read(words, launcher, variables)
         for part in line.of(table.REFUSED):
-            raise UnclearError(part.index, part.why)
+            if self.refused(part):
+                raise UnclearError(part.index, part.why)
         return line
+
+    def refused(self, _part: Part) -> bool:
+        """Return whether a part of the launcher's line that has no counterpart is a fault of the manifest."""
+        return True
 
     def _use_part(self, part: Part, place: Loc, shown: str) -> None:
         if part.use == table.EACH:
             self._each(int(part.value), place)
             self.notes += [f"{shown}: {part.why}"] if part.why else []
         elif part.use == table.RANKS:
-            self._ranks(int(part.value), place)
+            self.ranks(int(part.value), place)
         else:
             self.use_part(part, place, shown)
 
@@ -197,7 +223,7 @@ class MpiJob(Manifest):
             return
         self.put(("slotsPerWorker",), ranks, place)
 
-    def _ranks(self, np: int, place: Loc) -> None:
+    def ranks(self, np: int, place: Loc) -> None:
         """Take the line's number of ranks: fewer than all slots of the workers are so many ranks, on any hosts."""
         workers, slots = self.document.get("workers"), self.document["slotsPerWorker"]
         if not isinstance(workers, int) or not isinstance(slots, int):

@@ -18,7 +18,7 @@ from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearEr
 from taco_launch.jobs.command_lines.launcher_options import ELASTIC
 from taco_launch.jobs.command_lines.translation import remarks
 from taco_launch.jobs.documents import pods
-from taco_launch.jobs.documents.manifest import BEFORE, PREPARE, SPEC, Manifest
+from taco_launch.jobs.documents.manifest import BEFORE, PREPARE, SPEC, Manifest, Started
 
 _ROLES: tuple[Loc, ...] = tuple(("spec", "pytorchReplicaSpecs", role) for role in ("Master", "Worker"))
 _ELASTIC: Loc = ("spec", "elasticPolicy")
@@ -32,7 +32,7 @@ _PATCHES = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
 _OF_PODS = ("volumes", "initContainers", "containers")
 # What leaves the number of ranks in a pod to torchrun.
 _AUTOMATIC = ("auto", "gpu", "cpu")
-_PET = re.compile(r"PET_[A-Z_]+")
+_PET = re.compile(r"\b(?:PET|VC|VK)_[A-Z_]+")
 # Options of torchrun that the operators' variables stand for.
 _MEETS = {"nnodes": "$WORLD_SIZE", "node-rank": "$RANK", "master-addr": "$MASTER_ADDR", "master-port": "$MASTER_PORT"}
 
@@ -68,10 +68,7 @@ class _Pods(Manifest):
         gpus = pods.gpus(self, (*first, self.resources))
         each = 0 if self.take(self.own) in _AUTOMATIC else pods.number(self, self.own, 1)
         words = [word for _place, word in places]
-        try:
-            places, assigned = shell_line.without_a_shell(places)
-        except UnclearError:
-            assigned = {}
+        places, assigned = self.started(places)
         launcher = inner([word for _place, word in places])
         if launcher is None:
             self._plain(places, words, max(each, gpus), count)
@@ -90,6 +87,13 @@ class _Pods(Manifest):
         if launcher is not None:
             pods.gpus(self, (*first, self.resources), each)
         pods.take(self, containers, containers)
+
+    def started(self, places: list[tuple[Loc, str]]) -> Started:
+        """Return the words of the program that a shell's line starts, each with its place, and the variables that it sets."""
+        try:
+            return shell_line.without_a_shell(places)
+        except UnclearError:
+            return places, {}
 
     def _default(self, container: Loc, kind: str) -> int:
         """Return how many ranks a pod has where neither its manifest nor its launcher's line has a number of them."""
@@ -154,7 +158,7 @@ class _Pods(Manifest):
             return each
         for part in line.parts:
             place = places[part.index + (len(part.words) > 1)][0]
-            shown = f"{launcher.name}'s {shell(part.words)}"
+            shown = f"{launcher.name}'s {shell(tuple(map(shell_script.shown, part.words)))}"
             if part.use == table.REFUSED:
                 self.faults.add(place, f"{shell(part.words)}: {part.why}")
             elif (part.name, part.value) != ("--backoff-limit", "0"):
@@ -209,7 +213,7 @@ class PyTorchJob(_Pods):
         for role in roles:
             self._restart((*role, "restartPolicy"))
         containers = [self.container(role) for role in roles]
-        counts = [self._replicas(role) for role in roles]
+        counts = [self.count(role) for role in roles]
         found = [place for place in containers if place is not None]
         if self.at(self.own) is None and self.at((*_ELASTIC, "nProcPerNode")) is not None:
             self.own = (*_ELASTIC, "nProcPerNode")
@@ -219,7 +223,8 @@ class PyTorchJob(_Pods):
         self.name()
         return True
 
-    def _replicas(self, role: Loc) -> int:
+    def count(self, role: Loc) -> int:
+        """Take the number of pods of a role."""
         loc = (*role, "replicas")
         count = self.take(loc)
         if count is not None and (not isinstance(count, int) or count < 1):

@@ -29,7 +29,7 @@ def test_one_document(text: str) -> None:
         (
             "kind: Service\n---\nkind: '{{x}}'\n",
             2,
-            "none of the file's objects is an MPIJob, PyTorchJob or TrainJob: Service, {{x}}",
+            "none of the file's objects is an MPIJob, PyTorchJob, TrainJob or Volcano Job: Service, {{x}}",
         ),
     ],
 )

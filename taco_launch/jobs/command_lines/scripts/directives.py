@@ -1,9 +1,34 @@
 """A directive of a scheduler in a script (`#SBATCH --nodes=2`) -> its parts, each with what it is here."""
 
+import shlex
 from collections.abc import Sequence
 
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.launcher_line import Part, Reader
+from taco_launch.jobs.command_lines.launcher_line import Part, Reader, UnclearError
+from taco_launch.jobs.command_lines.shell_script import ShellScript, shown
+from taco_launch.jobs.command_lines.translation import Row
+
+_READS_TO_A_COMMAND = ("Slurm", "PBS")
+
+
+def of_script(script: ShellScript, scheduler: str) -> tuple[list[Part], list[Row]]:
+    """Return the parts of a script's directives, and a row for each directive that does not count, or cannot be read."""
+    parts: list[Part] = []
+    rows: list[Row] = []
+    for number, text, own in script.directives:
+        begun = min((command.line for command in script.commands), default=number)
+        why = ""
+        if own != scheduler:
+            why = f"is of {own}, and the script is one for {scheduler}"
+        elif begun < number and own in _READS_TO_A_COMMAND:
+            why = f"comes after the first command, in line {begun}, where {own} reads no directives"
+        else:
+            try:
+                parts += directive(own, tuple(shlex.split(text)))
+            except (UnclearError, ValueError) as error:
+                why = f"cannot be read: {error}"
+        rows += [Row(shown(f"line {number}: {text}"), "", why)] if why else []
+    return parts, rows
 
 
 def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:

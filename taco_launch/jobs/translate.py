@@ -127,7 +127,7 @@ def _commands(value: Any, key: str = "") -> Iterator[tuple[str, str, str]]:
     elif isinstance(value, (list, tuple)) and not all(isinstance(word, str) for word in value):
         for inside in value:
             yield from _commands(inside, key)
-    elif key in _COMMANDS and isinstance(value, (str, list, tuple)):
+    elif key.lower() in _COMMANDS and isinstance(value, (str, list, tuple)):
         words = [value] if isinstance(value, str) else value
         texts = [*words, " ".join(value.split()) if isinstance(value, str) else shell(tuple(words))]
         for each in (each for text in texts for each in shell_script.read(text).commands):

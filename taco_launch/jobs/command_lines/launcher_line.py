@@ -25,6 +25,12 @@ _PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9.-]*")  # -l nodes=gpu01 of PBS
 _AUTOMATIC = ("auto", "gpu", "cpu", "")
 NOT_KNOWN = "its value is computed where the script runs: set it yourself"
+# Where schedulers list the hosts of a job.
+_LISTS = re.compile(
+    r"\b(?:PBS_NODEFILE|PJM_O_NODEINF|LSB_\w*HOST\w*|SGE_JOB_HOSTLIST|PE_HOSTFILE|SLURM_\w*NODELIST|NQSII_\w+)\b",
+    re.ASCII,
+)
+_LISTED = "lists the hosts of the scheduler's job: the inventory has the hosts here"
 _ONE_EACH = "give the line of one of them, with its number of ranks"
 # bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
@@ -195,20 +201,20 @@ class Reader:
         """Return what starts the program of one of torch's launchers."""
         return () if self._is_no_python else (python, "-m") if self._is_module else (python,)
 
-    def resources(self, at: int, between: str) -> int:
+    def resources(self, at: int, option: str, between: str) -> int:
         """Read what `-l nodes=4:ppn=28,walltime=1:00:00` asks for, each as an option; return the place behind it."""
         end = next(
             (end for end in range(at + 1, len(self._words)) if self._words[end].startswith("-")), len(self._words)
         )
-        requests = ",".join(filter(None, (self._words[at][2:], *self._words[at + 1 : end])))
+        requests = ",".join(filter(None, (self._words[at][len(option) :], *self._words[at + 1 : end])))
         if _SEVERAL_KINDS.search(requests):
             why = "requests several kinds of hosts: -H HOST:SLOTS,HOST:SLOTS"
-            self.parts.append(Part(at, ("-l", requests), table.REFUSED, table.NODES, why=why))
+            self.parts.append(Part(at, (option, requests), table.REFUSED, table.NODES, why=why))
             return end
         for each in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
             reader = Reader(self._kind, (f"--{each}" if "=" in each else f"--{each}=TRUE",), {})
             reader.option(0)
-            self.parts += [replace(part, words=("-l", part.words[0][2:])) for part in reader.parts]
+            self.parts += [replace(part, words=(option, part.words[0][2:])) for part in reader.parts]
         return end
 
     def option(self, at: int) -> int:
@@ -238,7 +244,9 @@ class Reader:
             if values and values[-1].startswith("-") and values[-1].lstrip("-") in self._table:
                 raise UnclearError(end - 1, f"is an option, and stands where {word} has its value")
         if UNKNOWN in "".join(values) and meaning.use not in (table.OMITTED, table.REFUSED):
-            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=NOT_KNOWN))
+            is_list = meaning.use in (table.HOSTS, table.HOSTFILE) and _LISTS.search(values[-1])
+            why = _LISTED if is_list else NOT_KNOWN
+            self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=why))
         else:
             self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
         return end

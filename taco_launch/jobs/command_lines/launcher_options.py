@@ -470,7 +470,9 @@ _PBS_RESOURCES = {
 _PBS = {
     "N": Meaning(OPTION, target="--name"),
     "v": Meaning(LIST),
-    **_omitted(_QUEUE, "V h", "q A P p W S c r u a"),
+    "b": Meaning(NODES),  # of NQSV, whose directives are these
+    "elapstim-req": Meaning(OPTION, target="--timeout", convert=clock_seconds),
+    **_omitted(_QUEUE, "V h", "q A P p W S c r u a T"),
     **_omitted(_LOGS, two="o e j k"),
     "M": Meaning(OPTION, target="--notify", convert=mail_address),
     **_omitted(_MAIL_TYPE, two="m"),
@@ -520,10 +522,32 @@ _SGE = {
     **_all("hostname h", Meaning(HOSTS)),
     **_omitted(_QUEUE, two="arch qname"),
 }
+# Fujitsu's pjsub(1).
+_PJM = {
+    "N": Meaning(OPTION, target="--name"),
+    "x": Meaning(LIST),
+    **_omitted(_QUEUE, "r norestart sparam step bulk", "g p P fs stripe llio appname"),
+    **_omitted(_LOGS, "j", "o e s S spath"),
+    **_omitted("-x NAME gives the ranks a variable of yours", "X"),
+    **_omitted(_MAIL_TYPE, two="m"),
+    "mail-list": Meaning(OPTION, target="--notify", convert=mail_address),
+    "elapse": Meaning(OPTION, target="--timeout", convert=clock_seconds),
+    "node": Meaning(NODES, convert=lambda value: value.partition(":")[0]),
+    "proc": Meaning(RANKS),
+    "max-proc-per-node": Meaning(EACH),
+    **_omitted(_GPUS, two="gpu"),
+    **_omitted(_LIMITS, two="vnode node-mem vnode-mem core-mem proc-core vnode-core"),
+    **_omitted(_QUEUE, two="rscgrp rscunit jobenv freq eco-state retention-state"),
+    **_omitted(_PROFILE, two="shape rank-map-bynode rank-map-bychip assign-online-node"),
+}
 # What a script's directives are.
-DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {"Slurm": _SLURM, "PBS": _PBS, "LSF": _LSF, "SGE": _SGE}
-# Schedulers whose `-l NAME=VALUE,NAME=VALUE` asks for resources, each an option of its table.
-OF_RESOURCES = {"PBS": r"[:,](?=[a-z_]+=)", "SGE": ","}
+DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {"Slurm": _SLURM, "PBS": _PBS, "LSF": _LSF, "SGE": _SGE, "PJM": _PJM}
+# Options of schedulers that ask for resources, NAME=VALUE,NAME=VALUE, each an option of its table; and what is between them.
+OF_RESOURCES: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "PBS": (("-l",), r"[:,](?=[a-z_]+=)"),
+    "SGE": (("-l",), ","),
+    "PJM": (("-L", "--rsc-list", "--mpi"), ","),
+}
 OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
     "mpirun": _MPIRUN,
     "hydra": _HYDRA,

@@ -37,6 +37,7 @@ from taco_launch.jobs.command_lines.translation import Row, Translation, transla
 
 _PREPARED = "prepare it in the image, or on the hosts"
 _EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
+_INSTEAD = "a condition of the script decides whether it runs in the place of the launcher in line {}"
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
 _SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
@@ -182,6 +183,7 @@ class _Script(Settings):
         script = unread_launchers.script_of(program) if program else ""
         if self._launchers or not name.startswith(_OF_PYTHON):
             runs_once = "it runs once, on the first host: run it yourself, or in the program"
+            runs_once = _INSTEAD.format(line) if (line := self._rival(command, self._jobs)) else runs_once
             may_start = f"it may start ranks itself: taco-launch translate {shell((script,))}"
             self._left(command, may_start if script else runs_once)
         elif why := unread_launchers.by_hand(program):
@@ -268,7 +270,15 @@ class _Script(Settings):
             self._others.append((command, values))
 
     def _note(self, command: ScriptCommand, words: Sequence[str]) -> None:
-        """Note the files that a command writes, and what it gives a default to: `[ -z "$NAME" ]`, of a variable that is not set."""
+        """Note the files that a command writes, and what it gives a default to: `[ -z "$NAME" ]`, of a variable that is not set.
+
+        What its scheduler gives mpirun has a row.
+        """
+        for name in script_values.OF_MPIRUN:
+            if name in " ".join(words) and inner(command.words):
+                self._left(
+                    replace(command, words=(f"${name}",)), "the hosts of the scheduler's job: taco-launch chooses them"
+                )
         for path in redirections.written(command, self._variables):
             self._writes.setdefault(path, command)
         for option, word in itertools.pairwise(words):

@@ -233,6 +233,8 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
         why = part.why if here or part.why else _why_not(part, launcher, size)
+        if part.use == table.REFUSED and part.name == table.RANKS and sizes.total(size):
+            why = f"{why}; {shell(size)} is what the script asks for"
         rows.append(Row(_typed(part), shell(tuple(map(shown, here))) if here else "", why))
     return options, rows
 

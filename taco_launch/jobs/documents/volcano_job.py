@@ -13,7 +13,7 @@ from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.hosts.inventory.schema.faults import Loc
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines import shell_script
-from taco_launch.jobs.command_lines.launcher_line import NOT_KNOWN, Part
+from taco_launch.jobs.command_lines.launcher_line import Part
 from taco_launch.jobs.command_lines.shell_script import shown
 from taco_launch.jobs.documents import pods
 from taco_launch.jobs.documents.manifest import SPEC, Manifest, Started
@@ -131,7 +131,7 @@ class _OfMpi(_Volcano, MpiJob):
 
     def refused(self, part: Part) -> bool:
         """Return whether a part of the launcher's line has no counterpart; of the pods' hosts none is needed."""
-        if part.name in (table.HOSTS, table.HOSTFILE) and part.why == NOT_KNOWN:
+        if part.name in (table.HOSTS, table.HOSTFILE):
             self.notes.append(f"{' '.join(map(shown, part.words))}: {_PODS_HOSTS}")
             return False
         return True

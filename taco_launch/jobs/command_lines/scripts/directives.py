@@ -40,11 +40,12 @@ def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
     if scheduler not in table.DIRECTIVES:
         return (Part(0, tuple(words), table.REFUSED, why=f"directives of {scheduler} are not read"),)
     reader = Reader(scheduler, words, {})
-    between = table.OF_RESOURCES.get(scheduler, "")
+    options, between = table.OF_RESOURCES.get(scheduler, ((), ""))
     at = 0
     while at < len(words) and words[at].startswith("-"):
-        if between and words[at].startswith("-l") and len("".join(words[at : at + 2])) > 2:
-            at = reader.resources(at, between)
+        option = next((each for each in options if words[at].startswith(each)), "")
+        if option and len("".join(words[at : at + 2])) > len(option):
+            at = reader.resources(at, option, between)
         else:
             at = reader.option(at)
     rest = tuple(words[at:])

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -12,7 +12,7 @@ from taco_launch.jobs.command_lines.scripts import script_values
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import READS, ShellScript, assigned, computes, fields, shown
 from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, UNKNOWN
-from taco_launch.jobs.command_lines.translation import Row
+from taco_launch.jobs.command_lines.translation import Row, Translation
 
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
 _GLOB = re.compile(r"[*?\[{~]")
@@ -97,6 +97,15 @@ class Settings:
             return _LEFT_OUT.format(branches.unknown_test(blocks[: optional + 1]) or _A_CONDITION)
         line, test = branches.rival(blocks), branches.unknown_test(blocks)
         return _IN_ANOTHER_BRANCH.format(line) if line else _SET_WHERE.format(test) if test else _SET_INSIDE
+
+    def _rival(self, command: ScriptCommand, jobs: Iterable[tuple[ScriptCommand, Translation]]) -> int:
+        """Return the line of a launcher that another branch of a condition than the command's has, 0 for none."""
+        family = self._follows.branches.family
+        own = {family(block): block for block in command.blocks}
+        others = (
+            (other.line, own.get(family(block), block) != block) for other, _job in jobs for block in other.blocks
+        )
+        return next((line for line, is_rival in others if is_rival), 0)
 
     def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:
         """Note the values that a loop's variable has one after the other; return the command that sets it, to the only one if there is one."""

@@ -12,6 +12,9 @@ from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_words import FIELD, QUOTED, UNKNOWN
 
 _GPUS_OF_HOST = ("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
+# Schedulers' own options for mpirun, of which the ranks here need none: they name the hosts.
+OF_MPIRUN = ("NQSII_MPIOPTS", "NQSV_MPIOPTS")
+_CPUS = re.compile(r"(?:-c ?|--cpus-per-task[= ])(\d+)", re.ASCII)
 _USED = "the command has its value"
 # A parameter of the script, whose number `shift` changes.
 _PARAMETER = re.compile(rf"([${QUOTED}])(?:(\d)|\{{(\d+)(?=[:}}?=-]))")
@@ -59,15 +62,19 @@ def of_scheduler(directives: Sequence[Part]) -> dict[str, str]:
         "PBS_NUM_PPN": each,
         "LSB_DJOB_NUMPROC": ranks,
         "NSLOTS": ranks,
+        "PJM_MPI_PROC": ranks,
+        "PJM_NODE": nodes,
     }
     for part in directives:
+        if cpus := _CPUS.fullmatch(" ".join(part.words)):
+            values["SLURM_CPUS_PER_TASK"] = cpus[1]
         if part.use == table.GPUS and "per-task" not in part.words[0]:
             values |= dict.fromkeys(
                 _GPUS_OF_HOST if "gpus-per-node" in part.words[0] else _GPUS_OF_HOST[:1], part.value
             )
         elif part.use == table.ALL_GPUS:
             values["SLURM_GPUS"] = part.value
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in values.items() if value} | dict.fromkeys(OF_MPIRUN, "")
 
 
 class ScriptVariables:

@@ -1,0 +1,66 @@
+"""What other schedulers than Slurm ask for, and what they tell a launcher."""
+
+import pytest
+
+from taco_launch.core.command import shell
+from taco_launch.jobs.command_lines.script_translation import ScriptTranslation, translate_script
+
+
+def line(done: ScriptTranslation) -> str:
+    ((_line, job),) = done.jobs
+    return shell((*job.options, "--", *job.program))
+
+
+def reasons(done: ScriptTranslation) -> dict[str, str]:
+    rows = [*(row for _line, job in done.jobs for row in job.rows), *done.rows]
+    return {row.original: row.why for row in rows if not row.here}
+
+
+@pytest.mark.parametrize(
+    ("directives", "launcher", "job"),
+    [
+        ("-L node=2,elapse=1:00:00\n#PJM --mpi proc=16", "mpirun", "--hosts 2 --slots-per-host 8 --timeout 3600s -- a"),
+        ("-L node=2:noncont -N x -j", "mpirun -np ${PJM_NODE}", "--hosts 2 --slots-per-host 1 --name x -- a"),
+        ("--rsc-list node=4\n#PJM --mpi max-proc-per-node=2", "mpirun", "--hosts 4 --slots-per-host 2 -- a"),
+        ("--mpi proc=16 -x A=1", "mpirun -np ${PJM_MPI_PROC}", "--np 16 -x A=1 -- a"),
+        ("--mail-list a@b.org -m e", "mpirun -np 2", "--np 2 --notify mailto:a@b.org -- a"),
+    ],
+)
+def test_what_fujitsus_scheduler_asks_for(directives: str, launcher: str, job: str) -> None:
+    assert line(translate_script(f"#!/bin/sh\n#PJM {directives}\n{launcher} a\n")) == job
+
+
+def test_nqsv_gives_mpirun_its_hosts() -> None:
+    text = "#PBS -b 2\n#PBS -T openmpi\n#PBS -l elapstim_req=60\nmpirun $NQSV_MPIOPTS -npernode 4 ${NQSII_MPIOPTS} bash a.sh\n"
+    done = translate_script(text)
+    assert line(done) == "--hosts 2 --slots-per-host 4 --timeout 60s -- bash a.sh"
+    assert reasons(done)["line 4: '$NQSII_MPIOPTS'"] == "the hosts of the scheduler's job: taco-launch chooses them"
+
+
+@pytest.mark.parametrize("file", ["$PBS_NODEFILE", "${PJM_O_NODEINF}", "$LSB_DJOB_HOSTFILE", "$SLURM_JOB_NODELIST"])
+def test_the_schedulers_list_of_hosts_is_not_to_be_written(file: str) -> None:
+    assert "the inventory has the hosts here" in "".join(
+        reasons(translate_script(f"mpirun -np 2 --hostfile {file} a")).values()
+    )
+    unknown = translate_script("mpirun -np 2 --hostfile $HOSTS a")
+    assert reasons(unknown)["--hostfile '$HOSTS'"] == "its value is computed where the script runs: set it yourself"
+
+
+@pytest.mark.parametrize("option", ["-c 4", "-c4", "--cpus-per-task=4", "--cpus-per-task 4"])
+def test_slurm_tells_how_many_cpus_a_rank_has(option: str) -> None:
+    done = translate_script(f"#SBATCH {option}\nexport OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\nsrun -n 2 a\n")
+    assert line(done) == "--np 2 -x OMP_NUM_THREADS=4 -- a"
+
+
+def test_a_number_of_ranks_that_is_not_known_is_named_with_the_one_that_is_used() -> None:
+    done = translate_script("#PBS -l select=2:mpiprocs=4\nmpirun -np $(wc -l < x) a\n")
+    assert line(done) == "--hosts 2 --slots-per-host 4 -- a"
+    assert reasons(done)["-np '$(...)'"].endswith("; --hosts 2 --slots-per-host 4 is what the script asks for")
+    assert not reasons(translate_script("mpirun -np $(x) -npernode 2 a"))["-np '$(...)'"].endswith("asks for")
+
+
+def test_the_other_branch_than_the_launchers_is_named() -> None:
+    text = "if [ -f x ]; then mpirun -np 2 a; else python b.py; fi\npython c.py\n"
+    named = reasons(translate_script(text))
+    assert named["line 1: python b.py"].endswith("in the place of the launcher in line 1")
+    assert named["line 2: python c.py"].startswith("it runs once")

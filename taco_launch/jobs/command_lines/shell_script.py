@@ -224,8 +224,8 @@ def _with_elements(word: str, variables: Mapping[str, str], *, is_split: bool) -
     def element(match: re.Match[str]) -> str:
         elements = variables.get(match["name"], "").split(FIELD)[1:]
         number = with_sums(f"{SUM}(({match['index']}))", variables)
-        if not elements or not number.isdecimal():
-            return match[0]
+        if not elements or not number.isdecimal() or UNKNOWN in "".join(elements[: int(number) + 1]):
+            return match[0]  # an element that is not known may be several
         text = "".join(elements[int(number) : int(number) + 1]).replace(EMPTY, "")
         return re.sub(r"\s+", FIELD, text) if is_split and match["sign"] != QUOTED else text
 

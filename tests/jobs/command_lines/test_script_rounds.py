@@ -18,7 +18,7 @@ def reasons(text: str) -> dict[str, str]:
     ("directive", "name", "elements"),
     [
         ("#SBATCH --array=0-2", "SLURM_ARRAY_TASK_ID", "0-2"),
-        ("#SBATCH -a 0-2", "SLURM_ARRAY_TASK_ID", "0-2"),
+        ("#SBATCH -a [0-2]", "SLURM_ARRAY_TASK_ID", "0-2"),
         ("#PBS -J 0-2", "PBS_ARRAY_INDEX", "0-2"),
         ("#PBS -t 0-2", "PBS_ARRAYID", "0-2"),
         ("#$ -t 0-2", "SGE_TASK_ID", "0-2"),
@@ -72,3 +72,6 @@ def test_elements_and_length_of_an_array() -> None:
     text = 'A=(x \'y z\' "")\nI=1\nmpirun -np 2 a ${A[0]} ${A[$I]} "${A[I]}" "${A[2]}" ${#A[@]} ${A[9]} ${B[0]}\n'
     ((_line, job),) = translate_script(text).jobs
     assert job.program == ("a", "x", "y", "z", "y z", "", "3", "${B[0]}")
+    unknown = "A=($(hosts) x)\nB=(x $C)\nmpirun -np 2 a ${A[0]} ${A[1]} ${A[7]} ${B[0]} ${B[1]}\n"
+    ((_line, job),) = translate_script(unknown).jobs
+    assert job.program == ("a", "${A[0]}", "${A[1]}", "${A[7]}", "x", "${B[1]}")

@@ -37,7 +37,7 @@ def remarks(scheduler: str, directives: Sequence[Part]) -> Iterator[Row]:
     for part in directives:
         if part.words[0].partition("=")[0] in options:
             match = _OF_NAME.fullmatch(part.words[-1])
-            if match:
+            if match and scheduler == "LSF":
                 yield Row(f"[{match['elements']}]", "", table.ONE_EACH)
             limit = part.words[-1].partition("%")[2]
             if limit.isdecimal():
@@ -50,7 +50,7 @@ def _elements(scheduler: str, part: Part) -> tuple[str, ...]:
     if scheduler == "LSF":
         text = match["elements"] if (match := _OF_NAME.fullmatch(text)) else ""
     numbers: list[int] = []
-    for piece in text.partition("%")[0].split(","):
+    for piece in text.partition("%")[0].strip("[]").split(","):
         match = _ELEMENTS.fullmatch(piece)
         if match is None:
             return ()

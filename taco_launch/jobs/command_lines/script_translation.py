@@ -246,12 +246,12 @@ class _Script(Settings):
         if at + 3 != len(words) or len(script.commands) < 2 or not starts or self.lines is not None:
             return words, (), ""
         home = self._variables.get("HOME", "")
-        found = launched(script, self._exported, self._scheduler or "-", home=home, line=command.line)
-        if found is None:
+        inside = launched(script, self._exported, self._scheduler or "-", home=home, line=command.line)
+        if inside is None:
             return words, (), ""
-        self._rows += found.rows
-        new = {name: value for name, value in found.env.items() if self._exported.get(name) != value}
-        return (*before, *found.words), tuple(script_values.exported(new)), found.folder
+        self._rows += inside.rows
+        new = {name: value for name, value in inside.env.items() if self._exported.get(name) != value}
+        return (*before, *inside.words), tuple(script_values.exported(new)), inside.folder
 
     def _other(self, command: ScriptCommand, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Follow a command that starts no ranks by a launcher that is read."""

@@ -187,17 +187,17 @@ class Manifest:
         place = places[-1][0]
         given = {**self.variables(place[:-2]), **self.given()}
         script = shell_script.read(words[-1])
-        found = launched(script, given, "-", home="", line=1)
-        rows = [row for row in found.rows if not _OF_SSHD.match(row.original)] if found else []
-        if found is None or not self.keeps([row.original for row in rows]):
+        inside = launched(script, given, "-", home="", line=1)
+        rows = [row for row in inside.rows if not _OF_SSHD.match(row.original)] if inside else []
+        if inside is None or not self.keeps([row.original for row in rows]):
             return None
         self.notes += [f"{path_of(place)}: {row.original.removeprefix('line 1: ')}: {row.why}" for row in rows]
-        if found.folder:
-            self.put(("workingDir",), found.folder, place)
-        own = {name: value for name, value in found.env.items() if given.get(name) != value}
+        if inside.folder:
+            self.put(("workingDir",), inside.folder, place)
+        own = {name: value for name, value in inside.env.items() if given.get(name) != value}
         self.notes += [f"{path_of(place)}: {name}: {NOT_KNOWN}" for name, value in own.items() if UNKNOWN in value]
         known = {name: value for name, value in own.items() if UNKNOWN not in value}
-        return [(place, word) for word in found.words], known
+        return [(place, word) for word in inside.words], known
 
     def given(self) -> Mapping[str, str]:
         """Return the variables that the operator gives a pod, as far as they are known."""

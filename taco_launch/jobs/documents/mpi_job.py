@@ -28,7 +28,7 @@ _HYDRAS = ("Intel", "MPICH")  # mpiImplementation of the MPI Operator, besides O
 class MpiJob(Manifest):
     """Reads a manifest of the MPI Operator."""
 
-    managers = ("kubeflow.org/mpi-operator",)
+    managers: tuple[str, ...] = ("kubeflow.org/mpi-operator",)
     launcher: Loc = ("spec", "mpiReplicaSpecs", "Launcher")
     worker: Loc = ("spec", "mpiReplicaSpecs", "Worker")
     # Whether the ranks have the variables of their worker's container.
@@ -145,9 +145,9 @@ class MpiJob(Manifest):
         try:
             return shell_line.without_a_shell(places)
         except UnclearError:
-            if (found := self.of_script(places)) is None:
+            if (started := self.of_script(places)) is None:
                 raise
-            return found
+            return started
 
     def _read(self, words: Sequence[str], variables: Mapping[str, str]) -> LauncherLine:
         """Read the line that starts the ranks, with `variables`, as far as all of it has a counterpart here.

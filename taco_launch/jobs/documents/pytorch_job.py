@@ -199,7 +199,7 @@ class _Pods(Manifest):
 class PyTorchJob(_Pods):
     """Reads a manifest of the Training Operator (kubeflow.org/v1)."""
 
-    managers = ("kubeflow.org/training-operator",)
+    managers: tuple[str, ...] = ("kubeflow.org/training-operator",)
 
     def read(self) -> bool:
         """Read all of it."""

@@ -45,7 +45,9 @@ def reader(value: dict[str, Any]) -> type[Manifest]:
 def _starts_mpi(task: Any) -> bool:
     words = [*_words(task)]
     lines = [words, *(each.words for each in shell_script.read(shell_script.of_line(words or [""])).commands)]
-    return any((found := inner((*line, "-"))) is not None and found.kind in table.OF_MPI for line in lines if line)
+    return any(
+        (launcher := inner((*line, "-"))) is not None and launcher.kind in table.OF_MPI for line in lines if line
+    )
 
 
 def _words(value: Any, key: str = "") -> Iterator[str]:
@@ -150,14 +152,13 @@ class _OfPods(_Volcano, PyTorchJob):
         self.policy()
         containers = [self.container(place) for place in places]
         counts = [self.count(place) for place in places]
-        found = [place for place in containers if place is not None]
-        if len(found) == len(places):
-            self.start(found, sum(counts))
+        if None not in containers:
+            self.start([place for place in containers if place is not None], sum(counts))
         self.name()
         return True
 
     def started(self, places: list[tuple[Loc, str]]) -> Started:
         """Return the words of the program, and the variables that it is given; of a script with VC_ variables its launcher."""
-        if _VC.search("\n".join(word for _place, word in places)) and (found := self.of_script(places)):
-            return found
+        if _VC.search("\n".join(word for _place, word in places)) and (started := self.of_script(places)):
+            return started
         return super().started(places)

@@ -302,7 +302,7 @@ class Manifest:
         for step in loc:
             if isinstance(value, dict):
                 value = value.get(step)
-            elif isinstance(value, tuple) and isinstance(step, int):
+            elif isinstance(value, tuple) and isinstance(step, int) and step < len(value):
                 value = value[step]
             else:
                 return None

@@ -50,7 +50,8 @@ def test_a_job_waits_for_its_slots_and_is_told_why(taco: Taco) -> None:
     assert taco("stop", "holder").returncode == 0
     out, err = process.communicate(timeout=patience(30))
     assert out == b"localhost/0 | mine\n"
-    assert b"job next: waiting: localhost: " in err
+    assert err.startswith(b"job next: waiting: localhost: ")
+    assert b"to leave it: Ctrl-C; not to wait: --no-wait" in err
     assert process.returncode == 0
 
 

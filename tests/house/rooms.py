@@ -20,7 +20,7 @@ ROOMS = {
     "setup": 9_100,
     "hosts": 8_250,
     "lab": 3_650,
-    "agent": 20_300,
+    "agent": 20_350,
     "core": 34_800,
     "light": 935,
 }

@@ -60,7 +60,10 @@ def _awaited(settings: Settings, backend: Backend, name: str) -> JobView:
 
 @verb(access=True, output=True)
 @add_option(
-    "--grace", type=Seconds(), metavar="TIME", help="Time between TERM and KILL, if shorter than the job's own --grace."
+    "--grace",
+    type=Seconds(),
+    metavar="TIME",
+    help="Time between TERM and KILL. It cannot be longer than the job's own --grace, the default.",
 )
 @named_jobs.yes_option
 @named_jobs.names_argument

@@ -82,7 +82,11 @@ def main(arguments: list[str]) -> int:
         verdicts.Verdict("list", pairing.spread(listed), _BAR_LIST, "s"),
         verdicts.Verdict(f"stop of {_STOPPED} names", pairing.spread([stopped]), _BAR_STOP, "s"),
         verdicts.Verdict(
-            "CPU time of the scheduler for each job that starts", pairing.spread([starts]), _BAR_START, "s"
+            "CPU time of the scheduler for each job that starts",
+            starts,
+            _BAR_START,
+            "s",
+            missing="no job waits any more",
         ),
     )
     report = verdicts.Report("queue_load", asked.runs, (table,), bars, {"jobs": asked.jobs, "submit_seconds": took})

@@ -15,10 +15,10 @@ PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 ROOMS = {
     "cli": 12_200,
     "api": 1_500,
-    "bench": 9_870,
+    "bench": 9_900,
     "jobs": 13_850,
     "setup": 9_100,
-    "hosts": 8_250,
+    "hosts": 8_300,
     "lab": 3_650,
     "agent": 20_350,
     "core": 34_800,

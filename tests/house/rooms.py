@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_200,
+    "cli": 12_300,
     "api": 1_500,
     "bench": 9_900,
     "jobs": 13_850,

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Measures what a long queue costs: the memory and the CPU time of all agent processes while a thousand jobs wait.
+"""Measures what a long queue costs: while nothing happens, for `list` and `stop`, and for each job that starts.
 
-One job has every slot of this machine, the others wait for it. Nothing happens meanwhile, as in most of a night.
+One job has every slot of this machine, the others wait for it. Nothing happens at first, as in most of a night; then the
+jobs start one after the other.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from taco_launch.hosts.inventory import profile
 from taco_launch.hosts.remote import agent_bundle
 
 _BAR_MB, _BAR_PERCENT = 100.0, 5.0
+# Seconds of `list`, of `stop` of so many names, and CPU seconds of the scheduler for each job that starts.
+_BAR_LIST, _BAR_STOP, _BAR_START = 0.4, 1.0, 0.03
+_STOPPED = 30
 _SLOTS = 2
 
 
@@ -62,6 +66,11 @@ def main(arguments: list[str]) -> int:
             verdicts.tell(f"{asked.jobs} jobs wait, submitted in {took:.0f} s")
             time.sleep(5.0)
             found = [_measure(agent, asked.timeout) for _run in range(asked.runs)]
+            listed = [_seconds("list") for _run in range(asked.runs + 1)][1:]
+            stopped = _seconds(
+                "stop", *(f"waits-{asked.jobs - 1 - number}" for number in range(min(_STOPPED, asked.jobs)))
+            )
+            starts = _starts(agent, asked.timeout)
         finally:
             _end(agent)
     memory = pairing.spread([sum(process.megabytes for process in after) for _before, after, _seconds in found])
@@ -70,6 +79,15 @@ def main(arguments: list[str]) -> int:
     bars = (
         verdicts.Verdict("memory of all agent processes", memory, _BAR_MB, "MB"),
         verdicts.Verdict("CPU time", pairing.spread(percents), _BAR_PERCENT, "% of a core"),
+        verdicts.Verdict("list", pairing.spread(listed), _BAR_LIST, "s"),
+        verdicts.Verdict(f"stop of {_STOPPED} names", pairing.spread([stopped]), _BAR_STOP, "s"),
+        verdicts.Verdict(
+            "CPU time of the scheduler for each job that starts",
+            starts,
+            _BAR_START,
+            "s",
+            missing="no job waits any more",
+        ),
     )
     report = verdicts.Report("queue_load", asked.runs, (table,), bars, {"jobs": asked.jobs, "submit_seconds": took})
     return verdicts.finish(report, as_json=asked.json, strict=asked.strict)
@@ -103,6 +121,35 @@ def _measure(agent: Path, seconds: float) -> tuple[list[Process], list[Process],
     return before, _processes(agent), time.monotonic() - begin
 
 
+def _seconds(*words: str) -> float:
+    begin = time.monotonic()
+    pairing.prepare(("taco-launch", *words), os.environ)
+    return time.monotonic() - begin
+
+
+def _starts(agent: Path, seconds: float) -> pairing.Spread | None:
+    """Stop the job that has all slots, and return the scheduler's CPU seconds for each job that starts in some seconds.
+
+    None where no job waits any more.
+    """
+    jobs = agent.parent.parent / "jobs"
+    _stop(agent, ["holder"])
+    begin, before, ended = time.monotonic(), _scheduler(agent), _ended(jobs)
+    time.sleep(seconds)
+    count = _ended(jobs) - ended
+    verdicts.tell(f"{count} jobs in {time.monotonic() - begin:.0f} s")
+    used = _scheduler(agent) - before
+    return pairing.spread([used / count]) if used > 0 and count else None
+
+
+def _scheduler(agent: Path) -> float:
+    return sum(process.cpu for process in _processes(agent) if process.kind == "schedule")
+
+
+def _ended(jobs: Path) -> int:
+    return sum('"ended"' in events.read_text() for events in jobs.glob("waits-*/events.jsonl"))
+
+
 def _processes(agent: Path) -> list[Process]:
     found = []
     for entry in Path("/proc").iterdir():
@@ -132,13 +179,19 @@ def _cpu(processes: list[Process]) -> float:
     return sum(process.cpu for process in processes)
 
 
+def _stop(agent: Path, names: list[str]) -> None:
+    call = protocol.dump(protocol.header("stop", ""))
+    call += protocol.dump({"names": names, "by": "the benchmark", "signal": 15, "grace": 0})
+    answer = io.BytesIO()
+    if serve.serve("stop", str(agent), io.BytesIO(call), answer):
+        raise SystemExit(answer.getvalue().decode())
+
+
 def _end(agent: Path) -> None:
-    """Stop all jobs: first those that wait, for else each would start as the one before it ends."""
-    state = agent.parent.parent
-    for folder in sorted((state / "jobs").glob("[!.]*"), key=lambda folder: folder.name == "holder"):
-        call = protocol.dump(protocol.header("stop", ""))
-        call += protocol.dump({"name": folder.name, "by": "the benchmark", "signal": 15, "grace": 0})
-        serve.serve("stop", str(agent), io.BytesIO(call), io.BytesIO())
+    """Stop all jobs: first those that wait, otherwise each would start as the one before it ends."""
+    names = sorted(folder.name for folder in (agent.parent.parent / "jobs").glob("[!.]*"))
+    _stop(agent, [name for name in names if name != "holder"])
+    _stop(agent, ["holder"])
     argv = [shutil.which("taco-launch") or "taco-launch", "wait", "holder"]
     subprocess.run(argv, env=dict(os.environ), capture_output=True, timeout=60, check=False)
 

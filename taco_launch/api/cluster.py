@@ -218,8 +218,11 @@ class Cluster:
             UsageError: its name is taken, or as `resolve`.
             TacoLaunchError: no host can be its place; nothing is kept of it.
         """
+        return self._submit(request)
+
+    def _submit(self, request: JobRequest, *, same_code: bool = False) -> "Job":
         with _typed(request) as checked:
-            spec = self.with_code(self._resolved(checked), checked)
+            spec = self.with_code(self._resolved(checked), checked, same=same_code)
             found = self.backend.submit(spec, self.environ)
             require_started(found)
         return self._begun(found)
@@ -250,7 +253,8 @@ class Cluster:
 
         with _typed(request) as checked:
             pass  # `submit` tells of all else
-        return start_all(self.submit, checked, matrix)
+        self._code = None
+        return start_all(lambda each: self._submit(each, same_code=True), checked, matrix)
 
     def as_completed(self, jobs: "Iterable[Job]", *, timeout: float | None = None) -> "Iterator[Job]":
         """Yield each of these jobs once it has ended, in the order of their ends, for at most `timeout` seconds.
@@ -373,7 +377,13 @@ class Cluster:
 
 @contextmanager
 def _typed(request: JobRequest) -> Iterator[JobRequest]:
-    """Yield a request with values of the right types; errors inside the block name the fields of the request."""
+    """Yield a request with values of the right types; errors inside the block name the fields of the request.
+
+    One that was typed as options has the right types, and its errors name these.
+    """
+    if request.written:
+        yield request
+        return
     from taco_launch.jobs.request.python_values import coerce_fields, fields_in_hints  # noqa: PLC0415 - the command line's requests have their types
 
     with fields_in_hints():

@@ -12,6 +12,8 @@ from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.jobs.backend import Backend
 
+# The variable of a job array of Slurm that has the job's number in it.
+ARRAY = "SLURM_ARRAY_TASK_ID"
 _NAME = re.compile(r"\{(\w+)\}")
 # How often the head is asked whether jobs have ended, at first and after a while.
 _POLL_SECONDS = (0.5, 5.0)
@@ -42,7 +44,7 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
     """Yield the request of each combination of values, the last name changing fastest.
 
     Each name is a variable of the job's environment, and `{NAME}` in a word of its command is its value. Jobs are called
-    NAME-1, NAME-2, and so on, if the request has a name.
+    NAME-1, NAME-2, and so on, if the request has a name; those of an array by their numbers in it.
 
     Raises:
         UsageError: a name has no values, or its values are one string; or the command has a name that is nearly one of these.
@@ -55,7 +57,7 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
     for number, chosen in enumerate(itertools.product(*matrix.values()), 1):
         values = dict(zip(matrix, map(str, chosen), strict=True))
         command = tuple(_filled(word, values) for word in request.command)
-        name = request.name and f"{request.name}-{number}"
+        name = request.name and f"{request.name}-{chosen[0] if [*matrix] == [ARRAY] else number}"
         yield replace(request, name=name, command=command, env=tuple({**env, **values}.items()))
 
 

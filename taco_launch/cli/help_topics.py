@@ -10,10 +10,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from taco_launch.cli import verbs
+from taco_launch.cli.options import suggestions
 from taco_launch.cli.options.common import settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
-from taco_launch.hosts.inventory.schema.names import did_you_mean
 
 TOPICS = {
     "environment": "Environment variables and the configuration file.",
@@ -31,6 +31,8 @@ _SCHEMAS = {
 }
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 _CELL = re.compile(r"(?<!\\)\|")
+# How much alike a word and a name are that is suggested for it: "retries" is not meant to be "metrics" (0.71).
+_ALIKE = 0.75
 # Columns of a terminal that a text takes at most.
 _WIDTH = 100
 
@@ -154,7 +156,8 @@ def _command(root: click.Context, words: Sequence[str]) -> str:
         found = group.get_command(context, word) if isinstance(group, click.Group) else None
         if found is None:
             known = (*TOPICS, *(group.list_commands(context) if isinstance(group, click.Group) else ()))
-            hint = did_you_mean(word, known) or "all topics: taco-launch help"
+            near = suggestions.nearest(word, known, _ALIKE)
+            hint = f"did you mean {near!r}?" if near else "all topics: taco-launch help"
             raise UsageError(f"no topic or command {' '.join(words)!r}", hint=hint)
         command = found.load() if isinstance(found, verbs.Verb) else found
         context = click.Context(command, info_name=word, parent=context)

@@ -4,8 +4,10 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 
 from taco_launch.agent.messages.deliver import deliver
+from taco_launch.core.command import BARE, as_typed
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.facts.reports.health.drain_plan import (
     DRAINED,
@@ -25,6 +27,7 @@ from taco_launch.core.model.host.hosts import HealthPolicy, Inventory
 from taco_launch.core.model.slots import NODE, Override
 from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Fanout
+from taco_launch.hosts.inventory.load import typed_anywhere
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def apply(
     actions = tuple(each for each in actions if each.host not in errors)
     undelivered = ""
     if policy.notify is not None and actions:
-        undelivered = deliver(policy.notify, _message(inventory.cluster, actions))
+        undelivered = deliver(policy.notify, _message(inventory, actions))
     return PolicyRun(actions, errors, undelivered, overrides)
 
 
@@ -112,12 +115,14 @@ def describe_override(host: str, override: Override) -> str:
     return f"{host}: not drained for {names}: {override.by} opened it with host resume --force"
 
 
-def _message(cluster: str, actions: Sequence[DrainAction]) -> dict[str, object]:
+def _message(inventory: Inventory, actions: Sequence[DrainAction]) -> dict[str, object]:
     """Return what is posted: the keys of a job's message, and the events one by one."""
+    typed = typed_anywhere(inventory, str(Path.cwd())) or BARE
     return {
-        "name": cluster,
+        "name": inventory.cluster,
         "event": "health",
-        "reason": "\n".join(map(describe, actions)),
+        "reason": as_typed("\n".join(map(describe, actions)), typed),
         "hosts": [each.host for each in actions],
         "events": [to_json(each) for each in actions],
+        "next": [f"{typed} host list"],
     }

@@ -357,5 +357,5 @@ def _say_what_is_not_here(lacking: Sequence[str], known: Mapping[str, FoundHost]
     """Report once, when a lab is made, which of the machine's own gaps its hosts share."""
     missing = [capability for capability in lacking if capability not in hosts.FORBIDDEN]
     if missing and not known:
-        why = " (limits such as memlock cannot be raised in them)" if "SYS_RESOURCE" in missing else ""
-        talk.say(f"not available on this machine, so not in the lab either: {', '.join(missing)}{why}")
+        why = ": limits such as memlock cannot be raised there" if "SYS_RESOURCE" in missing else ""
+        talk.say(f"this machine lacks {', '.join(missing)}, so the lab's hosts do, too{why}")

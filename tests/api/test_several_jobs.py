@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from taco_launch.api import Cluster, Job, JobRequest
+from taco_launch.api.several_jobs import ARRAY
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.model.job_rows import JobRow, row_of
 from taco_launch.core.model.job_view import JobView
@@ -57,6 +58,11 @@ def test_a_job_for_each_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dict(jobs[1].spec.env) == {"A": "b", "LR": "1e-3"}
     assert [job.name for job in here.as_completed(jobs)] == ["t-2", "t-1"]
     assert here.wait_all(jobs) == (1, 2)
+
+
+def test_the_jobs_of_an_array_have_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = cluster(Jobs(), monkeypatch).map(JobRequest(command=("true",), name="t", np=1), {ARRAY: ["0", "7"]})
+    assert [(job.name, dict(job.spec.env)[ARRAY]) for job in jobs] == [("t-0", "0"), ("t-7", "7")]
 
 
 def test_values_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,12 +114,20 @@ def test_every_option_has_a_known_group(verb: str) -> None:
         ("nightly instal", "taco-launch nightly install"),
         ("top nod", "taco-launch top node"),
         ("lab start", "taco-launch lab status"),
+        ("lab list", "taco-launch lab status"),
     ],
 )
 def test_an_unknown_command_is_answered_with_the_right_one(typed: str, meant: str) -> None:
     result = failing(*typed.split())
     assert f"has no command {typed.rsplit(maxsplit=1)[-1]!r}" in result
     assert result.endswith(f"hint: did you mean: {meant}\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("retries", "all topics: taco-launch help"), ("metric", "did you mean 'metrics'?")]
+)
+def test_an_unknown_topic(word: str, hint: str) -> None:
+    assert failing("help", word).endswith(f"no topic or command '{word}'\nhint: {hint}\n")
 
 
 def test_a_command_like_no_other_is_answered_with_the_help() -> None:

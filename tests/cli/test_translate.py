@@ -242,9 +242,12 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
         ([], "Name a FILE"),
         (
             ["torchrun", "--nproc-per-node", "2", "t.py"],
-            "put -- before the line of a launcher: taco-launch translate -- LINE",
+            "translate reads the options of launchers from FILE, or behind --: taco-launch translate -- LINE",
         ),
-        (["mpirun", "-np", "2", "a.out"], "put -- before the line of a launcher: taco-launch translate -- LINE"),
+        (
+            ["mpirun", "-np", "2", "a.out"],
+            "translate reads the options of launchers from FILE, or behind --: taco-launch translate -- LINE",
+        ),
         (
             ["t.py"],
             "t.py: is a program in Python, and no script of a shell\nhint: taco-launch run --np N -- python3 t.py",

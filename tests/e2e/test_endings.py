@@ -156,7 +156,7 @@ def test_the_job_outlives_its_controller(taco: Taco, tmp_path: Path, number: int
     assert taco.ended("orphan")["state"] == "SUCCEEDED"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=int)
 def test_ctrl_c_and_term_stop_the_job(taco: Taco, number: int) -> None:
     script = "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     controller = taco.start("run", "--name", "c", "--np", "2", "--", "sh", "-c", script)

@@ -61,7 +61,7 @@ def test_a_failed_delivery_is_an_event_and_no_failure(taco: Taco) -> None:
         return next((one["reason"] for one in taco.job("quiet")["events"] if one["kind"] == "not-notified"), "")
 
     assert eventually(said, 20, "the delivery to fail").startswith(
-        "--notify: the message of ended was not delivered: Connection refused"
+        "--notify: the message about the job's end was not delivered: Connection refused"
     )
     assert taco.job("quiet")["state"] == "SUCCEEDED"
 

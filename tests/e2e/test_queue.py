@@ -50,8 +50,30 @@ def test_a_job_waits_for_its_slots_and_is_told_why(taco: Taco) -> None:
     assert taco("stop", "holder").returncode == 0
     out, err = process.communicate(timeout=patience(30))
     assert out == b"localhost/0 | mine\n"
-    assert b"job next: waiting: localhost: " in err
+    assert err.startswith(b"job next: waiting: localhost: ")
+    assert b"to leave it: Ctrl-C; not to wait: --no-wait" in err
     assert process.returncode == 0
+
+
+def test_one_job_for_each_value(taco: Taco) -> None:
+    words = ("--name", "each", "--np", "1", "--launcher", "env")
+    started = taco(
+        "submit",
+        *words,
+        "--each",
+        "lr=0.1,0.01",
+        "--array",
+        "3,5",
+        "--",
+        "sh",
+        "-c",
+        "echo {lr} $lr $SLURM_ARRAY_TASK_ID",
+    )
+    names = ["each-1", "each-2", "each-3", "each-4"]
+    assert started.stdout.split() == names
+    assert taco("wait", *names).returncode == 0
+    told = [taco("logs", name).stdout.partition("| ")[2] for name in names]
+    assert told == ["0.1 0.1 3\n", "0.1 0.1 5\n", "0.01 0.01 3\n", "0.01 0.01 5\n"]
 
 
 def test_first_in_first_out_by_priority(taco: Taco) -> None:

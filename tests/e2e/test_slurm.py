@@ -46,6 +46,27 @@ def runs(taco: Taco, name: str) -> None:
     eventually(lambda: taco.job(name)["state"] == "RUNNING", 30, f"{name} to run")
 
 
+def test_a_job_for_each_number_of_an_array(on_slurm: Taco) -> None:
+    on_slurm.ok(
+        "submit",
+        "--name",
+        "a",
+        "--np",
+        "1",
+        "--array",
+        "2,7",
+        "--launcher",
+        "env",
+        "--",
+        "sh",
+        "-c",
+        "echo part $SLURM_ARRAY_TASK_ID",
+    )
+    assert number(on_slurm, "a-2") != number(on_slurm, "a-7")
+    assert on_slurm("wait", "a-2", "a-7").returncode == 0
+    assert [on_slurm("logs", name).stdout.partition("| ")[2] for name in ("a-2", "a-7")] == ["part 2\n", "part 7\n"]
+
+
 def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, cluster: dict[str, str]) -> None:
     words = (
         "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE; sleep 2; [ $OMPI_COMM_WORLD_RANK != 3 ] || exit 7"
@@ -190,7 +211,8 @@ def test_without_slurm(taco: Taco, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("launcher", ["mpirun", "torchrun", "env"])
 def test_an_exported_script_runs_without_taco_launch(on_slurm: Taco, tmp_path: Path, launcher: str) -> None:
-    program = "import os; print('rank', os.environ.get('RANK') or os.environ['OMPI_COMM_WORLD_RANK'], os.environ['A'])"
+    # One write for a line: print makes several where Python does not buffer.
+    program = "import os; e = os.environ; os.write(1, f\"rank {e.get('RANK') or e['OMPI_COMM_WORLD_RANK']} {e['A']}\\n\".encode())"
     (tmp_path / "job.yaml").write_text(
         json.dumps(
             {"name": "alone", "hosts": 2, "slotsPerHost": 2, "launcher": launcher, "env": {"A": "x 'y' $z"}}

@@ -13,14 +13,14 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_200,
+    "cli": 12_300,
     "api": 1_500,
-    "bench": 9_870,
-    "jobs": 14_430,
+    "bench": 9_900,
+    "jobs": 14_450,
     "setup": 9_100,
-    "hosts": 8_250,
+    "hosts": 8_300,
     "lab": 3_650,
-    "agent": 20_300,
+    "agent": 20_350,
     "core": 34_800,
     "light": 935,
 }

@@ -212,7 +212,9 @@ def refusals() -> None:
         refused("sparse=False", lambda: attach(sparse))
     rank = dist.get_rank()
     with variables({**BOTH, "LIGHT_TOPK_RATIO": f"0.0{1 + rank // 3}"}):
-        refused("rank 3 has other LIGHT_* variables than rank 0", lambda: attach(DistributedDataParallel(Branches())))
+        refused(
+            "rank 3 and rank 0 have different LIGHT_* variables", lambda: attach(DistributedDataParallel(Branches()))
+        )
     with variables({"LIGHT_TOPK": "1"} if rank == 1 else {}):
         refused("rank 1: unknown: LIGHT_TOPK", lambda: attach(DistributedDataParallel(Branches())))
 

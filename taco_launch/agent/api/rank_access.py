@@ -224,10 +224,12 @@ def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple
     """
     record = recovery.current_record(folder)
     if record.state is not JobState.RUNNING:
-        ended = ", except `cp NAME:PATH .`" if record.state.is_terminal else ""
-        raise NotRunningError(
-            f"job {folder.name}: it is {record.state.value}: commands in its ranks need a RUNNING job{ended}"
+        beside = (
+            "files can be copied from an ended job, not to it"
+            if how.startswith(exec_process.UNPACK)
+            else "no rank is there to do this beside"
         )
+        raise NotRunningError(f"job {folder.name}: it is {record.state.value}: {beside}")
     line = ("enter", str(folder.path), str(rank), how, "--", *words)
     return _on_host(folder, records.read_spec(folder), record, rank, line)
 

@@ -3,12 +3,11 @@
 from dataclasses import replace
 from typing import Callable, Dict, Iterator, Type
 
-from taco_launch.agent.api.rank_access import argv_on_host
+from taco_launch.agent.api.rank_access import NotRunningError, argv_on_host
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.agent.upkeep import recovery
-from taco_launch.core.errors import UsageError
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.plans import numbered
 from taco_launch.core.model.run.rank_samples import RankStack
@@ -24,12 +23,12 @@ def _stacks(jobs: Jobs, _agent: str, request: Stacks) -> Iterator[Reply]:
     """Read the stacks on all hosts of a running job, side by side.
 
     Raises:
-        UsageError: the job does not run.
+        NotRunningError: the job does not run.
     """
     folder = jobs.get(request.name)
     record = recovery.current_record(folder)
     if record.state is not JobState.RUNNING:
-        raise UsageError(
+        raise NotRunningError(
             f"job {folder.name} is {record.state.value}: stacks are available only while its ranks run",
             hint=f"taco-launch get {folder.name} shows what is known about it",
         )

@@ -260,7 +260,8 @@ def _check_rank(folder: JobFolder, rank: int, events: List[Event], attempt: int)
     for event in _placed(events):
         if int(event.data.get("attempt", 1)) == attempt and rank >= int(event.data["np"]):
             last = int(event.data["np"]) - 1
-            raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=f"its ranks are 0 to {last}")
+            hint = f"its ranks are 0 to {last}" if last else "its only rank is 0"
+            raise UsageError(f"job {folder.name}: it has no rank {rank}", hint=hint)
 
 
 def _check_host(folder: JobFolder, host: str, events: List[Event]) -> None:

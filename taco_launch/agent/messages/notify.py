@@ -20,6 +20,13 @@ from taco_launch.core.model.jobs import Event, JobState, Policy
 # Of how taco-launch is called, in characters: an option, and a path of at most 4096 bytes (Linux, limits.h).
 _MOST_TYPED = 4200
 
+# What a message is about, by the kind of its event; all others are about a lost host.
+_SUBJECTS = {
+    state.ENDED: "the job's end",
+    state.STALLED: "a hang",
+    state.VERIFIED: "a difference from the plan",
+}
+
 
 def main(folder: JobFolder, event_time: str, spec_file: int, events_file: int) -> int:
     """Send the event of that time (seconds, as `repr` writes them); a delivery that fails is an event of the job, and nothing more.
@@ -56,7 +63,8 @@ def main(folder: JobFolder, event_time: str, spec_file: int, events_file: int) -
         if problem and _is_kept(folder, events_file):
             to = "" if called == "--notify" else f"{shown(notice.to)}: "
             records.Events(folder).add(
-                NOT_NOTIFIED, f"{called}: {to}the message of {event.kind} was not delivered: {problem}"
+                NOT_NOTIFIED,
+                f"{called}: {to}the message about {_SUBJECTS.get(event.kind, 'a lost host')} was not delivered: {problem}",
             )
     return OK
 

@@ -318,8 +318,8 @@ class Jobs:
             if not found.is_guest:
                 return found
             raise NoJobError(
-                f"job {name}: this host only ran its ranks",
-                hint="the head of this job is another host: use taco-launch with that head",
+                f"job {name}: this host ran some of its ranks, but another host is its head",
+                hint="use an inventory with that `head`",
             )
         raise NoJobError(f"job {name!r} not found", hint="list all jobs: taco-launch list")
 

@@ -71,9 +71,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
             after[name] = (*stamp, line)
     if guests and not found.rows:
         found.warnings.append(
-            f"no job has this host as its head, but ranks of {len(guests)} job{'s' * (len(guests) > 1)} of another head ran here, "
-            f"such as {guests[0]}: "
-            "is `head` in the inventory right?"
+            f"this host is the head of no job, but ranks of {len(guests)} job{'s' * (len(guests) > 1)} of another head ran here, "
+            f"such as {guests[0]}: is `head` in the inventory right?"
         )
     if after != before:
         _write(jobs, after)

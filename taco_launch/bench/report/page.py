@@ -1,4 +1,4 @@
-"""A sweep's report as a page of HTML that loads nothing, or as Markdown."""
+"""A sweep's report as a page of HTML that loads nothing."""
 
 from collections.abc import Mapping
 from types import SimpleNamespace
@@ -10,8 +10,9 @@ from markupsafe import Markup
 from taco_launch.bench.compare.tables import Grid
 from taco_launch.bench.model.runs import Cell, when
 from taco_launch.bench.report import figure
+from taco_launch.bench.report.markdown import about
 from taco_launch.bench.report.sweep_report import MOST_TRENDS, SweepReport
-from taco_launch.bench.report.words import row, words_in
+from taco_launch.bench.report.words import words_in
 from taco_launch.bench.stats.verdicts import VerdictKind
 
 _RED = (VerdictKind.REGRESSION, VerdictKind.DRIFT, VerdictKind.NO_SAMPLE)
@@ -56,40 +57,9 @@ def measured(
         if report.trends
         else "",
         "changes": [{"when": when(each.started), "differs": each.differs} for each in reversed(report.changes)],
-        "about": _about(report, words),
+        "about": about(report, words),
         "logs": report.logs,
     }
-
-
-def markdown(report: SweepReport, language: str) -> str:
-    """Return the report as Markdown, without the figures."""
-    words = words_in(language)
-    lines = [f"# {report.ladder.matrix}", "", f"{report.ladder.id}, {when(report.ladder.started)}", ""]
-    lines += [f"- {sentence}" for sentence in report.sentences or (words.nothing,)]
-    if report.missing:
-        lines += ["", f"## {words.missing}", ""]
-        lines += [
-            f"- {gap['name']}: {words.of_runs.format(gap['failed'], gap['runs'])}: {gap['why']}"
-            for gap in _missing(report)
-        ]
-    for grid in report.grids:
-        rule = ["---:" if name in grid.numbers else "---" for name in grid.header]
-        lines += ["", f"## {grid.title}", "", *(row(cells) for cells in (grid.header, rule, *grid.rows))]
-    lines += ["", *(f"{line}\\" for line in report.legend.splitlines())]
-    if report.slow:
-        lines += ["", f"## {words.slow}", ""]
-        lines += [f"- {words.slow_host.format(host.host, host.share * 100, host.runs)}" for host in report.slow]
-    if report.changes:
-        lines += [
-            "",
-            f"## {words.changes}",
-            "",
-            row((words.when, words.what, words.before, words.after)),
-            row(["---"] * 4),
-        ]
-        lines += [row((when(each.started), *one)) for each in reversed(report.changes) for one in each.differs]
-    lines += ["", f"## {words.about}", "", *(f"- {name}: {text}" for name, text in _about(report, words)), ""]
-    return "\n".join(lines)
 
 
 def _cells(grid: Grid) -> dict[str, Any]:
@@ -103,16 +73,3 @@ def _number(grid: dict[str, Any], name: str) -> str:
 
 def _missing(report: SweepReport) -> list[dict[str, Any]]:
     return [{"name": gap.cell.name, "failed": gap.failed, "runs": gap.runs, "why": gap.why} for gap in report.missing]
-
-
-def _about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]:
-    ladder = report.ladder
-    rows = [
-        (words.sweep, ladder.id),
-        (words.cluster, ladder.cluster),
-        (words.hosts, ", ".join(report.hosts)),
-        (words.gpu, report.gpu),
-        (words.started, when(ladder.started)),
-        (words.outcome, ladder.outcome),
-    ]
-    return [(name, text) for name, text in rows if text]

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from taco_launch.bench.report.extra import load
+from taco_launch.bench.report.markdown import markdown
 from taco_launch.bench.report.read_history import read
 from taco_launch.bench.report.sweep_report import SweepReport
 from taco_launch.cli.bench import ladder_output
@@ -69,8 +70,7 @@ def report(
     if format_ == "json":
         text = json.dumps(to_json(summary), indent=2) + "\n"
     else:
-        page = load("page")
-        text = page.html(summary, language) if format_ == "html" else page.markdown(summary, language)
+        text = load("page").html(summary, language) if format_ == "html" else markdown(summary, language)
     if to is None and format_ != "html":
         click.echo(text, nl=False)
         return

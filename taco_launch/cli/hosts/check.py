@@ -47,14 +47,16 @@ from taco_launch.jobs.request.caller import person
     "of each pair. Default: quick.",
 )
 @add_option(
-    "--bisect", is_flag=True, help="With --level pairs: measure about log2 N rounds of pairs instead of all N-1."
+    "--bisect",
+    is_flag=True,
+    help="With --level pairs: find one slow host in about log2 N rounds of pairs; without it, each of N hosts is measured with each other one, in N-1.",
 )
 @add_option(
     "--expect",
     "floors",
     multiple=True,
     metavar="NAME=GB/S",
-    help="With --level full: the least value that is no fault, such as 'memory copy=20'.",
+    help="With --level full: a value below this, in GB/s, is a fault, such as 'memory copy=20'; check shows the names.",
 )
 @add_option(
     "--drained",

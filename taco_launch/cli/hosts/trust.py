@@ -82,7 +82,7 @@ def confirm_host_keys(settings: Settings, keys: Sequence[ShownKey], file: str, *
         settings.talk("kept none")
         return False
     flow.write(tuple(keys))
-    settings.talk(f"kept {render.counted(len(keys), 'host key')} in {file}")
+    settings.talk(f"stored {render.counted(len(keys), 'host key')} in {file}")
     for key in keys:
         for other in key.elsewhere:
             command = shell(("ssh-keygen", "-R", key.known_as, "-f", other))

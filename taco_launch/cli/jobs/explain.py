@@ -1,6 +1,7 @@
 """explain: what a log tells of a failure, with cause and next step."""
 
 import codecs
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -65,7 +66,8 @@ def _text(log: str) -> Iterator[str]:
     Raises:
         UsageError: it cannot be read, or is compressed.
     """
-    hint = "name a file, or - for standard input: taco-launch logs -v NAME | taco-launch explain -"
+    name = log if re.fullmatch(r"[a-z][a-z0-9-]*", log) else "NAME"
+    hint = f"name a file, or - for standard input: taco-launch logs -v {name} | taco-launch explain -"
     try:
         if log == "-":
             if sys.stdin is None:

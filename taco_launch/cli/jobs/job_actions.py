@@ -1,7 +1,7 @@
-"""wait, stop, delete."""
+"""wait, stop, delete, suspend, resume, resize: await the end of jobs, or change them."""
 
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -11,10 +11,12 @@ import click
 from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.jobs.start_job import code_of, launcher_errors, print_job_data
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
+from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import job_output, render
 from taco_launch.cli.output.waiting import waiting
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
 from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.backend import Backend, FollowListener, LogQuery, Outcomes
 from taco_launch.jobs.request.caller import person
 
@@ -60,7 +62,10 @@ def _awaited(settings: Settings, backend: Backend, name: str) -> JobView:
 
 @verb(access=True, output=True)
 @add_option(
-    "--grace", type=Seconds(), metavar="TIME", help="Time between TERM and KILL, if shorter than the job's own --grace."
+    "--grace",
+    type=Seconds(),
+    metavar="TIME",
+    help="Time between TERM and KILL. It cannot be longer than the job's own --grace, the default.",
 )
 @named_jobs.yes_option
 @named_jobs.names_argument
@@ -152,3 +157,85 @@ def _at_most(seconds: float | None, names: Sequence[str], ended: Sequence[JobVie
         raise error from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@verb(access=True, output=True)
+@named_jobs.yes_option
+@named_jobs.names_argument
+def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
+    """Stop jobs and free their slots until they are resumed.
+
+    A job that waits for its slots waits for `resume` instead. Its time (--timeout) starts over. Asks before it
+    suspends another user's job; without a terminal, pass --yes.
+
+    \b
+    Example:
+      taco-launch suspend vgg16
+      taco-launch resume vgg16
+    """
+    settings = settings_of(ctx)
+    ask = settings.backend(access_of(access)).suspend
+    return _change(settings, names, ask, ("suspend", "suspended"), lambda _state: True, yes=yes)
+
+
+@verb(access=True, output=True)
+@named_jobs.yes_option
+@named_jobs.names_argument
+def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
+    """Queue suspended jobs again.
+
+    Asks before it resumes another user's job; without a terminal, pass --yes.
+
+    \b
+    Example:
+      taco-launch resume vgg16 resnet50
+    """
+    settings = settings_of(ctx)
+    ask = settings.backend(access_of(access)).resume
+    return _change(settings, names, ask, ("resume", "resumed"), lambda state: state is JobState.QUEUED, yes=yes)
+
+
+@verb(access=True, output=True)
+@named_jobs.yes_option
+@click.argument("name", shell_complete=complete_job)
+@click.argument("hosts", type=click.IntRange(min=1), metavar="HOSTS")
+def resize(ctx: click.Context, /, name: str, hosts: int, *, yes: bool, **access: Any) -> int:
+    """Change how many hosts an elastic job uses at most.
+
+    The job runs with --elastic. HOSTS is between MIN and MAX of its --hosts. With fewer hosts than it has now, the job gives
+    the last ones up; with more, it uses hosts as they become free. Each change restarts its ranks from their last
+    checkpoint. Asks before it changes another user's job; without a terminal, pass --yes.
+
+    \b
+    Example:
+      taco-launch resize vgg16 2
+    """
+    settings = settings_of(ctx)
+    ask = settings.backend(access_of(access)).resize
+
+    def report(name: str) -> tuple[str, str]:
+        return outcomes.job(name).record.state.value, f"it will use at most {hosts} host{'' if hosts == 1 else 's'}"
+
+    outcomes = named_jobs.change(
+        (name,), lambda some, owner: ask(some, hosts, person(), owner), "resize", "resized", yes=yes
+    )
+    return named_jobs.for_each_job(settings, (name,), report)
+
+
+def _change(
+    settings: Settings,
+    names: tuple[str, ...],
+    ask: Callable[[Sequence[str], str, str | None], Outcomes],
+    verbs: tuple[str, str],
+    tells: Callable[[JobState], bool],
+    *,
+    yes: bool,
+) -> int:
+    """Have jobs changed; of one whose state `tells` so, the reason is shown. Give the exit code."""
+
+    def report(name: str) -> tuple[str, str]:
+        record = outcomes.job(name).record
+        return record.state.value, record.reason if tells(record.state) else ""
+
+    outcomes = named_jobs.change(names, lambda some, owner: ask(some, person(), owner), *verbs, yes=yes)
+    return named_jobs.for_each_job(settings, names, report)

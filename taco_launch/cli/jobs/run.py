@@ -101,9 +101,31 @@ def run(
 @options_of(Part.SIZE)
 @job_options
 @options_of(*OF_QUEUED_JOBS, Part.SUSPEND)
+@add_option(
+    "--each",
+    multiple=True,
+    metavar="NAME=V,V...",
+    help="Start a job for each value of NAME: a variable of the job's environment, and {NAME} in COMMAND. Given several times: for each combination.",
+)
+@add_option(
+    "--array",
+    metavar="RANGE",
+    help="Start a job for each number, such as 0-3 or 0-99:10,5. SLURM_ARRAY_TASK_ID is the number, as in a job array of Slurm.",
+)
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
-def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **options: Any) -> int:
+def submit(
+    ctx: click.Context,
+    /,
+    command: tuple[str, ...],
+    *,
+    schema: bool,
+    each: tuple[str, ...],
+    array: str | None,
+    **options: Any,
+) -> int:
     """Start a job in the background and print its name.
+
+    With --each or --array, starts a job for each value, and prints their names: NAME-1, NAME-2 and so on.
 
     \b
     Examples:
@@ -111,6 +133,8 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
       taco-launch logs -f vgg16
       taco-launch -i hosts.yaml submit --hosts 2 --priority 10 --backoff-limit 3 --ttl 2d -- python3 train.py
       taco-launch -i hosts.yaml submit -f job.yaml
+      taco-launch submit --name sweep --np 2 --each lr=0.1,0.01 --each seed=1,2 -- python3 train.py --lr {lr} --seed {seed}
+      taco-launch submit --name part --np 1 --array 0-3 -- sh -c 'python3 preprocess.py --part $SLURM_ARRAY_TASK_ID'
       taco-launch submit --schema > job.schema.json
     """
     settings = settings_of(ctx)
@@ -119,8 +143,13 @@ def submit(ctx: click.Context, /, command: tuple[str, ...], *, schema: bool, **o
 
         render.data(json_schema(), "json")
         return 0
-    from taco_launch.cli.jobs import start_job
-
     request = request_of(settings, command, options)
-    start_job.submit(settings, access_of(options), spec_of(settings, request), request)
+    if each or array:
+        from taco_launch.cli.jobs import submit_each
+
+        submit_each.submit(settings, access_of(options), request, submit_each.matrix_of(each, array))
+    else:
+        from taco_launch.cli.jobs import start_job
+
+        start_job.submit(settings, access_of(options), spec_of(settings, request), request)
     return 0

@@ -17,7 +17,7 @@ from taco_launch.cli.output import job_output, render, waiting
 from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, code_of_ended, code_of_launcher
 from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.model.job_request import JobRequest
-from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.job_view import JobView, WaitReasons
 from taco_launch.core.model.jobs import JobSpec, JobState
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.jobs.backend import Backend, FollowListener, require_started
@@ -112,20 +112,29 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> JobView:
         settings.talk(f"job {spec.name}: {since}; to see what the ranks do: {settings.typed} stacks {spec.name}")
 
     notes = waiting.SilenceNotes(silent)
+    explained = False  # how to leave the queue
     with waiting.waiting(settings.quiet, spec.name) as wait:
         as_data = settings.output in ("json", "yaml")
         filtered = None if settings.verbose else job_output.BannerFilter()
         out = job_output.LogOutput(sys.stderr.buffer if as_data else sys.stdout.buffer, wait.hide)
 
         def changed(state: str) -> None:
+            signals.is_queued = JobState(state).waits
             wait.state(state)
             notes.state(state)
+
+        def waits(words: WaitReasons) -> None:
+            nonlocal explained
+            render.waits(settings, spec.name, words)
+            if not explained and any(host for host, _why in words):
+                explained = True
+                settings.talk(f"  to see the queue: {settings.typed} list; to leave it: Ctrl-C; not to wait: --no-wait")
 
         watch = FollowListener(
             accepted=signals.job_started,
             job=placed,
             state=changed,
-            waits=lambda words: render.waits(settings, spec.name, words),
+            waits=waits,
             say=settings.talk,
         )
         tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -184,6 +193,7 @@ class _Signals:
         self._presses = 0
         self._number = signal.SIGINT
         self._started = False
+        self.is_queued = False
         self._lock = threading.Lock()
         arrived, wakeup = os.pipe()
         os.set_blocking(wakeup, False)
@@ -217,10 +227,12 @@ class _Signals:
                 typed = f"{self._backend.typed} get {self._name}"
                 self._leave(number, f"leaving job {self._name} to its supervisor; to see its state: {typed}")
             first = (
-                f"stopping job {self._name}: running ranks have {self._grace:g} s to end ({again} again kills the job)"
+                f"removing job {self._name} from the queue"
+                if self.is_queued
+                else f"stopping job {self._name}: running ranks have {self._grace:g} s to end ({again} again kills the job)"
             )
             os.write(2, f"\n{first if self._presses == 1 else f'killing job {self._name}'}\n".encode())
-            if self._presses == 1 and os.isatty(2):
+            if self._presses == 1 and not self.is_queued and os.isatty(2):
                 threading.Thread(target=self._count_down, daemon=True).start()
             if self._started:
                 self._stop()

@@ -44,6 +44,7 @@ _OPTIONS = {
     "type": "jobs are found by their name alone, whatever their type: omit it",
     "loglevel": "-v prints more, -q less",
     **dict.fromkeys(("get ranks", "list ranks", "logs ranks"), "taco-launch stacks NAME shows what each rank is doing"),
+    "run dry-run": "taco-launch run --dry-run shows the line of a job, bench ladder --dry-run the cells of a sweep",
     **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),
 }
 
@@ -72,7 +73,10 @@ def _known(option: str) -> str:
     return _OPTIONS.get(option.lstrip("-").replace("_", "-"), "")
 
 
-_ENV, _OF_A_LINE = "--env", "put -- before the line of a launcher: taco-launch translate -- LINE..."
+_ENV, _OF_A_LINE = (
+    "--env",
+    "translate reads the options of launchers from FILE, or behind --: taco-launch translate -- LINE",
+)
 
 
 def arena_hint(

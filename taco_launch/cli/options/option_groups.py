@@ -26,6 +26,8 @@ USUAL = {
         "--data": "Host folder that the ranks see. Repeatable.",
         "--workdir": "Folder that the ranks start in.",
         "--tensorboard": "Start a TensorBoard beside the job.",
+        "--each": "Start a job for each value of a name. Repeatable.",
+        "--array": "Start a job for each number, such as 0-3.",
         "--suspend": "Queue the job suspended, until `resume`.",
         "--schema": "Print the JSON Schema of a job file.",
     },

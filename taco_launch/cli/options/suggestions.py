@@ -27,6 +27,7 @@ _OTHERS = {
     **dict.fromkeys(("gc", "cleanup", "clean"), "prune"),
     **dict.fromkeys(("benchmark", "sweep"), "bench"),
     **dict.fromkeys(("diagnose", "why"), "explain"),
+    "list": "status",  # in a group without one of its own
 }
 
 

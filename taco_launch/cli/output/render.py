@@ -198,6 +198,8 @@ def waits(settings: Settings, name: str, words: "WaitReasons") -> None:
     if line not in known:
         known.add(line)
         settings.talk(printable(as_typed(line, settings.typed)))
+        if drained := [host for host, why in words if host and why.startswith("drained by ")]:
+            settings.talk(f"  a drained host takes no job before {settings.typed} host resume {' '.join(drained)}")
         if gone := [host for host, why in words if host and why.startswith("ssh: ")]:
             settings.talk(
                 f"  start {shortened(gone)} again, or stop the job and submit it smaller: --exclude {','.join(gone)} --np N"

@@ -16,9 +16,10 @@ DIRECT = (
 )
 ADDRESS = rf"{DIRECT}|{FILE}:/[!-~]+"
 FORMS = (
-    "https://HOST/PATH, slack+https://HOST/PATH (also teams, wecom, dingtalk, feishu, discord), mailto:NAME@HOST, "
+    "http[s]://HOST/PATH, slack+https://HOST/PATH (also teams, wecom, dingtalk, feishu, discord), mailto:NAME@HOST, "
     "smtp://HOST/?to=NAME@HOST, exec:/PROGRAM or file:/FILE"
 )
+_WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(:\d+)?(/[!-~]*)?")
 _PORTS = {"smtp": 25, "smtps": 465}
 _SETTINGS = ("to", "from", "password-file")
 
@@ -45,7 +46,8 @@ def check(text: str, pattern: str = ADDRESS) -> str:
         ValueError: it is none.
     """
     if re.fullmatch(pattern, text) is None:
-        raise ValueError("is not a valid address for messages")
+        meant = f": write https://{text}, or http://{text}" if _WITHOUT_SCHEME.fullmatch(text) else ""
+        raise ValueError(f"is not a valid address for messages{meant}")
     if text.startswith("smtp"):
         mailbox(text)
     return text

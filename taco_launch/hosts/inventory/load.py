@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from taco_launch.agent.store import untrusted
-from taco_launch.core.command import shell
+from taco_launch.core.command import BARE, shell
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.instances import is_name
@@ -147,3 +147,15 @@ def check_size(data: bytes, source: str, what: str) -> None:
 
 def _too_large() -> str:
     return f"is larger than {MAX_BYTES} bytes (1 MiB), which is the limit"
+
+
+def typed_anywhere(inventory: Inventory, folder: str) -> str:
+    """Return how taco-launch is called with this inventory from any folder of this machine, "" where none was named.
+
+    `folder` is the one that a relative path starts from.
+    """
+    source = inventory.source
+    if source == SHIPPED or not source:
+        return ""
+    file = Path(folder, source)
+    return shell((BARE, "-i", str(file) if file.exists() else source))  # lab:NAME and slurm:LOGIN are no files

@@ -6,7 +6,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from taco_launch.core.command import BARE, shell
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
 from taco_launch.core.launch.light_program import with_light
 from taco_launch.core.model.engines import ENGINES, SlurmOptions
@@ -15,7 +14,7 @@ from taco_launch.core.model.job_request import OF_CONTAINER, OF_SLURM, JobReques
 from taco_launch.core.model.jobs import JobSpec, NetworkOverrides, Policy, Profile, TensorBoard
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.hosts.inventory import profile, select
-from taco_launch.hosts.inventory.load import SHIPPED
+from taco_launch.hosts.inventory.load import SHIPPED, typed_anywhere
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.jobs.request import job_names, nested, policy, sizes
 from taco_launch.jobs.request.caller import Caller
@@ -59,7 +58,9 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     asked = each(lambda: _asked(request), NetworkOverrides())
     options = each(lambda: profile_of(inventory, request.profile, caller.environ), Profile())
     rules = each(
-        lambda: policy.policy(request, inventory.host_loss_timeout, inventory.notify, _typed(inventory, caller)),
+        lambda: policy.policy(
+            request, inventory.host_loss_timeout, inventory.notify, typed_anywhere(inventory, caller.folder)
+        ),
         Policy(),
     )
     inside = each(lambda: _container(request, inventory), None)
@@ -98,15 +99,6 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     )
     nested.refuse(spec, caller)
     return spec
-
-
-def _typed(inventory: Inventory, caller: Caller) -> str:
-    """Return how taco-launch is called with this inventory from any folder of the caller's machine, "" where none was named."""
-    source = inventory.source
-    if source == SHIPPED or not source:
-        return ""
-    file = Path(caller.folder, source)
-    return shell((BARE, "-i", str(file) if file.exists() else source))  # lab:NAME and slurm:LOGIN are no files
 
 
 def _has_lightcc(container: Container | None) -> bool:

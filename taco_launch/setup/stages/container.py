@@ -93,8 +93,10 @@ def _without_main(facts: HostFacts, inventory: Inventory) -> Problem | None:
         return None
     why = "is not there" if main is None else f"does not run: it is {main.state}"
     typed = shell(("taco-launch", "-i", inventory.source, "setup"))
-    told = f"{paths.container(inventory.cluster)} needs {paths.container(own)}, which {why}"
-    return Problem("container", told, f"set it up: {typed}")
+    text = (
+        f"{paths.container(inventory.cluster)} runs beside the training container {paths.container(own)}, which {why}"
+    )
+    return Problem("container", text, f"set it up: {typed}")
 
 
 def _impossible(name: str, container: Container, facts: HostFacts) -> Problem | None:

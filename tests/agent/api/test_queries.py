@@ -237,7 +237,7 @@ def test_guests_are_no_jobs_of_this_head(jobs: Jobs) -> None:
     found = job_index.current_rows(jobs)
     assert found.rows == []
     assert found.warnings == [
-        "no job has this host as its head, but ranks of 1 job of another head ran here, such as guest: is `head` in the inventory right?"
+        "this host is the head of no job, but ranks of 1 job of another head ran here, such as guest: is `head` in the inventory right?"
     ]
     submitted(jobs, "own", SUCCEEDED)
     found = job_index.current_rows(jobs)

@@ -60,7 +60,7 @@ def test_a_job_that_has_ended(jobs: Jobs, agent: Path, family: Family) -> None:
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
     process, _stdin = start(agent, family, name="a", rank=0, command=["true"])
     assert ended(process).error == {
-        "message": "job a: it is SUCCEEDED: commands in its ranks need a RUNNING job, except `cp NAME:PATH .`",
+        "message": "job a: it is SUCCEEDED: no rank is there to do this beside",
         "hint": None,
         "kind": "failed",
         "op": "failure",

@@ -7,7 +7,7 @@ import pytest
 
 from taco_launch.agent import __main__ as agent
 from taco_launch.agent.api import stacks
-from taco_launch.core.errors import UsageError
+from taco_launch.agent.api.rank_access import NotRunningError
 from taco_launch.core.model.jobs import HostRanks, JobRecord, JobState
 from taco_launch.core.model.run.rank_samples import RankStack
 from taco_launch.core.model.stalls import RankLook
@@ -59,5 +59,5 @@ def test_each_host_tells_of_its_own_ranks(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_job_that_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="job vgg16 is FAILED: stacks are available only while its ranks run"):
+    with pytest.raises(NotRunningError, match="job vgg16 is FAILED: stacks are available only while its ranks run"):
         asked(monkeypatch, replace(RECORD, state=JobState.FAILED))

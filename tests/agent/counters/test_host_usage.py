@@ -56,7 +56,7 @@ def test_a_busy_thread(start: Start) -> None:
     found = used(start(BUSY))
     assert found.job_cpus is not None
     assert found.thread is not None
-    assert found.job_cpus > 0.2, "other tests may have most of the CPU"
+    assert found.job_cpus > 0.05, "an idle one has less; other tests may have most of the CPU"
     assert found.thread == pytest.approx(min(1.0, found.job_cpus))
     assert found.cpu is not None
     assert found.cpu * found.cpus >= 0.9 * found.job_cpus

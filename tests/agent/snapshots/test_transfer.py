@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import random
 import shlex
 import shutil
 import socket
@@ -27,7 +28,8 @@ from tests.support import packs
 from tests.support.full_disk import FullDisk
 from tests.support.patience import HANG
 
-LARGE, SMALL = os.urandom((4 << 20) + 1000), b"small"
+# The same in each process that collects these tests: their names have its hash.
+LARGE, SMALL = random.Random(0).randbytes((4 << 20) + 1000), b"small"
 LARGE_HASH, SMALL_HASH = (hashlib.sha256(data).hexdigest() for data in (LARGE, SMALL))
 TREE = Manifest((FileEntry("large", False, len(LARGE), LARGE_HASH), FileEntry("src/small", True, 5, SMALL_HASH)))
 TEXT = manifest.written(TREE)

@@ -279,7 +279,7 @@ def test_jobs_of_another_head_are_not_ours(jobs: Jobs) -> None:
     with jobs.create("theirs") as draft:
         jobs.publish(draft, "theirs").roots.write_text("{}")
     assert names(jobs) == ["ours"]
-    with pytest.raises(NoJobError, match="only ran its ranks"):
+    with pytest.raises(NoJobError, match="ran some of its ranks, but another host is its head"):
         jobs.get("theirs")
     with pytest.raises(UsageError, match="the name is taken") as caught:
         publish(jobs, "theirs")

@@ -231,6 +231,7 @@ def test_what_the_policy_did_is_posted(
     assert (url, told["name"], told["event"], told["hosts"]) == (where, "played", "health", ["gpu2"])
     assert told["reason"].startswith("gpu2: drained until its cause is gone: policy: disk space")
     assert told["events"][0]["event"] == "drained"
+    assert told["next"] == [f"taco-launch -i {tmp_path}/cluster.yaml host list"]
 
 
 def test_a_host_whose_record_cannot_be_read_is_an_error(

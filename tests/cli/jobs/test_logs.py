@@ -147,6 +147,14 @@ def test_what_is_to_be_typed_has_the_inventory(capsys: pytest.CaptureFixture[str
     assert "; taco-launch -i c.yaml resume j lets" in capsys.readouterr().err
 
 
+def test_how_a_drained_host_takes_jobs_again(capsys: pytest.CaptureFixture[str]) -> None:
+    words = (("n1", "full"), ("n2", "drained by ann since 14:02 (cable)"), ("n3", "drained by ann since 14:03 (cable)"))
+    render.waits(Settings(inventory="c.yaml"), "j", words)
+    assert capsys.readouterr().err.endswith(
+        "\n  a drained host takes no job before taco-launch -i c.yaml host resume n2 n3\n"
+    )
+
+
 @pytest.mark.parametrize("attempt", [0, 1])
 def test_how_a_job_ended_is_one_line_and_its_log_named_where_it_has_one(
     attempt: int, capsys: pytest.CaptureFixture[str]

@@ -1,7 +1,7 @@
 """Plain values -> InventoryFile: pydantic's errors become faults, and what is not faulty continues to be checked further."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -28,6 +28,7 @@ _SHAPES = {
 }
 
 _JUMPS = ("jump", "jumphost", "proxyjump", "bastion")
+_KEY_FILES = ("key", "keyfile", "privatekey", "privatekeyfile", "sshkey", "pem")
 _JUMP = "set a jump host in ~/.ssh/config: ProxyJump JUMPHOST below Host NAME"
 
 
@@ -45,7 +46,9 @@ def check(value: Any, faults: Faults) -> InventoryFile:
         loc = _loc(detail["loc"], faults)
         if loc not in wrong:  # else it was left out for a fault of its own
             given = detail["input"]
-            hint = _hosts_form(given) if loc == ("hosts",) else _JUMP if _is_jump(loc) else ""
+            hint = _hosts_form(given) if loc == ("hosts",) else _JUMP if _is_one_of(_JUMPS, loc) else ""
+            if "identity_file" in _keys(loc) and _is_one_of(_KEY_FILES, loc):
+                hint = "did you mean 'identity_file'?"
             if loc[:1] == ("hosts",) and len(loc) == 2 and isinstance(given, str):
                 hint = f"write {loc[1]}: {{address: {given}}}"
             note(detail, loc, faults, _keys(loc), hint)
@@ -123,9 +126,9 @@ def note(detail: ErrorDetails, loc: Loc, faults: Faults, known: tuple[str, ...],
         faults.add(loc, f"must be {_SHAPES[kind]}, but this is {kind_of(value)}", hint or text)
 
 
-def _is_jump(loc: Loc) -> bool:
-    """Return whether a key is meant to name a jump host."""
-    return "".join(map(str, loc[-1:])).lower().replace("_", "").replace("-", "") in _JUMPS
+def _is_one_of(words: Sequence[str], loc: Loc) -> bool:
+    """Return whether a key is one of the words, however it separates its parts."""
+    return "".join(map(str, loc[-1:])).lower().replace("_", "").replace("-", "") in words
 
 
 def _hosts_form(value: Any) -> str:

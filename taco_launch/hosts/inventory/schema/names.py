@@ -229,7 +229,9 @@ def plain(text: str, most: int = _SHOWN_WIDTH) -> str:
 def did_you_mean(text: str, known: Iterable[str]) -> str:
     """Return `did you mean 'slots'?` for the known word nearest to `text` in any case, or nothing where none is near."""
     folded = {word.lower(): word for word in reversed(tuple(known))}
-    near = difflib.get_close_matches(text[:_SHOWN_CHARACTERS].lower(), folded, n=1)
+    word = text[:_SHOWN_CHARACTERS].lower()
+    begun = [name for name in folded if name.startswith(word)] if len(word) > 1 else []
+    near = difflib.get_close_matches(word, folded, n=1) or (begun if len(begun) == 1 else ())
     return f"did you mean {shown(folded[near[0]])}?" if near else ""
 
 

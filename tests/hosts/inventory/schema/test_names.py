@@ -141,6 +141,8 @@ def test_shown(value: object, expected: str) -> None:
 def test_did_you_mean() -> None:
     assert names.did_you_mean("slot", ["port", "slots"]) == "did you mean 'slots'?"
     assert names.did_you_mean("xyz", ["port", "slots"]) == ""
+    assert names.did_you_mean("shm", ["port", "shm_size"]) == "did you mean 'shm_size'?"
+    assert names.did_you_mean("shm", ["shm_mounts_of_hosts", "shm_size_of_hosts"]) == ""
     assert names.did_you_mean("SLOT", ["port", "Slots"]) == "did you mean 'Slots'?"
     assert names.did_you_mean("GPU", ["Gpu", "gpu"]) == "did you mean 'Gpu'?"
 

@@ -1,0 +1,41 @@
+"""submit --each and --array: which jobs they are."""
+
+import pytest
+
+from taco_launch.cli.jobs.submit_each import matrix_of
+from taco_launch.core.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("each", "array", "matrix"),
+    [
+        ((), None, {}),
+        (("lr=0.1,0.01", "seed=1"), None, {"lr": ["0.1", "0.01"], "seed": ["1"]}),
+        (("x=a=b,c",), None, {"x": ["a=b", "c"]}),
+        ((), "0-3", {"SLURM_ARRAY_TASK_ID": ["0", "1", "2", "3"]}),
+        ((), "5,0-20:10,0", {"SLURM_ARRAY_TASK_ID": ["0", "5", "10", "20"]}),
+    ],
+)
+def test_values(each: tuple[str, ...], array: str | None, matrix: dict[str, list[str]]) -> None:
+    assert matrix_of(each, array) == matrix
+
+
+@pytest.mark.parametrize(
+    ("each", "array", "message", "hint"),
+    [
+        (("lr",), None, "'lr' is not NAME=VALUE,VALUE", "--each lr=0.1,0.01"),
+        (("lr=0.1,",), None, "'lr=0.1,' is not NAME=VALUE", "--each lr=0.1"),
+        (("a=1", "a=2"), None, "a is given twice", "--each lr"),
+        ((), "3-1", "'3-1' is not a range of numbers", "--array 0-3,8"),
+        ((), "0-8:0", "'0-8:0' is not a range", "--array 0-3"),
+        ((), "0-9%4", "%4 has no counterpart", "--array 0-9"),
+        ((), "0-1000", "1001 jobs, of at most 1000", "in parts"),
+        ((), "0-99999999999", "1001 jobs, of at most 1000", "in parts"),
+        (("a=" + ",".join("x" * 40),), "0-39", "1600 jobs, of at most 1000", "in parts"),
+    ],
+)
+def test_refused(each: tuple[str, ...], array: str | None, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        matrix_of(each, array)
+    assert message in caught.value.message
+    assert hint in str(caught.value.hint)

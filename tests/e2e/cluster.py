@@ -6,17 +6,19 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.hosts import Host, Network
 from taco_launch.core.model.jobs import JobSpec, Policy
 from taco_launch.hosts.inventory import profile
 from tests.conftest import ended_by, eventually
-from tests.e2e.hosts import Hosts
+from tests.e2e.hosts import Hosts, hosts, why_not
 from tests.support.patience import patience
 
 NAMES = ("n1", "n2", "n3")
@@ -142,3 +144,14 @@ class Cluster:
     def link(self, on: int, state: str) -> None:
         self.sh(f"ip link set eth0 {state}", on=on)
         (self.cut_off.discard if state == "up" else self.cut_off.add)(on)
+
+
+@contextlib.contextmanager
+def on_plain_hosts(names: Sequence[str], folder: Path, agent: Path, keep: Sequence[Path] = ()) -> Iterator[Cluster]:
+    """Make hosts with the agent on the first; skip the test where none can be made."""
+    reason = why_not()
+    python = shutil.which("python3", path=SYSTEM_PATH)
+    if reason or not python or not shutil.which("mpirun"):
+        pytest.skip(reason or "cannot: there is no python3 or no mpirun in the system's folders")
+    with hosts(names, folder, keep) as made:
+        yield Cluster(made, agent, python)

@@ -1,14 +1,12 @@
 """Hosts for the tests of a module, and a job's name for each of its tests."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import has_ended
-from tests.e2e.cluster import NAMES, STATE, SYSTEM_PATH, Cluster
-from tests.e2e.hosts import hosts, why_not
+from tests.e2e.cluster import NAMES, STATE, Cluster, on_plain_hosts
 
 
 @pytest.fixture(scope="module")
@@ -19,13 +17,8 @@ def kept() -> tuple[Path, ...]:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, agent: Path, kept: tuple[Path, ...]) -> Iterator[Cluster]:
-    reason = why_not()
-    python = shutil.which("python3", path=SYSTEM_PATH)
-    if reason or not python or not shutil.which("mpirun"):
-        pytest.skip(reason or "cannot: there is no python3 or no mpirun in the system's folders")
-    folder = tmp_path_factory.mktemp("hosts")
-    with hosts(NAMES, folder, keep=kept) as made:
-        yield Cluster(made, agent, python)
+    with on_plain_hosts(NAMES, tmp_path_factory.mktemp("hosts"), agent, kept) as made:
+        yield made
 
 
 @pytest.fixture

@@ -414,7 +414,7 @@ _COLOSSALAI = {
 }
 _QUEUE = "the queue of taco-launch has no such setting"
 _OF_HOSTS = "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory"
-ONE_EACH = "submit one job for each element"
+ONE_EACH = "one job for each element: submit --array, or --each NAME=VALUE,VALUE"
 _LIMITS = "ranks have no limit of CPUs or memory of their own"
 _SLURM = {
     **_all("n ntasks", Meaning(RANKS)),

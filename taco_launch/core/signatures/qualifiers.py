@@ -69,9 +69,9 @@ _NO_GID = Qualifier(
 _SAVING = r"^(?![^\n]*timeout)[^\n]*\b[Ss]aving\b[^\n]{0,60}\b(?:FSDP|model|checkpoint|optimizer|state)\b|\bin (?:_?save_(?:checkpoint|model|state)|save_fsdp\w*)[ \t]*$"
 # A sentence of an error's message that tells what to do.
 ADVICE = (
-    r"(?:[.!?;]['\"`)]? +|: +|=> |, (?=please |try |use |set |consider |you (?:need|must|should)))(?:[Pp]lease,? (?:only )?|[Yy]ou may want to |[Tt]o (?:fix|resolve|solve) (?:this|it),? )?"
+    r"(?:[.!?;]['\"`)]? +|: +|^(?=[Pp]lease )|=> |, (?=please |try |use |set |consider |you (?:need|must|should)))(?:[Pp]lease,? (?:only )?|[Yy]ou may want to |[Tt]o (?:fix|resolve|solve) (?:this|it),? )?"
     r"(?P<advice>(?!(?:report|file|open|contact|see|refer|raise)\b)(?:try|make sure|ensure|you (?:need|must|should|have) to|consider|set|use|specify|pass|install|reinstall|upgrade|update|increase|reduce"
-    r"|remove|rerun|run|call|choose|either|provide|add|change|check|disable|enable|switch|unset)\b[^\n]{4,240}?)(?=[.!](?:\s|$)|\s*$)"
+    r"|remove|rerun|run|call|choose|either|provide|add|change|check|disable|enable|switch|unset|correct|convert|verify|wrap|create|move|load|start|restart|downgrade|lower|avoid|rename|define|replace|keep|split)\b[^\n]{4,240}?)(?=[.!](?:\s|$)|\s*$)"
 )
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     "slurm-task-exited": _TASK_ENDED,
@@ -229,7 +229,7 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Start it with the launcher that sets it: torchrun or taco-launch run for LOCAL_WORLD_SIZE; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
         ),
         Qualifier(
-            rf"(?i)^(?=(?:[a-z_]\w*\.)*[a-z]\w*(?:error|exception)(?=: )[^\n]{{0,600}}?{ADVICE})(?P<raised>[^\n]*[^\s.])",
+            rf"(?i)^(?=(?:[a-z_]\w*\.)*[a-z]\w*(?:error|exception)(?=: )[^\n]{{0,600}}?(?:(?:\n(?! *file )[^\n]{{1,300}}){{0,2}}\n(?=please ))?{ADVICE})(?P<raised>[^\n]*[^\s.])",
             "The program raised {raised}[[file? (line {at} of {file})]].",
             "Follow its message: {advice}. The traceback's last File line that names your own code shows the place.",
         ),

@@ -55,6 +55,15 @@ TORCH = (
         survived=True,
     ),
     Signature(
+        "torch-port-refused",
+        keys=("errno: 13 - Permission denied", 'torch/distributed/rendezvous.py", line'),
+        cause="A rank on {host} may not listen on the port of the store (MASTER_PORT): only root may use ports below 1024.",
+        next="Choose another one: MASTER_PORT (torchrun --master-port, the port of tcp://) of 1024 or more, the same for all ranks.",
+        pattern=r"failed to bind to [^\r\n]{1,120}errno: 13 - Permission denied"
+        r"|rendezvous\.py\", line \d+, in _(?:tcp|env|create)\w*(?:\r?\n +[^\r\n]*){0,6}\r?\n(?P<error>RuntimeError: Permission denied)",
+        lines=9,
+    ),
+    Signature(
         "torch-store-port-in-use",
         keys=("failed to listen on any local network address",),
         cause="The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "

@@ -32,7 +32,8 @@ finds in a log, each under its name, with the cause and the next step. The searc
 of its text.
 
 `explain` fills in hosts, ranks and numbers, which are in braces here. Where a slash has a space on both sides, the log decides which of
-the texts is shown. Under some failures, a list has the cause and the next step that replace these where the log's lines near the text say more.
+the texts is shown. A number behind a name marks
+the cause and the next step that replace the first ones where the log's lines near the text say more.
 """
 # In the search, guides come before so many failures that have their words.
 _AFTER_GUIDES = "---\nsearch:\n  boost: 0.7\n---\n\n"
@@ -93,9 +94,10 @@ def _page(title: str, about: str, failures: Sequence[Signature]) -> Iterator[str
         yield f"In the log: {', '.join(map(code, each.keys))}\n"
         yield f"Cause: {_shown(each.cause)}\n"
         yield f"Next: {_shown(each.next)}\n"
-        if each.name in QUALIFIERS:
-            yield "Where the lines near it say more:\n"
-            yield "\n".join(f"- {_shown(one.cause)} Next: {_shown(one.next)}" for one in QUALIFIERS[each.name]) + "\n"
+        for number, one in enumerate(QUALIFIERS.get(each.name, ()), 2):
+            yield f"## {each.name} ({number})\n"
+            yield f"Cause: {_shown(one.cause)}\n"
+            yield f"Next: {_shown(one.next)}\n"
 
 
 def _shown(text: str) -> str:

@@ -22,6 +22,7 @@ from taco_launch.core.signatures.known.system import SYSTEM
 from taco_launch.core.signatures.known.torch import TORCH, TORCH_RANKS
 from taco_launch.core.signatures.known.training import TRAINING
 from taco_launch.core.signatures.known.unknown import UNKNOWN
+from taco_launch.core.signatures.qualifiers import QUALIFIERS
 
 _INTRODUCTION = """\
 # Known failures
@@ -31,7 +32,8 @@ finds in a log, each under its name, with the cause and the next step. The searc
 of its text.
 
 `explain` fills in hosts, ranks and numbers, which are in braces here. Where a slash has a space on both sides, the log decides which of
-the texts is shown.
+the texts is shown. A number behind a name marks
+the cause and the next step that replace the first ones where the log's lines near the text say more.
 """
 # In the search, guides come before so many failures that have their words.
 _AFTER_GUIDES = "---\nsearch:\n  boost: 0.7\n---\n\n"
@@ -92,6 +94,10 @@ def _page(title: str, about: str, failures: Sequence[Signature]) -> Iterator[str
         yield f"In the log: {', '.join(map(code, each.keys))}\n"
         yield f"Cause: {_shown(each.cause)}\n"
         yield f"Next: {_shown(each.next)}\n"
+        for number, one in enumerate(QUALIFIERS.get(each.name, ()), 2):
+            yield f"## {each.name} ({number})\n"
+            yield f"Cause: {_shown(one.cause)}\n"
+            yield f"Next: {_shown(one.next)}\n"
 
 
 def _shown(text: str) -> str:

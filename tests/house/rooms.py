@@ -21,7 +21,7 @@ ROOMS = {
     "hosts": 8_300,
     "lab": 3_650,
     "agent": 20_350,
-    "core": 34_800,
+    "core": 35_300,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -13,6 +13,7 @@ import yaml
 from taco_launch.core import protocol
 from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.message import KINDS
+from taco_launch.core.signatures.qualifiers import QUALIFIERS
 from taco_launch.core.signatures.table import TABLE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +97,8 @@ def test_a_bar_in_a_table_has_no_backslash(generator: ModuleType) -> None:
 def test_every_failure_is_a_heading_of_one_page(generator: ModuleType) -> None:
     pages = {path: text for path, text in generator.pages().items() if path.parent.name == "failures"}
     found = [name for text in pages.values() for name in re.findall("^## (.+)$", text, re.MULTILINE)]
-    assert sorted(found) == sorted(signature.name for signature in TABLE)
+    more = [f"{name} ({number})" for name, rows in QUALIFIERS.items() for number, _row in enumerate(rows, 2)]
+    assert sorted(found) == sorted([*(signature.name for signature in TABLE), *more])
 
 
 def test_a_failure_has_its_texts_cause_and_next_step(generator: ModuleType) -> None:

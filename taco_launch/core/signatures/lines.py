@@ -25,6 +25,7 @@ _PREFIX = re.compile(
     r"|\[rank\d+\]: ?"  # torch
     r"|(?:> ){1,3}(?=\S)"  # a quote of a mail or an issue
     r"|UTC [\w.-]{1,80} -- "  # Polyaxon, behind the time
+    r"|/container_\w{1,80}: "  # YARN, behind the time
     r"|<\w{0,9}> +\[\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.Z]*\] \w{1,40} \|\| ?"  # Determined
     r"|stderr: (?=\[rank\d+\]:|Traceback \(|  |\w+:torch\.|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b)"  # accelerate test
     r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=(?P<ip>[\d.]+))?\) "  # Ray, vLLM

@@ -163,7 +163,10 @@ class LogScan:
         told = [
             match
             for match in told
-            if not is_survived(match) or self._counts(logs[id(match)], match, (*failures, *first), known=known)
+            if not is_survived(match)
+            or self._counts(
+                logs[id(match)], match, (*failures, *first), known=known or ENTRIES[match.finding.signature].handled
+            )
         ]
         if not self._failed and not any(match.kind < FailureText.NOTE and not is_warning(match) for match in told):
             told = [match for match in told if not is_warning(match) or self._ends_with(match)]

@@ -14,7 +14,7 @@ from taco_launch.core.signatures.known.slurm import SLURM
 from taco_launch.core.signatures.known.ssh import SSH
 from taco_launch.core.signatures.known.system import SYSTEM
 from taco_launch.core.signatures.lines import ended, label, rank_of
-from taco_launch.core.signatures.qualifiers import qualified
+from taco_launch.core.signatures.qualifiers import ADVICE, qualified
 from taco_launch.core.signatures.table import TABLE
 
 # What ends a program, whatever it says.
@@ -55,6 +55,7 @@ _SOURCE = re.compile(r"[ \t]+(?:[^\n]*\s)?raise [\w.]+\(")
 _TIME = re.compile(r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 (_ENTRY,) = (entry for entry in TABLE if entry.unknown)
 _PATTERN = re.compile(_ENTRY.pattern)
+_ADVICE = re.compile(f"(?i){ADVICE}")
 
 
 class SignatureMatch(NamedTuple):
@@ -103,7 +104,8 @@ def is_warning(match: SignatureMatch) -> bool:
 
 def is_handled(match: SignatureMatch) -> bool:
     """Return whether programs may handle this error and continue."""
-    return ENTRIES[match.finding.signature].handled
+    entry = ENTRIES[match.finding.signature]
+    return entry.handled and not entry.survived
 
 
 def is_cause(entry: Signature, text: str) -> bool:
@@ -132,8 +134,9 @@ def is_failure(match: SignatureMatch) -> bool:
 
 
 def is_survived(match: SignatureMatch) -> bool:
-    """Return whether programs survive this error, unless it is what they raised."""
-    return ENTRIES[match.finding.signature].survived and not RAISED.match(match.text)
+    """Return whether programs survive this error, unless it is what they raised and did not handle."""
+    entry = ENTRIES[match.finding.signature]
+    return entry.survived and (entry.handled or not RAISED.match(match.text))
 
 
 def counts_more(first: SignatureMatch, match: SignatureMatch, shortly: int) -> bool:
@@ -219,6 +222,8 @@ class FirstError:
         elif known or len(self._errors) < _MOST_RANKS:
             rank, time = rank_of(line), _TIME.search(line)
             values = {"what": shortened(match["raised"] or match["what"])}
+            advice = _ADVICE.search(match["raised"] or "")
+            values.update({"advice": advice["advice"]} if advice else {})
             values.update({"rank": rank} if rank else {})
             values.update({"host": host} if host else {})
             finding = Finding(_ENTRY.name, filled(_ENTRY.cause, values, ""), _ENTRY.next, host, number)

@@ -7,6 +7,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.signatures.filling import values_of
 from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 from taco_launch.core.signatures.known.containers import OF_APPTAINER
+from taco_launch.core.signatures.known.frameworks import REFUSED_BY
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,12 @@ _NO_GID = Qualifier(
 )
 # A rank was saving a checkpoint: a line of its own says so, or a frame.
 _SAVING = r"^(?![^\n]*timeout)[^\n]*\b[Ss]aving\b[^\n]{0,60}\b(?:FSDP|model|checkpoint|optimizer|state)\b|\bin (?:_?save_(?:checkpoint|model|state)|save_fsdp\w*)[ \t]*$"
+# A sentence of an error's message that tells what to do.
+ADVICE = (
+    r"(?:[.!?;]['\"`)]? +|: +|^(?=[Pp]lease )|=> |, (?=please |try |use |set |consider |you (?:need|must|should)))(?:[Pp]lease,? (?:only )?|[Yy]ou may want to |[Tt]o (?:fix|resolve|solve) (?:this|it),? )?"
+    r"(?P<advice>(?!(?:report|file|open|contact|see|refer|raise)\b)(?:try|make sure|ensure|you (?:need|must|should|have) to|consider|set|use|specify|pass|install|reinstall|upgrade|update|increase|reduce"
+    r"|remove|rerun|run|call|choose|either|provide|add|change|check|disable|enable|switch|unset|correct|convert|verify|wrap|create|move|load|start|restart|downgrade|lower|avoid|rename|define|replace|keep|split)\b[^\n]{4,240}?)(?=[.!](?:\s|$)|\s*$)"
+)
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     "slurm-task-exited": _TASK_ENDED,
     "slurm-program-missing": (
@@ -221,6 +228,12 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "The program reads {name} from the environment, and no launcher has set it[[file? (line {at} of {file}]][[file?)]].",
             "Start it with the launcher that sets it: torchrun or taco-launch run for LOCAL_WORLD_SIZE; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
         ),
+        Qualifier(
+            rf"(?i)^(?=(?:[a-z_]\w*\.)*[a-z]\w*(?:error|exception)(?=: )[^\n]{{0,600}}?(?:(?:\n(?! *file )[^\n]{{1,300}}){{0,2}}\n(?=please ))?{ADVICE})(?P<raised>[^\n]*[^\s.])",
+            "The program raised {raised}[[file? (line {at} of {file})]].",
+            "Follow its message: {advice}. The traceback's last File line that names your own code shows the place.",
+        ),
+        *REFUSED_BY,
     ),
     "python-crashed": (
         Qualifier(
@@ -243,6 +256,11 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
         ),
     ),
     "rank-crashed": (
+        Qualifier(
+            r"exited\s+on\s+signal 4\b|\(SIGILL\)",
+            "Rank {rank} on {host} used an instruction that its CPU does not have: the program, or a library of it, was built for a newer one.",
+            "Compare lscpu there (Flags: avx2, avx512f) with the host on which it was built or works. Install a build for all CPUs, or build it there, without -march=native of another host.",
+        ),
         Qualifier(
             r"Read -1, expected \d+, errno = 14\b",
             "Rank {rank} on {host} crashed ({why}) after MPI could not read a buffer of another rank (errno 14, bad address): it is most likely in the memory of a GPU, and this MPI is not CUDA-aware.",
@@ -310,10 +328,17 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
 }
 
 
+def _is_of(match: "re.Match[str]", values: Dict[str, str]) -> bool:
+    """Return whether an error that is read near a text is the one that the text itself has: near it may be others."""
+    raised = match.groupdict().get("raised")
+    return raised is None or values.get("error", "").startswith(" ".join(raised.split())[:80])
+
+
 def qualified(entry: Signature, near: str, values: Dict[str, str]) -> Words:
     """Return the words for a text of `entry` with the lines near it; add to `values` what the lines near it give."""
     for one in QUALIFIERS.get(entry.name, ()):
-        match = re.search(one.pattern, near, re.MULTILINE)
+        matches = (each for each in re.finditer(one.pattern, near, re.MULTILINE) if _is_of(each, values))
+        match = next(matches, None)
         if match:
             values.update((name, value) for name, value in values_of(match).items() if name != "host")
             return Words(one.cause, one.next, entry.kind if one.kind is None else one.kind)

@@ -37,7 +37,7 @@ class Signature:
     failure, or where `at_end` is found in the log's last line. A text that is often `survived` says a failure only where
     a program raised it, at the end of its log or shortly above another failure, and never on a line that warns or tells
     of a new try; the last one counts. One that is often `handled` says a failure only where its rank says hardly anything
-    after it, or where no label tells whose it is, at the end of the log or shortly above another failure. Of those whose cause is
+    after it, or where no label tells whose it is, at the end of the log or shortly above another failure. One with both says a failure only there, raised or not. Of those whose cause is
     `unknown` only the first that ended a rank is told, and only where nothing else tells why. One that is `compared` is told
     only of what the lines of several ranks say together (watchdogs.py).
     """

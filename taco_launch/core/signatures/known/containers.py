@@ -45,7 +45,7 @@ DOCKER = (
         keys=("nvidia-container-cli",),
         cause="The NVIDIA container runtime could not prepare the container: {why}.",
         next="Check on the host: nvidia-container-cli -k -d /dev/tty info; nvidia-smi -L.",
-        pattern=r"nvidia-container-cli(?:\.real)?: (?![^\r\n]*version mismatch)(?!no such file or directory)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
+        pattern=r"nvidia-container-cli(?:\.real)?: (?![^\r\n]*(?:version mismatch|display driver combination))(?!no such file or directory)(?P<why>[^\r\n\\\"]*[^\s.\\\"])",
         unless=(
             *("nvidia-driver-not-loaded", "image-needs-newer-driver", "driver-mismatch", "nvidia-container-cgroup"),
             *(
@@ -757,6 +757,15 @@ CONTAINERS = (
         pattern=r"Error: (?P<why>(?:couldn't find key|(?:secret|configmap) \"[^\"\r\n]+\" not found)[^\r\n]{0,200})|\d/\d +(?:Init:)?(?:CreateContainer(?:Config)?Error|RunContainerError)\b",
     ),
     Signature(
+        "pod-unhealthy",
+        keys=(" probe failed: ", " probe errored: ", " failed liveness probe", " failed startup probe"),
+        cause="A [[what?{what} probe||liveness or startup probe]] of a container of a pod fails[[why?: {why}]][[ends?; Kubernetes ends and starts the container again for that, in the middle of a job too]].",
+        next="[[ends?Remove that probe from the workers of a job, or raise its failureThreshold and initialDelaySeconds||Raise initialDelaySeconds if its start takes long, as the pod gets no traffic until that probe succeeds]]. kubectl logs POD shows whether what the probe asks for (a port, a file, sshd) has started.",
+        # pkg/kubelet/prober/prober.go and kuberuntime_manager.go
+        pattern=r"(?P<what>Readiness|(?P<ends>Liveness|Startup)) probe (?:failed|errored): (?P<why>[^\r\n]{1,200}[^\s.])|Container \S+ failed (?P<ends2>liveness|startup) probe",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
         "pod-restarts",
         keys=("restarting failed container", "CrashLoopBackOff"),
         cause="A container of a pod[[pod? ({pod})]] fails again and again[[container?: {container}]][[waits?, the init container of a worker, which waits until the name of the job's first pod (master or launcher) resolves: that pod or its service does not exist]].",
@@ -794,7 +803,7 @@ CONTAINERS = (
         keys=("initialization error: cuda error: ",),
         cause="CUDA does not start on {host} itself ({why}), so no container there gets its GPUs.",
         next="On {host}: nvidia-smi; nvidia-modprobe -u -c 0, then ls -l /dev/nvidia-uvm; dmesg -T | grep NVRM. After an update of the driver, or after the machine slept: rmmod nvidia_uvm, modprobe nvidia_uvm, or reboot.",
-        pattern=r"nvidia-container-cli(?:\.real)?: initialization error: cuda error: (?P<why>[\w -]*\w)",
+        pattern=r"nvidia-container-cli(?:\.real)?: initialization error: cuda error: (?!system has unsupported)(?P<why>[\w -]*\w)",
     ),
     Signature(
         "nvidia-container-hook",

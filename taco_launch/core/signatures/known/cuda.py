@@ -14,6 +14,8 @@ CUDA = (
             "Cuda failure 'out of memory'",
             "CUDA_ERROR_OUT_OF_MEMORY",
             "CUBLAS_STATUS_ALLOC_FAILED",
+            "CUDNN_STATUS_ALLOC_FAILED",
+            "Triton Error [CUDA]: out of memory",
             "OOM when allocating tensor",
             "CUDA error 2: out of memory",
             "HIP out of memory",
@@ -167,8 +169,8 @@ CUDA = (
         keys=("CUDA error: ", "CUDA driver error: ", "CUDA_ERROR_", "an illegal memory access was encountered"),
         cause="A CUDA call failed on {host}: {why}.",
         next="Run it with -x CUDA_LAUNCH_BLOCKING=1 so that the trace shows where it failed, and check dmesg -T | grep Xid on {host}.",
-        pattern=r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|device-side assert|CUBLAS_STATUS_ALLOC|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
-        r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|the launch timed out|device kernel image is inv|the provided PTX was|misaligned|driver shutting down|MPS )[^\r\n]*\S)"
+        pattern=r"CUDA (?:driver )?error: (?P<why>(?!out of memory|initialization error|device-side assert|CUBLAS_STATUS_|CU\w+_NOT_INIT|invalid device ord|no kernel image|uncorrectable|system not|"
+        r"CUDA driver version|all CUDA-capable devices are busy|CUDA-capable device\(s\) is|system has unsupported display|the launch timed out|device kernel image is inv|the provided PTX was|misaligned|driver shutting down|MPS )[^\r\n]*\S)"
         r"|^(?!.*(?:cuInit|from device))[^\r\n]*?\b(?P<why2>CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_\w+|INVALID_\w+|UNKNOWN"
         r"|HARDWARE_STACK_ERROR|ILLEGAL_INSTRUCTION|SYSTEM_DRIVER_MISMATCH|DEINITIALIZED)\b[^\r\n]*\S)"
         r"|^(?!.*(?:NCCL|UCX))[^\r\n]{0,80}(?P<why3>an illegal memory access was encountered)",

@@ -8,8 +8,80 @@ torch/serialization.py; torch/utils/cpp_extension.py; torch/distributed/fsdp/_co
 csrc/deep_ep.cpp and csrc/kernels.
 """
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
+# The last place of a traceback, in the part of a framework that checks how it is used; what it raises there itself names the cause.
+# What fails below it, or ends it from outside, is another matter.
+_LAST_PLACE = (
+    r'^  File "[^"\n]*/{}\.py", line \d+[^\n]*\n {{4}}(?:raise|assert)\b[^\n]*\n(?: {{4}}[^\n]*\n){{0,4}}(?!\S*(?:Timeout|Connection|OSError|Rendezvous|Import|NotFound|Memory|Signal))'
+    r"(?!.*(?:\bfailed\b|timed out|terminated|exited|died|lost))(?P<raised>[A-Za-z_][^\n]*[^\s.])"
+)
+_REFUSES = "{} on {{host}}: {{raised}}."
+REFUSED_BY = tuple(
+    Qualifier(_LAST_PLACE.format(place), _REFUSES.format(who), where)
+    for place, who, where in (
+        (
+            r"deepspeed/(?:runtime/(?:config\w*|engine|bf16_optimizer|\w+/\w*config\w*)|elasticity/\w+|__init__|utils/groups)",
+            "DeepSpeed does not accept its configuration",
+            "Correct what the message names in DeepSpeed's JSON file (--deepspeed_config; in transformers and accelerate the file that deepspeed= or accelerate config names), the same on all hosts. ds_report shows versions and which operations work.",
+        ),
+        (
+            r"deepspeed/launcher/\w+",
+            "DeepSpeed's launcher does not accept its options or hostfile",
+            "Correct the option or the line of the hostfile (HOST slots=8) that the message names; deepspeed --help lists them. Under taco-launch run, DeepSpeed's own launcher is not needed.",
+        ),
+        (
+            r"accelerate/(?:accelerator|state|launchers|data_loader|commands/\w+|commands/\w+/\w+|utils/(?:dataclasses|launch|deepspeed|megatron_lm|fsdp_utils|other))",
+            "accelerate does not accept how it is set up",
+            "Correct what the message names: in accelerate's configuration (accelerate config; accelerate env shows it), in an option of accelerate launch, or in the call of Accelerator(). It must be the same on all hosts.",
+        ),
+        (
+            r"transformers/(?:training_args\w*|hf_argparser|integrations/\w+|trainer)",
+            "transformers' Trainer does not accept its arguments",
+            "Correct the argument that the message names (TrainingArguments, or the option of that name), the same on all hosts; if it is correct, compare the versions of transformers, accelerate and deepspeed (pip list).",
+        ),
+        (
+            r"megatron/(?:training/arguments|arguments|core/(?:\w+/)*\w*config\w*|core/parallel_state|training/initialize)",
+            "Megatron-LM does not accept its options",
+            "Change the options that the message compares: sizes must divide each other and the number of ranks (tensor x pipeline x context x data). It prints all values at its start.",
+        ),
+        (
+            r"(?:pytorch_lightning|lightning(?:_fabric|/pytorch|/fabric)?)/(?:(?:\w+/)*(?:\w*connector\w*|configuration_validator)|(?:strategies|plugins|accelerators|utilities|trainer)/(?:\w+/)*\w+|fabric|wrappers|cli)",
+            "Lightning does not accept how its Trainer is set up",
+            "Correct what the message names in Trainer(devices=, num_nodes=, strategy=, accelerator=, precision=), and compare it with how the ranks are started: as many per host as devices.",
+        ),
+        (
+            r"(?:megatron/training/checkpointing|megatron/core/dist_checkpointing/(?:\w+/)*\w+|deepspeed/(?:checkpoint/\w+|utils/zero_to_fp32)|torch/distributed/checkpoint/\w+)",
+            "A checkpoint cannot be saved or loaded as it is",
+            "Compare what the message names with how the checkpoint was saved: the parallel sizes, the number of ranks, the options of the model and the versions. ls -l on its folder must show the same files on all hosts.",
+        ),
+        (
+            r"torch/(?:nn/parallel/distributed|distributed/(?:fsdp/(?:\w+/)*\w+|device_mesh|tensor/(?:\w+/)*\w+|distributed_c10d))",
+            "torch refuses how the program distributes its model or data",
+            "Correct the call that the traceback shows above torch's own lines, as the message says, and make it the same on all ranks.",
+        ),
+        (
+            r"datasets/(?:\w+/)*\w+",
+            "Hugging Face's datasets cannot load or use the data",
+            "Check the name, the path or the column that the message names, on all hosts. If only some ranks fail, let one load first and the others afterwards (with accelerator.main_process_first()), or remove what is half written in HF_DATASETS_CACHE.",
+        ),
+        (
+            r"torch/utils/data/(?:dataloader|sampler|distributed)",
+            "torch's data loader does not accept its arguments",
+            "Correct the argument of DataLoader or of its sampler that the message names, on all ranks.",
+        ),
+        (
+            r"horovod/(?:runner/(?:launch|__init__|js_run|mpi_run|gloo_run|common/util/\w+|util/\w+)|spark/common/\w+|ray/\w+)",
+            "Horovod's launcher does not accept its options",
+            "Correct the option that the message names; horovodrun --help lists them. taco-launch run starts such a program without horovodrun.",
+        ),
+        (
+            r"torch/distributed/(?:run|launch|launcher/api|elastic/(?:rendezvous|utils)/\w+|rendezvous)",
+            "torchrun does not accept its options",
+            "Correct the option that the message names; torchrun --help lists them, and TORCHELASTIC_ and PET_ variables count as options, too (env | grep -E 'PET_|TORCHELASTIC').",
+        ),
+    )
+)
 FRAMEWORKS = (
     Signature(
         "lightning-rank-ended",
@@ -458,10 +530,18 @@ FRAMEWORKS = (
             "failed finding central directory",
             "PytorchStreamReader failed reading",
             "invalid header or archive is corrupted",
+            *("storage has wrong size: expected ", "unexpected EOF, expected ", "Error while deserializing header: "),
+            *(
+                "UnpicklingError: invalid load key, ",
+                "UnpicklingError: pickle data was truncated",
+                "EOFError: Ran out of input",
+            ),
+            "unpickling stack underflow",
         ),
-        cause="A checkpoint is incomplete or damaged: torch cannot read it as the archive that it should be.",
+        cause="A checkpoint or another saved file is incomplete or damaged: it cannot be read as what it should be.",
         next="Run ls -l on the file on the host that fails: it was cut off while it was saved (killed, disk full) or "
         "downloaded, it is a Git LFS pointer (git lfs pull), or another rank is still writing it (add a barrier before loading). Use the previous checkpoint.",
+        unless=("child-process-cut-off",),
         survived=True,
     ),
     Signature(
@@ -486,21 +566,25 @@ FRAMEWORKS = (
             "RepositoryNotFoundError: 401 Client Error",
             "HfHubHTTPError: 401 Client Error",
             "HfHubHTTPError: 403 Forbidden",
+            "RepositoryNotFoundError: 404 Client Error",
         ),
         cause="Hugging Face refused a download of {host} ({code}): the name is wrong, or the token is missing or may not read it.",
         next="Check the name of the model or data set, and give every rank a token that may read it: -x HF_TOKEN, or huggingface-cli login on each host.",
         # huggingface_hub/utils/_http.py, hf_raise_for_status
-        pattern=r"Error: (?P<code>40[13])\b",
+        pattern=r"Error: (?P<code>40[134])\b",
         survived=True,
     ),
     Signature(
         "hub-not-reached",
-        keys=("We couldn't connect to 'https://huggingface.co'", "is not a valid model identifier listed on"),
+        keys=(
+            *("We couldn't connect to 'https://huggingface.co'", "is not a valid model identifier listed on"),
+            *("host='huggingface.co', port=443): ", "LocalEntryNotFoundError: ", "offline mode is enabled"),
+        ),
         cause="[[name?{name} is neither a folder on {host} nor a model of Hugging Face||The process on {host} cannot reach Hugging Face, and what it needs is not in its cache]].",
         next="[[name?Check a path on {host} with ls -d: it must exist on every host. If it is a name, write OWNER/MODEL; a private one requires HF_TOKEN (-x "
         "HF_TOKEN)||Download once on a host with access (huggingface-cli download), put HF_HOME on storage that all hosts share, and pass -x HF_HOME -x "
         "HF_HUB_OFFLINE=1]].",
-        pattern=r"couldn't connect to 'https://huggingface|(?P<name>[^\s'\"]{1,120}) is not a local folder and is not a valid model identifier",
+        pattern=r"couldn't connect to 'https://huggingface|host='huggingface\.co', port=443\): (?:Max retries|Read timed out)|LocalEntryNotFoundError: |offline mode is enabled|(?P<name>[^\s'\"]{1,120}) is not a local folder and is not a valid model identifier",
         unless=("hub-gated",),
         survived=True,
     ),
@@ -512,9 +596,17 @@ FRAMEWORKS = (
     ),
     Signature(
         "ddp-nothing-to-train",
-        keys=("is not needed in cases where a module doesn't have any parameters that require a gradient",),
-        cause="A module given to DistributedDataParallel has nothing to train: all its parameters are frozen.",
-        next="Wrap only modules that train (a frozen encoder or reference model needs no DDP), or see why requires_grad is False: PEFT adapters that were not added, or loaded for inference.",
+        keys=(
+            "a module doesn't have any parameters that require a gradient",
+            "expect at least one dense parameter",
+            "optimizer got an empty parameter list",
+            ", in initialize_optimizer_states",
+        ),
+        cause="[[optimizer?The optimizer got no parameter to train||A module given to DistributedDataParallel has nothing to train]]: all [[optimizer?||its ]]parameters are frozen.",
+        next="[[optimizer?Print the names with requires_grad before the optimizer is made||Wrap only modules that train (a frozen encoder or reference model needs no DDP)]], or see why requires_grad is False: PEFT adapters that were not added, or loaded for inference.",
+        # What DeepSpeed's ZeRO-3 makes of no group, in initialize_optimizer_states
+        pattern=r"parameters that require a gradient|at least one dense parameter|(?P<optimizer>optimizer got an empty)|, in initialize_(?P<optimizer2>optimizer)_states(?:\r?\n +[^\r\n]*){0,4}\r?\n(?P<error>ValueError: max\(\) (?:arg|iterable argument) is)",
+        lines=6,
     ),
     Signature(
         "flash-attention-gpu",
@@ -628,5 +720,296 @@ FRAMEWORKS = (
         "python3-dev for that Python, which has it]][[other?Install the package that has it: apt-file search {other}]].",
         pattern=r"(?:\.(?:h|hpp|hxx|cuh|cu|c|cc|cpp|cxx):\d+:\d+|^cc1(?:plus)?): fatal error: (?=(?P<what>[\w./+-]{1,120}): No such file or directory)"
         r"(?:(?P<cuda>(?:cu(?:da|blas|dnn|fft|rand|solver|sparse|b/)|nv(?:ml|rtc|tx|Tools)|thrust/|driver_types)[\w/.]*)|(?P<python>Python\.h)|(?P<other>[\w./+-]+)):",
+    ),
+    Signature(
+        "child-process-cut-off",
+        keys=(", in spawn_main", ", in _main"),
+        cause="A child process on {host} got only a part of what its parent sends at its start: the parent failed while it sent that, or was killed.",
+        next="Look for the parent's own traceback near this one: most often what it sends cannot be pickled. Otherwise dmesg -T | grep -i kill shows whether memory ran out.",
+        # multiprocessing/spawn.py, which reads with pickle what popen_spawn_posix.py writes
+        pattern=r"multiprocessing/spawn\.py\", line \d+, in _main\r?\n +[^\r\n]*(?:\r?\n +[^\r\n]*)?\r?\n(?P<error>(?:_pickle\.)?(?:UnpicklingError: pickle data was truncated|EOFError: Ran out of input))",
+        lines=4,
+        kind=FailureText.ECHO,
+    ),
+    Signature(
+        "not-pickled",
+        keys=(
+            "Can't pickle ",
+            "cannot pickle ",
+            "can't pickle ",
+            "cannot be pickled",
+            "refusing to serialize non-leaf tensor",
+        ),
+        cause="The program on {host} hands something to another process that Python cannot send: {what}.",
+        next="Move functions and classes to the top level of a module, and give a data set, collate_fn or a process's arguments no lambda, lock, generator, open file or tensor with a gradient (use .detach()). num_workers=0 shows whether the data loader is the cause.",
+        pattern=r"Error: (?P<what>(?:Can't pickle|[Cc]annot pickle|can't pickle) [^\r\n]{1,160}[^\s.]|[^\r\n]{1,80} cannot be pickled|Cowardly refusing to serialize non-leaf tensor)",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "process-start-method",
+        keys=(
+            "finished its bootstrapping phase",
+            "daemonic processes are not allowed to have children",
+            "freeze_support()",
+        ),
+        cause="[[daemon?A process on {host} that is a daemon itself, such as a data loader worker, starts another process||A process on {host} starts others while Python still imports the program]].",
+        next="[[daemon?Start no processes in workers of a data loader or pool: num_workers=0, or threads there||Put the start of the program under if __name__ == '__main__':]].",
+        pattern=r"finished its bootstrapping phase|(?P<daemon>daemonic processes are not allowed)",
+    ),
+    Signature(
+        "numpy-other-version",
+        keys=(
+            *(
+                "numpy.core.multiarray failed to import",
+                "numpy._core.multiarray failed to import",
+                "compiled against ABI version 0x",
+            ),
+            *("numpy.dtype size changed", "module 'numpy' has no attribute ", "compiled using NumPy 1.x cannot be run"),
+        ),
+        cause="The numpy of {host} does not fit a package that was built or written for another version[[what? ({what} no longer exists)]].",
+        next="Install the version that the package requires, most often pip install 'numpy<2' ('numpy<1.24' for np.float, np.int, np.bool), or a newer version of that package. Do so on every host, or in the image.",
+        pattern=r"numpy\.(?:_?core\.multiarray failed to import|dtype size changed)|compiled against ABI version|module 'numpy' has no attribute '(?P<what>\w{1,40})'|compiled using NumPy 1\.x",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "name-not-importable",
+        keys=("ImportError: cannot import name ", "most likely due to a circular import"),
+        cause="[[circle?On {host}, {package} is imported while it is still being imported: a file of the program's own has its name, or two modules import each other||The {package} that a rank on {host} imports has no {name}: it is another version than the one the program was written for]].",
+        next="[[circle?Show which file is imported, and rename your own: python3 -c 'import {package}; print({package}.__file__)'||Compare pip show on the package in question with what the program requires (requirements.txt), on every host; python3 -c 'import {package}; print({package})' shows which is imported]].",
+        pattern=r"cannot import name '(?P<name>[^'\r\n]{1,80})' from (?P<circle>partially initialized module )?'(?P<package>[\w.]{1,80})'|partially initialized (?P<circle2>module) '(?P<package2>[\w.]{1,80})'",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "library-no-tls",
+        keys=("cannot allocate memory in static TLS block",),
+        cause="The library {library} cannot be loaded on {host}: the space for its thread variables (static TLS) is used up by libraries that were loaded before.",
+        next="Load it first: -x LD_PRELOAD={library}, or import its package before the others.",
+        pattern=r"(?P<library>[\w./+-]{1,200}): cannot allocate memory in static TLS block",
+    ),
+    Signature(
+        "import-failed-inside",
+        keys=("because of the following error (look up to see its traceback)",),
+        cause="transformers or diffusers could not import {what} on {host}[[why?: {why}]].",
+        next="Fix that error: most often a package that it needs (torch, flash_attn, apex, deepspeed) is of another version or broken; python3 -c 'import {what}' shows the whole traceback.",
+        pattern=r"Failed to import (?P<what>[\w.]{1,100}) because of the following error \(look up to see its traceback\):(?:\s+(?P<why>[^\r\n]{1,300}[^\s.]))?",
+        lines=2,
+        unless=(
+            "name-not-importable",
+            "module-missing",
+            "library-missing",
+            "library-too-old",
+            "torch-other-build",
+            "cuda-home-missing",
+        ),
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "dtypes-mixed",
+        keys=(
+            *(
+                "expected scalar type ",
+                "must have the same dtype, but got ",
+                " and weight type (",
+                "to have the same dtype, but got: ",
+            ),
+            *("Found dtype ", "must have the same dtype as"),
+        ),
+        cause="[[cpu?A part of the model or its input is on the CPU, the rest on a GPU of {host}||An operation on {host} got tensors of two types]]: {one} and {other}.",
+        next="[[cpu?Move both to the rank's GPU: model.to(local_rank), batch.to(local_rank)||Use one type: run the forward pass in torch.autocast('cuda', dtype=torch.bfloat16), or convert the model, its inputs and labels with .to(dtype). Weights that were added or loaded later (LoRA, a new head) often keep float32]].",
+        pattern=r"Error: (?:expected scalar type (?P<one>\w{1,20}) but found (?P<other>\w{1,20})|Found dtype (?P<one2>\w{1,20}) but expected (?P<other2>\w{1,20})"
+        r"|[^\r\n]{1,60} (?:must have the same dtype|to have the same dtype), but got:? (?P<one3>[\w.]{1,30}) (?:and|!=) (?P<other3>[\w.]{1,30})"
+        r"|Input type \((?:(?=torch\.(?P<cpu>cuda)\.\w+Tensor\) and weight type \(torch\.[A-Z]|torch\.(?P<cpu2>[A-Z])\w*Tensor\) and weight type \(torch\.cuda))?(?P<one4>[\w.]{1,40})\) and (?:weight|bias) type \((?P<other4>[\w.]{1,40})\))",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "dtype-without-code",
+        keys=(" not implemented for '",),
+        cause="An operation of the program ({what}) has no code for the type {type} on the device of the tensor: most often a model in half precision runs on the CPU of {host}.",
+        next="Move the model and the batch to the rank's GPU (model.to(local_rank)), or use float32 on the CPU. On a GPU, convert the tensor of that line: x.float().",
+        pattern=r"\"(?P<what>\w{1,80})\" not implemented for '(?P<type>\w{1,20})'",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "backward-refused",
+        keys=(
+            *("Trying to backward through the graph a second time", "has been modified by an inplace operation"),
+            *("element 0 of tensors does not require grad", "Trying to backward an extra time"),
+        ),
+        cause="torch cannot compute the gradients: [[twice?backward() is called a second time on a graph that the first call has released]][[place?a tensor that they need was changed in place]][[none?the loss does not depend on any parameter that is trained]].",
+        next="[[twice?Call backward() once for each loss, and keep states between steps with .detach(); retain_graph=True only where two losses share a graph]]"
+        "[[place?Write x = x + y in place of x += y, and run it with torch.autograd.set_detect_anomaly(True), which shows the line. With DistributedDataParallel and several forward passes: broadcast_buffers=False]]"
+        "[[none?See which parameters have requires_grad, and that the loss is not made under torch.no_grad() or with .item(). With PEFT and gradient checkpointing: model.enable_input_require_grads(), or use_reentrant=False]].",
+        pattern=r"Trying to backward (?P<twice>through the graph a second|an extra) time|modified by an (?P<place>inplace) operation|does not (?P<none>require grad)",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "batch-not-stacked",
+        keys=(
+            *("stack expects each tensor to be equal size", "Trying to resize storage that is not resizable"),
+            *(
+                "each element in list of batch should be of equal size",
+                "batch must contain tensors, numpy arrays",
+                "Unable to create tensor, you should probably",
+            ),
+        ),
+        cause="The data loader on {host} cannot put its samples into one batch: they have different sizes, or a type that it does not know[[what? ({what})]].",
+        next="Give DataLoader a collate_fn that pads or crops all samples to one size (transformers: DataCollatorWithPadding). To see the sample: num_workers=0 and batch_size=1.",
+        pattern=r"but got (?P<what>\[[\d, ]{0,100}\] at entry \d+ and \[[\d, ]{0,100}\] at entry \d+)|resize storage|list of batch should|batch must contain tensors[^\r\n]{0,80}; found (?P<what2>[^\r\n]{1,100}[^\s.])|Unable to create tensor",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "image-broken",
+        keys=("cannot identify image file ", "image file is truncated", "broken data stream when reading image file"),
+        cause="An image of the data set cannot be read on {host}[[file? ({file})]]: it is incomplete, or no image.",
+        next="Print the path where the data set's __getitem__ meets that error, then remove the file or copy it again. To use the part that can be read: PIL.ImageFile.LOAD_TRUNCATED_IMAGES = True.",
+        pattern=r"cannot identify image file (?:'(?P<file>[^'\r\n]{1,200}))?|image file is truncated|broken data stream",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "index-out-of-table",
+        keys=("IndexError: index out of range in self",),
+        cause="The program on {host} looks up an index that its embedding does not have: a token is not in the model's vocabulary, or a position is beyond its longest sequence.",
+        next="Compare the largest value of input_ids with model.config.vocab_size, and their length with max_position_embeddings. After tokens were added: model.resize_token_embeddings(len(tokenizer)).",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "gradient-scaler",
+        keys=("No inf checks were recorded for this optimizer", "Attempting to unscale FP16 gradients"),
+        cause="[[half?The parameters that are trained are in fp16 themselves, and torch's GradScaler needs them in float32||The optimizer found no gradient in its step: none of its parameters took part in the loss]].",
+        next="[[half?Load the model in float32 (or only the trained part: param.data = param.data.float()) and let fp16=True convert, or use bf16||See that the optimizer has the parameters of the model that runs (made after FSDP or model.to()), and that requires_grad is True]].",
+        pattern=r"No inf checks|Attempting to unscale (?P<half>FP16)",
+    ),
+    Signature(
+        "optimizer-state-other",
+        keys=(
+            "loaded state dict has a different number of parameter groups",
+            "that doesn't match the size of optimizer's group",
+            "Missing key in checkpoint state_dict: ",
+        ),
+        cause="[[key?The checkpoint has no {key}, which the program loads||The optimizer state of the checkpoint does not fit this optimizer: it has other parameters or groups]].",
+        next="Load it with the same versions and options as it was saved with: the same frozen layers, weight decay groups, wrapping (FSDP or not) and kind of state_dict. Otherwise load the model's weights only, and start with a new optimizer.",
+        # torch/distributed/checkpoint/default_planner.py
+        pattern=r"different number of parameter groups|size of optimizer's group|Missing key in checkpoint state_dict: (?P<key>[^\r\n]{1,160}[^\s.])",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "checkpoint-gpu-other",
+        keys=("Attempting to deserialize object on ",),
+        cause="A file that was saved on a GPU is loaded where [[count?only {count} are visible||torch sees no GPU]] ({host}).",
+        next="Load it with torch.load(..., map_location='cpu'), then move it to the rank's own GPU. If that host has GPUs, nvidia-smi -L and python3 -c 'import torch; print(torch.cuda.is_available())' must show them.",
+        pattern=r"Attempting to deserialize object on (?:a )?CUDA device(?:[^\r\n]{0,80}device_count\(\) is (?P<count>\d+))?",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "checkpoint-not-found",
+        keys=(
+            *(
+                "Can't find a valid checkpoint at ",
+                "Error no file named ",
+                "No valid checkpoint found in output directory",
+                " but folder does not exist",
+            ),
+            *("Unable to find 'latest' file at ", "is not a zero checkpoint", "can't find model states file at "),
+        ),
+        cause="There is no checkpoint that the program can load in {path} on {host}: the folder is not there, is incomplete, or has another format (a sharded one of FSDP or ZeRO).",
+        next="Run ls -l {path} on every host: it must have model.safetensors or pytorch_model.bin. Make one from shards with accelerate merge-weights (FSDP) or zero_to_fp32.py (DeepSpeed); newer versions of transformers load shards themselves.",
+        pattern=r"valid checkpoint at (?P<path>\S{1,200})|Error no file named [^\r\n]{1,300}? found in directory (?P<path2>[^\s]{1,200}[^\s.])|No valid checkpoint found in output directory \((?P<path3>[^)\r\n]{1,200})"
+        r"|Tried to find (?P<path4>\S{1,200}) but folder|(?:'latest' file at|model states file at) '?(?P<path5>[^\s']{1,200})|Error: (?P<path6>\S{1,200}) is not a zero checkpoint",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "fsdp-state-type-missing",
+        keys=(", in set_state_dict_type",),
+        cause="The program loads or saves the state of an FSDP model before FSDP has wrapped it, or no kind of state_dict is set.",
+        next="Load after accelerator.prepare(model), or update transformers and accelerate, whose Trainer did so in the wrong order; and set fsdp_state_dict_type: FULL_STATE_DICT in accelerate's configuration.",
+        pattern=r", in set_state_dict_type\r?\n +[^\r\n]*(?:\r?\n +[^\r\n]*)?\r?\n(?P<error>KeyError: None)",
+        lines=4,
+    ),
+    Signature(
+        "deepspeed-dtypes-mixed",
+        keys=("assert len(set(t.dtype for t in tensors)) == 1",),
+        pattern=r"assert len\(set\(t\.dtype for t in tensors\)\) == 1[^\r\n]*(?:(?:\r?\n *\^+)?\r?\n(?P<error>AssertionError))?",
+        lines=3,
+        cause="ZeRO-3 puts parameters into one block, and those of this model have different types (fp32, fp16, bf16).",
+        next="Load the whole model in one type (torch_dtype=torch.bfloat16), the same as fp16 or bf16 in DeepSpeed's configuration; convert adapters and new layers, too: model.to(torch.bfloat16) before deepspeed.initialize().",
+    ),
+    Signature(
+        "deepspeed-group-twice",
+        keys=("ZeRO parameter intra parallel group is already initialized",),
+        cause="The program creates a second DeepSpeed model in one process with ZeRO++ (zero_hpz_partition_size), whose groups exist only once.",
+        next="Leave zero_hpz_partition_size out of the configuration, or give only one model to DeepSpeed with it (a reference or reward model without ZeRO++, in a configuration of its own).",
+    ),
+    Signature(
+        "dtensor-not-supported",
+        keys=("found no DeviceMesh from dtensor args for ", "does not have a sharding strategy registered"),
+        cause="[[ddp?The model that DistributedDataParallel wraps has parameters that are sharded already (DTensor)||torch has no rule for the operation {what} on sharded tensors (DTensor)]].",
+        next="[[ddp?Load it without tp_plan or device_map='auto' (transformers), or use FSDP2 or tensor parallelism alone, without DistributedDataParallel||Use a newer torch, which has more rules, or call .full_tensor() before that operation, outside of the sharded part]].",
+        pattern=r"found no DeviceMesh from dtensor args for (?:(?P<ddp>c10d\.(?:broadcast|allgather)_)|(?P<what>[\w.]{1,80}\w))|Operator (?P<what2>[\w.]{1,80}\w) does not have a sharding strategy",
+    ),
+    Signature(
+        "weights-not-gathered",
+        keys=("'weight' must be 2-D", "out of bounds for storage of size 0", "but its data is not allocated yet"),
+        cause="A layer on {host} was called while its weights are empty: FSDP or ZeRO-3 has divided them among the ranks and not gathered them for this call.",
+        next="Call the wrapped model itself, not a part of it (embeddings, lm_head, generate() of an inner module), and use_reentrant=False with gradient checkpointing. Outside of forward, use with FSDP.summon_full_params(model), or with deepspeed.zero.GatheredParameters(params).",
+        pattern=r"'weight' must be 2-D|storage of size 0|data is not allocated yet",
+    ),
+    Signature(
+        "fsdp-order-differs",
+        keys=("Forward order differs across ranks",),
+        cause="The ranks of an FSDP model go through its layers in different orders, or some skip one.",
+        next="Give every rank the same path: no layer that only some batches use (experts, a branch for images), and the same number of steps. Run such a layer on a dummy input, or leave it out of what FSDP wraps.",
+    ),
+    Signature(
+        "fsdp-device-other",
+        keys=("Inconsistent compute device and `device_id` on rank ",),
+        cause="Rank {rank} gave FSDP a model on {one} and a device_id of {other}.",
+        next="Call torch.cuda.set_device(local_rank) before the model is made, and pass device_id=torch.cuda.current_device().",
+        pattern=r"`device_id` on rank (?P<rank>\d+): (?P<one>\S{1,40}) vs (?P<other>\S{1,40})",
+    ),
+    Signature(
+        "fairseq-out-of-step",
+        keys=("Unable to unpickle data from other workers",),
+        cause="A rank of fairseq got from the others something else than it expects: the ranks are out of step, because one ran out of memory, skipped a batch or ended its epoch earlier.",
+        next="Look in the logs for the rank that reports OOM or ends an epoch first. Use smaller batches (--max-tokens), and give all ranks the same number of batches; if only the data is too large: --all-gather-list-size 65536.",
+    ),
+    Signature(
+        "bitsandbytes-failed",
+        keys=("bitsandbytes/csrc/", "csrc/pythonInterface", "/mmfs1/gscratch/zlab/timdettmers", "csrc/ops.cu"),
+        cause="A CUDA call of bitsandbytes failed on {host}, which ended the rank: {why}.",
+        next="[[argument?Use an optimizer without paging (adamw_8bit in place of paged_adamw), as its memory cannot be moved on this GPU or driver, and call torch.cuda.set_device(local_rank) first||Check GPU memory with nvidia-smi, and that python3 -m bitsandbytes finds the CUDA of torch]].",
+        # CUDA_CHECK_RETURN of csrc/ops.cuh
+        pattern=r"^Error (?=(?P<argument>invalid (?:argument|device))?)(?P<why>[a-z][^\r\n]{2,80}?) at line \d+ in file \S*csrc/",
+    ),
+    Signature(
+        "wandb-failed",
+        keys=("wandb.errors.", "api_key not configured (no-tty)"),
+        cause="Weights & Biases ended the program on {host}: [[key?it has no API key||{why}]].",
+        next="[[key?Pass the key to the ranks: -x WANDB_API_KEY||Check that the host reaches api.wandb.ai through its proxy]]; without it, -x WANDB_MODE=offline or report_to='none'. Only rank 0 should call wandb.init().",
+        pattern=r"wandb\.errors\.(?:\w+\.)?\w{1,40}: (?=(?P<key>api_key not configured)?)(?P<why>[^\r\n]{1,160}[^\s.])|(?P<key2>api_key not configured)",
+        unless=("too-many-files",),
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "hub-too-often",
+        keys=("429 Client Error",),
+        cause="Hugging Face refuses {host}: it was asked too often in a short time, most often by all ranks at once.",
+        next="Download on one rank first, or before the job (huggingface-cli download), put HF_HOME on storage that all hosts share, and pass -x HF_HUB_OFFLINE=1. A token raises the limit: -x HF_TOKEN.",
+        pattern=r"429 Client Error[^\r\n]{0,120}huggingface\.co",
+        survived=True,
+        handled=True,
     ),
 )

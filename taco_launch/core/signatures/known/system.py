@@ -39,6 +39,7 @@ SYSTEM = (
             "driver/library version mismatch",
             "NVRM: API mismatch",
             "NVML/RM version mismatch",
+            "system has unsupported display driver combination",
         ),
         cause="The loaded NVIDIA driver of {host} has a different version from its libraries: the driver was updated but not reloaded, or two versions are installed.",
         next="Stop everything that uses the GPUs, then reload the driver (rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe "
@@ -515,10 +516,71 @@ SYSTEM = (
     ),
     Signature(
         "file-system-failed",
-        keys=(": Input/output error",),
-        cause="The file system of {host} fails: {file} cannot be read.",
-        next="Leave {host} out with --exclude {host} (Slurm: --exclude=NODE). There: dmesg -T | tail -50; df -h {file}.",
-        pattern=r"(?:^|[\s:])(?P<file>/(?:usr/)?s?bin/[\w.-]+|/\S+/help-[\w-]+\.txt): (?:bad interpreter: )?Input/output error",
+        keys=(
+            ": Input/output error",
+            "[Errno 5] ",
+            "[Errno 74] ",
+            "[Errno 107] ",
+            "[Errno 108] ",
+            "[Errno 112] ",
+            "[Errno 117] ",
+            "[Errno 121] ",
+        ),
+        cause="The file system of {host} fails[[why? ({why})]]: [[file?{file}||a file]] cannot be read or written.",
+        next="[[mount?Mount it again on {host}: the process behind a FUSE mount (s3fs, gcsfuse, sshfs) has ended, or the server of a Lustre or CIFS mount has cut off this client||Leave {host} out with --exclude {host} "
+        "(Slurm: --exclude=NODE)]]. There: dmesg -T | tail -50; [[file?df -h {file}||df -h]].",
+        pattern=r"(?:^|[\s:])(?P<file>/(?:usr/)?s?bin/[\w.-]+|/\S+/help-[\w-]+\.txt): (?:bad interpreter: )?Input/output error"
+        r"|^\w*Error: \[Errno (?:5|74|(?P<mount>107|108|112)|117|121)\] (?P<why>[A-Z][\w/ ]{1,60}\w)(?:: '(?P<file2>[^'\r\n]{1,200})')?",
+        unless=("file-locks",),
+    ),
+    Signature(
+        "file-missing",
+        keys=("Error: [Errno 2] ", "Error: [Errno 20] ", "Error: [Errno 6] "),
+        cause="[[path?A rank on {host} does not find {path}||There is no {name} in the folder in which a rank on {host} runs, and no program of that name on its PATH]].",
+        next="[[path?Run ls -l {path} on {host}, where the ranks run: it must exist on every host (a shared folder, --sync DIR, container.mounts of the inventory). A relative path starts from the folder in which the job starts||"
+        "Check where the ranks run: ls -l {name}; command -v {name}. Give the full path, or install it there]].",
+        pattern=r"^(?:\w+\.)*\w*Error: \[Errno (?:2|6|20)\] [A-Z][\w ]{1,40}: '(?:(?P<path>(?=[^'/\r\n]{0,100}/)[^'\r\n]{1,300})|(?P<name>[^'/\r\n]{1,100}))'",
+        unless=("lock-file-gone", "data-worker-gone"),
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "file-denied",
+        keys=("Error: [Errno 13] ", "Error: [Errno 1] ", "Error: [Errno 17] ", "Error: [Errno 21] "),
+        cause="A rank on {host} [[exists?creates {file}, which is there already: another rank or an older run has made it]][[folder?opens {file} as a file, and it is a folder]][[denied?may not open {file}]].",
+        next="[[exists?Create it on one rank only, or with os.makedirs(..., exist_ok=True); what an older run has left, remove]][[folder?Give the path of the file in it]][[denied?Run id and ls -ld {file} there: the user of the ranks must have the right to it (in a container: --user, or another folder)]].",
+        pattern=r"^(?:\w+\.)*\w*Error: \[Errno (?:(?P<denied>13|1)|(?P<exists>17)|(?P<folder>21))\] [A-Z][\w ]{1,40}: '(?P<file>[^'\r\n]{1,300})'",
+        unless=("threads-refused", "namespace-refused", "binding-not-permitted"),
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "system-call-refused",
+        keys=tuple(f"Error: [Errno {number}] " for number in (7, 8, 16, 18, 26, 27, 36)),
+        cause="The system of {host} refused what a rank asks for ({what})[[file?: {file}]].",
+        next="[[long?Pass the arguments or environment variables, which are too long, in a file]][[exec?Show its kind with file PROGRAM: it is for another kind of processor, or a script without a #! line]][[move?Move between file systems with shutil.move() in place of os.rename(), and put TMPDIR on the same one]]"
+        "[[busy?Find what uses it with fuser -v FILE]][[size?Raise ulimit -f, or write several files]].",
+        pattern=r"^(?:\w+\.)*\w*Error: \[Errno (?:(?P<long>7|36)|(?P<exec>8)|(?P<move>18)|(?P<busy>16|26)|(?P<size>27))\] (?P<what>[A-Z][\w -]{1,40}\w)(?:: '(?P<file>[^'\r\n]{1,300}))?",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
+        "connection-failed",
+        keys=(
+            "[Errno 99] ",
+            "[Errno 100] ",
+            "[Errno 101] ",
+            "[Errno 103] ",
+            "[Errno 110] ",
+            "[Errno 111] ",
+            "[Errno 113] ",
+        ),
+        cause="A program on {host} has no connection to another one ({why})[[own?: the address that it is to listen on is not one of {host}]][[refused?: nothing listens at that address]][[route?: no network leads there, or a firewall refuses it]][[silent?: that one does not answer, or a firewall drops it]].",
+        next="Read the traceback for the host and port (MASTER_ADDR, a store, a proxy, a download), and check from {host}: nc -vz HOST PORT; ip route get HOST. A variable such as https_proxy may send it elsewhere.",
+        pattern=r"^(?:\w+\.)*\w*Error: \[Errno (?:(?P<own>99)|(?P<refused>111)|(?P<route>100|101|113)|(?P<silent>103|110))\] (?P<why>[A-Z][\w ]{1,60}\w)",
+        unless=("torch-connect-timeout", "torch-master-unreachable", "data-worker-gone", "file-locks"),
+        survived=True,
+        handled=True,
     ),
 )
 

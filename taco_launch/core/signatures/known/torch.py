@@ -55,6 +55,15 @@ TORCH = (
         survived=True,
     ),
     Signature(
+        "torch-port-refused",
+        keys=("errno: 13 - Permission denied", 'torch/distributed/rendezvous.py", line'),
+        cause="A rank on {host} may not listen on the port of the store (MASTER_PORT): only root may use ports below 1024.",
+        next="Choose another one: MASTER_PORT (torchrun --master-port, the port of tcp://) of 1024 or more, the same for all ranks.",
+        pattern=r"failed to bind to [^\r\n]{1,120}errno: 13 - Permission denied"
+        r"|rendezvous\.py\", line \d+, in _(?:tcp|env|create)\w*(?:\r?\n +[^\r\n]*){0,6}\r?\n(?P<error>RuntimeError: Permission denied)",
+        lines=9,
+    ),
+    Signature(
         "torch-store-port-in-use",
         keys=("failed to listen on any local network address",),
         cause="The port of rank 0's store (MASTER_PORT) is taken on {host}, at all of its addresses: by another job, or by another "
@@ -372,11 +381,11 @@ TORCH = (
     Signature(
         "torch-models-differ",
         keys=("DDP expects same model across all ranks",),
-        cause="Rank {rank} has {count} parameters and rank 0 {other}: the models differ. If one number is 0 or makes no "
+        cause="Rank {rank} has {count} parameters and rank {peer} {other}: the models differ. If one number is 0 or makes no "
         "sense, the ranks could not compare their models: rank 0 is late or has ended, or their first collective went wrong.",
         next="Print sum(p.requires_grad for p in model.parameters()) on each rank before DDP. If the numbers are equal, make sure that no rank skips a "
         "collective before it, and try -x NCCL_P2P_DISABLE=1.",
-        pattern=r"Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank 0 has inconsistent (?P<other>\d+) params",
+        pattern=r"Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank (?P<peer>\d+) has inconsistent (?P<other>\d+) params",
     ),
     Signature(
         "torch-device-backend",
@@ -414,12 +423,15 @@ TORCH = (
     ),
     Signature(
         "cuda-library-failed",
-        keys=("cuDNN error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUFFT_", "CUSOLVER_STATUS_"),
+        keys=(
+            *("cuDNN error: ", "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUFFT_", "CUSOLVER_STATUS_"),
+            *("nable to find a valid cuDNN algorithm", "nable to find an engine to execute this computation"),
+        ),
         cause="A CUDA library failed on a GPU of {host}: {why}.",
         next="Check GPU memory first (nvidia-smi), then whether an earlier CUDA error is behind it: -x CUDA_LAUNCH_BLOCKING=1. If neither is, the cuDNN or cuBLAS "
         "that is found is not the one that the program was built with: remove CUDA's own from LD_LIBRARY_PATH.",
         pattern=r"(?P<why>(?:CUDNN|CUBLAS|CUSOLVER)_STATUS_(?!SUCCESS|NOT_INITIALIZED|ALLOC_FAILED)[A-Z_]+|CUFFT_(?:INTERNAL_ERROR|EXEC_FAILED|ALLOC_FAILED"
-        r"|SETUP_FAILED))",
+        r"|SETUP_FAILED)|nable to find an? (?:valid cuDNN algorithm|engine to execute this computation))",
         unless=("cuda-out-of-memory", "cuda-library-start", "cuda-assert", "cuda-error", "cudnn-mixed"),
         survived=True,
     ),
@@ -498,11 +510,12 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-store-silent",
-        keys=("waitForInput: ",),
-        cause="A rank of {host} waited {time} ms for an answer of the store at {peer}, which did not come: another rank never wrote what this one waits for, or the connection is cut.",
-        next="Look for the rank that ended first, hangs (taco-launch stacks JOB) or takes another path; that store is rank 0's, so read its log first. Check nc -vz {peer} {port} from here.",
-        pattern=r"waitForInput: [^\r\n]{0,200}?remote=\[(?P<peer>[^\]\r\n]{1,100})\]:(?P<port>\d+)\) timed out after (?P<time>\d+) ?ms",
+        keys=("waitForInput: ", "Error: Socket Timeout"),
+        cause="A rank of {host} waited [[time?{time} ms ]]for an answer of the store of torch.distributed[[peer? at {peer}]], which did not come: another rank never wrote what this one waits for, or the connection is cut.",
+        next="Look for the rank that ended first, hangs (taco-launch stacks JOB) or takes another path; that store is rank 0's, so read its log first.[[peer? Check nc -vz {peer} {port} from here.]]",
+        pattern=r"waitForInput: [^\r\n]{0,200}?remote=\[(?P<peer>[^\]\r\n]{1,100})\]:(?P<port>\d+)\) timed out after (?P<time>\d+) ?ms|^(?:[\w.]+\.)?\w*Error: Socket Timeout\s*$",
         kind=FailureText.FALLBACK,
+        unless=("torch-connect-timeout", "torch-rank-missing"),
     ),
     Signature(
         "torch-rank-missing",
@@ -513,13 +526,14 @@ TORCH_RANKS = (
             "Timeout waiting for key",
             "failed to pass monitoredBarrier",
             "RuntimeError: Wait timeout",
+            "reached monitoredBarrier, but received errors",
         ),
         cause="[[came?Only {came} of {all} ranks reached||Not all ranks reached]] the torch.distributed rendezvous in time"
-        "[[who?: rank {who} is missing]].",
+        "[[who?: rank {who} is missing]][[several?: ranks {several} are missing]].",
         next="See that every host has started its part, that all have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT, and look for "
         "the rank that ended first. nc -vz MASTER_ADDR MASTER_PORT from each host shows whether it is reached.",
         pattern=r"world_size=(?P<all>\d+), worker_count=(?P<came>\d+)"
-        r"|Rank (?P<who>\d+) failed to pass monitoredBarrier"
+        r"|Rank (?P<who>\d+) failed to pass monitoredBarrier|Ranks (?P<several>\d+(?:, \d+)*) failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<who3>\d+)"
         r"|seconds waiting for clients(?:\. (?P<came2>\d+)/(?P<all2>\d+) clients)?|wait timeout after \d+ ?ms(?:, keys: /{0,2}default_pg/\d+/+(?:cpu|cuda|xpu|gloo)//(?:\d+/)(?:rank_?)?(?P<who2>\d+)\b)?|Timeout waiting for key|^RuntimeError: Wait timeout\s*$",
         unless=(
             "torch-master-unreachable",
@@ -650,7 +664,8 @@ TORCH_RANKS = (
             'Failed to check the "should dump" flag on TCPStore',
             *("sendBytes failed on SocketImpl(", "recvValue failed on SocketImpl(", "recvVector failed on SocketImpl("),
             *(
-                "Failed to recv, got 0 bytes. Connection was likely closed",
+                "ailed to recv, got 0 bytes",
+                "Connection was likely closed. Did the remote server",
                 "Failed to send, sent 0 bytes. Connection was likely closed",
             ),
         ),
@@ -715,7 +730,7 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-tensor-not-cuda",
-        keys=("Tensors must be CUDA and dense",),
+        keys=("Tensors must be CUDA and dense", "ProcessGroupNCCL only supports CUDA device"),
         cause="torch gave NCCL a tensor on the CPU or a sparse one, and NCCL can use neither.",
         next="Move the model with its buffers to the GPU before DistributedDataParallel wraps it: model.to(local_rank); leave out sparse gradients, as of "
         "nn.Embedding(sparse=True). For tensors on the CPU: init_process_group('cpu:gloo,cuda:nccl').",
@@ -821,11 +836,14 @@ TORCH_RANKS = (
     ),
     Signature(
         "ddp-devices",
-        keys=("device_ids and output_device arguments only work with single-device",),
-        cause="DistributedDataParallel got device_ids for one GPU, but the model's parameters are on other devices[[where?: {where}]].",
+        keys=(
+            "device_ids and output_device arguments only work with single-device",
+            "input module must be on the same type of devices",
+        ),
+        cause="DistributedDataParallel requires all parameters of the model on one device, that of device_ids, but they are on others[[where?: {where}]].",
         next="Move the whole model to the rank's GPU (model.to(local_rank)) and pass device_ids=[local_rank]. Do not use "
         "device_map='auto', which spreads a model over GPUs, or omit device_ids for such a model.",
-        pattern=r"only work with single-device(?:[^\r\n]{0,300}?module parameters \{(?P<where>[^}\r\n]{1,100})\})?",
+        pattern=r"(?:only work with single-device|on the same type of devices)(?:[^\r\n]{0,300}?module parameters (?:locate in )?\{(?P<where>[^}\r\n]{1,100})\})?",
     ),
     Signature(
         "torch-ranks-waited-for",
@@ -849,10 +867,10 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-store-foreign",
-        keys=(" response is expected",),
+        keys=(" response is expected", "_ready response expected"),
         cause="The store of torch.distributed received an answer that it does not know: at MASTER_ADDR:MASTER_PORT another program listens, or another version of torch.",
         next="Choose another port, and check that MASTER_ADDR and MASTER_PORT are set (--master_addr, --master_port) and all hosts have the same torch.",
-        pattern=r"(?:Error: |^)(?:Stop_waiting|[Ww]ait|[Pp]ing|[Cc]heck|[Aa]ppend) response is expected$",
+        pattern=r"(?:Error: |^)(?:Stop_waiting|[Ww]ait|[Pp]ing|[Cc]heck|[Aa]ppend|ready or not_ready|wait_canceled) response (?:is )?expected$",
     ),
     Signature(
         "fsdp-not-sharded",
@@ -1061,14 +1079,25 @@ TORCH_RANKS = (
                 "Split sizes doesn't match total dim 0 size",
                 "Number of tensor splits not equal to group size",
             ),
+            *(
+                "input tensor must be the same size as output size times",
+                "scatter/gather must match number of collective participants",
+                "Tensors must have identical ",
+                "invalid tensor type at index ",
+                "invalid tensor size at index ",
+                "requires non-empty ",
+                "requires a single-element ",
+                "list size should be ",
+            ),
         ),
         cause="The tensors given to a collective do not fit each other or the number of ranks: {what}.",
         next="Print the shape and dtype of both tensors on each rank before that call. The gathered one is world_size times as large as the other, and both have one dtype; pad the last batch or use drop_last=True.",
-        pattern=r"(?P<what>(?:output|input) tensor (?:size )?must be (?:equal to|the same type)[^\r\n]{0,80}[^\s.]|output lists should be equal to world size|invalid output tensor list at index \d*|Tensor's dim 0 does not divide equally across group size|Split sizes doesn't match total dim 0 size|Number of tensor splits not equal to group size)",
+        pattern=r"(?P<what>(?:output|input) tensor (?:size )?must be (?:equal to|the same type)[^\r\n]{0,80}[^\s.]|output lists should be equal to world size|invalid output tensor list at index \d*|Tensor's dim 0 does not divide equally across group size|Split sizes doesn't match total dim 0 size|Number of tensor splits not equal to group size|input tensor must be the same size as output size times[\w ]{0,20}|Tensor list input to scatter/gather must match number of collective participants|Tensors must have identical (?:type|size)"
+        r"|ProcessGroup\w{1,20}::(?!gather:|scatter:)\w{1,30}: (?:(?:invalid tensor (?:type|size) at index|requires (?:non-empty|a single-element)|Incorrect (?:output|input) list size)[^\r\n]{1,160}[^\s.]))",
     ),
     Signature(
         "torch-not-contiguous",
-        keys=("Tensors must be contiguous",),
+        keys=("Tensors must be contiguous", "Tensors must be non-overlapping and dense"),
         cause="The program gave a collective a tensor whose memory is not contiguous (a slice, a transposed or expanded one).",
         next="Call tensor.contiguous() before the collective, and copy the result back if the original is to change.",
     ),
@@ -1079,9 +1108,12 @@ TORCH_RANKS = (
             "Argument ``scatter_list`` must",
             "Must provide object_gather_list on dst rank",
             "must provide non-None scatter_object_input_list",
+            "ProcessGroupGloo::gather: ",
+            "ProcessGroupGloo::scatter: ",
         ),
-        cause="gather() or scatter() got its list of tensors on the wrong rank: only the destination of gather, or the source of scatter, gives one.",
-        next="Write gather_list=tensors if dist.get_rank() == dst else None (scatter_list with src likewise).",
+        cause="gather() or scatter() got its list of tensors [[size?with a wrong length: it must have one tensor for each rank of the group||on the wrong rank: only the destination of gather, or the source of scatter, gives one]].",
+        next="Write gather_list=[torch.empty_like(x) for _ in range(dist.get_world_size())] if dist.get_rank() == dst else None (scatter_list with src likewise).",
+        pattern=r"Argument ``|[Mm]ust provide |ProcessGroupGloo::(?:gather|scatter): (?:Incorrect (?P<size>\w+) list size|requires a (?P<size2>single)-element|requires)",
     ),
     Signature(
         "torch-root-rank",
@@ -1180,10 +1212,10 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-shapes-differ",
-        keys=("shapes cannot be multiplied (",),
-        cause="On {host} a layer received an input of another size than it was built for: {left} times {right}, where {inner} and {outer} must be equal.",
-        next="Compare the size of the layer with the output of the one before it: print(x.shape) before that line. A checkpoint or tokenizer of another model is a usual reason.",
+        keys=("shapes cannot be multiplied (", "The size of tensor a ("),
+        cause="[[left?On {host} a layer received an input of another size than it was built for: {left} times {right}, where {inner} and {outer} must be equal||An operation on {host} got two tensors whose sizes do not fit: {one} and {two}]].",
+        next="Compare the size of [[left?the layer with the output of the one before it||the two]]: print(x.shape) before that line. A checkpoint or tokenizer of another model is a usual reason[[one?, or an optimizer state that was saved with another number of ranks]].",
         # aten/src/ATen/native: mat1 and mat2 of addmm
-        pattern=r"shapes cannot be multiplied \((?P<left>\d+x(?P<inner>\d+)) and (?P<right>(?P<outer>\d+)x\d+)\)",
+        pattern=r"shapes cannot be multiplied \((?P<left>\d+x(?P<inner>\d+)) and (?P<right>(?P<outer>\d+)x\d+)\)|The size of tensor a \((?P<one>\d+)\) must match the size of tensor b \((?P<two>\d+)\)",
     ),
 )

@@ -755,9 +755,9 @@ TRAINING = (
             "No interface is found for address 127.0.0.1",
             "No available network interface found matching",
         ),
-        cause="horovodrun found no network interface with the same name on all hosts[[asked? that is named {asked}]].",
+        cause="horovodrun found no network interface with the same name on all hosts[[asked? that is named {asked}]][[one?: worker {worker} has {one}, and worker {peer} has {other}]].",
         next="ip -br addr on each host shows the names. Name the network: horovodrun --network-interfaces bond0; where names differ, start the job with mpirun and -x NCCL_SOCKET_IFNAME.",
-        pattern=r"Unable to find a set of common|Cannot find an IPv4 address|No interface is found for|matching user provided interface: [{\[]?'?(?P<asked>[\w.,' -]{0,60}\w)?",
+        pattern=r"Unable to find a set of common(?:[^\[\r\n]{0,60}\[\((?P<worker>\d+), \{'(?P<one>[^'\r\n]{1,40})'[^{}\r\n]{0,400}\}\), \((?P<peer>\d+), \{'(?P<other>[^'\r\n]{1,40})')?|Cannot find an IPv4 address|No interface is found for|matching user provided interface: [{\[]?'?(?P<asked>[\w.,' -]{0,60}\w)?",
     ),
     Signature(
         "horovodrun-digest",

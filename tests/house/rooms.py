@@ -20,7 +20,7 @@ ROOMS = {
     "setup": 9_100,
     "hosts": 8_300,
     "lab": 3_650,
-    "agent": 20_350,
+    "agent": 20_450,
     "core": 35_300,
     "light": 935,
 }

@@ -78,7 +78,7 @@ class ElasticGang(GangAllocation):
         except PlacementError:
             self._unusable[host.name] = free.why or "too few slots are free"
             return None
-        slots = self._lease(host, share, placement, note)
+        slots = self._lease([host], {host.name: share}, placement, note)[host.name]
         if slots is None:
             self._unusable.setdefault(host.name, "its slots were taken")
             return None

@@ -6,7 +6,7 @@ import random
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.gang import descriptors, guard_pool
 from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
@@ -82,6 +82,7 @@ class GangAllocation(GuardPool):
         self._choices: Dict[str, Optional[GpuChoice]] = {}
         self._rails: Dict[int, Tuple[int, ...]] = {}  # what is free on all hosts, by the number of ranks there
         self._unusable: Dict[str, str] = {}
+        self._takes_turns = False  # whether slots are taken one host after the other, since another job was in the way
         self.port = 0  # where the ranks meet, on the host of the first
         self._ports: Tuple[int, ...] = ()
         self._taken: Set[int] = set()  # ports that others have on any of the hosts
@@ -184,7 +185,7 @@ class GangAllocation(GuardPool):
             loss = self._spec.policy.host_loss_timeout
             options = shared_connection.for_guard(self._folder, host.name, loss) if shares else ()
             new.append(RemoteGuardConnection(host, self._folder, self.agent, start, self._beat, options))
-        self.links += new
+        self.add(new)
         names = {host.name for host in self._spec.hosts}
         asked = new if self.here.answers.facts is not None else [self.here, *new]
         for link in asked:
@@ -206,25 +207,28 @@ class GangAllocation(GuardPool):
             guard_pool.parsers()
         ordered = time.monotonic()
 
-        def have_reported() -> bool:
-            for link in asked:
-                if link.is_late(ordered, GUARD_SECONDS) and not link.gone:
-                    link.give_up()  # which makes room for the next host to be dialled
-            return all(link.answers.facts is not None or self._dead(link) for link in asked)
+        def has_reported(link: GuardConnection) -> bool:
+            if link.is_late(ordered, GUARD_SECONDS) and not link.gone:
+                link.give_up()  # which makes room for the next host to be dialled
+            return link.answers.facts is not None
 
-        self._wait(note, have_reported, math.inf)
+        self._wait_for(note, asked, has_reported, math.inf)
+        by_link: Dict[GuardConnection, List[Host]] = {}
+        for host in self._spec.hosts:
+            link = self.link(host.name)
+            if link.name == host.name or self._spec.is_here(host):
+                by_link.setdefault(link, []).append(host)
         for link in asked:
             told = link.answers.facts or HostReport(error=self._why_silent(link))
             if not told.error:
                 link.boot = told.boot
-                for host in self._spec.hosts:
-                    if self.link(host.name) is link and (link.name == host.name or self._spec.is_here(host)):
-                        self._note_free(host, told.occupancy)
+                for host in by_link.get(link, ()):
+                    self._note_free(host, told.occupancy)
             elif link is self.here:
                 raise HostError(told.error, told.hint)
             else:
                 link.close()
-                self.links.remove(link)
+                self.remove(link)
                 self._unusable[link.name] = told.error
                 trace.decision("host %s cannot be used: %s", link.name, told.error)
 
@@ -235,7 +239,7 @@ class GangAllocation(GuardPool):
         self._free[host.name] = host_slots(host, found, words, exclusive=self._spec.exclusive)
 
     def _take(self, placement: Placement, note: Note) -> Optional[Dict[str, Tuple[str, ...]]]:
-        """Take the slots of the placed hosts, in an order that is every job's; give their names by host.
+        """Take the slots of the placed hosts, the first in an order that is every job's; give their names by host.
 
         None where some cannot be had: then all are let go again.
         """
@@ -246,19 +250,19 @@ class GangAllocation(GuardPool):
         if self._ports and self.here.name not in shares:  # mpirun listens here all the same
             placed.append(self.here.host)
         wanted = sorted(placed, key=_global)
-        leased: Dict[str, Tuple[str, ...]] = {}
-        for number, host in enumerate(wanted, 1):
-            own = self.link(host.name).name
-            if own != host.name and own in shares:  # this host by another name: the line will be refused
-                leased[host.name] = ()
-                continue
-            names = self._lease(host, shares.get(host.name, Share(host.name, 0)), placement, note)
-            trace.decision("slots of %s: %s", host.name, "unavailable" if names is None else " ".join(names) or "none")
-            if names is None:
-                self._let_go(wanted[:number], note, look=False)
+        # The first of all alone: of two jobs that need it, one waits with empty hands. Others may still refuse each other.
+        rounds = [[host] for host in wanted] if self._takes_turns else [wanted[:1], wanted[1:]]
+        leased: Dict[str, Optional[Tuple[str, ...]]] = {}
+        for hosts in rounds:
+            # This host by another name: the line will be refused.
+            twice = [host for host in hosts if self.link(host.name).name in shares.keys() - {host.name}]
+            leased.update((host.name, ()) for host in twice)
+            leased.update(self._lease([host for host in hosts if host not in twice], shares, placement, note))
+            if None in leased.values():
+                self._takes_turns = True
+                self._let_go([host for host in wanted if host.name in leased], note, look=False)
                 return None
-            leased[host.name] = names
-        return leased
+        return {name: names or () for name, names in leased.items()}
 
     def _choose_ports(self) -> Tuple[int, ...]:
         """Choose ports for mpirun and its daemons that nobody has; another job that chooses the same has them refused.
@@ -276,20 +280,34 @@ class GangAllocation(GuardPool):
             raise no_ports(self.here.name, *allowed)
         return ports
 
-    def _lease(self, host: Host, share: Share, placement: Placement, note: Note) -> Optional[Tuple[str, ...]]:
-        """Take slots of one host, and ports; give the slots' names, or note why not: others have them, or it failed.
+    def _lease(
+        self, hosts: Sequence[Host], shares: Mapping[str, Share], placement: Placement, note: Note
+    ) -> Dict[str, Optional[Tuple[str, ...]]]:
+        """Take slots of hosts side by side, and ports; give the slots' names by host, None where others have them, or it failed.
 
         Raises:
             PlacementError: others have the port that the job has to have.
         """
+        links = {self.link(host.name): host for host in hosts}
+        for link, host in links.items():
+            link.answers.leased = None
+            link.order(self._lease_order(host, shares.get(host.name, Share(host.name, 0)), placement))
+        self._wait_for(note, links, lambda link: link.answers.leased is not None)
+        leased = {host.name: self._leased(link, host, placement) for link, host in links.items()}
+        for name, slots in leased.items():
+            trace.decision("slots of %s: %s", name, "unavailable" if slots is None else " ".join(slots) or "none")
+        return leased
+
+    def _own_ports(self, host: Host, placement: Placement) -> Tuple[int, ...]:
+        """Return the ports that the job has to have on a host: on that of its first rank."""
+        return own_ports(self._spec) if host.name == placement.shares[0].host else ()
+
+    def _lease_order(self, host: Host, share: Share, placement: Placement) -> Lease:
         first = host.name == placement.shares[0].host
-        own = own_ports(self._spec) if first else ()
-        link = self.link(host.name)
-        link.answers.leased = None
-        order = Lease(
+        return Lease(
             count=share.ranks,
             ports=self._ports,
-            rendezvous=(*own, 0)[0] if first else None,
+            rendezvous=(*self._own_ports(host, placement), 0)[0] if first else None,
             allowed=self._spec.network.port_range,
             cluster=self._spec.cluster,
             owner=self._spec.owner,
@@ -297,12 +315,14 @@ class GangAllocation(GuardPool):
             whole=self._spec.exclusive,
             shared=self._rails.get(share.ranks, ()),
         )
-        link.order(order)
-        self._wait(note, lambda: link.answers.leased is not None or self._dead(link), GUARD_SECONDS)
+
+    def _leased(self, link: GuardConnection, host: Host, placement: Placement) -> Optional[Tuple[str, ...]]:
+        """Return the slots that a guard has leased, or note why it has not. Raises as `_lease`."""
         answer = link.answers.leased or Leased(slots=None, error=self._why_silent(link))
         if answer.error:
             self._fail(host.name, answer.error)
         elif answer.slots is None:
+            own = self._own_ports(host, placement)
             if set(own) & set(answer.ports):
                 raise no_own_port(host.name, own[0], answer.who, per_host=own == (PER_HOST_PORT,))
             self._taken.update(answer.ports)
@@ -320,7 +340,8 @@ class GangAllocation(GuardPool):
 
         Under an MPI only a program of torch would meet there.
         """
-        placed = [host for share in placement.shares for host in self._spec.hosts if host.name == share.host]
+        by_name = {host.name: host for host in self._spec.hosts}
+        placed = [by_name[share.host] for share in placement.shares]
         if launcher_of(self._spec).is_single or dict(self._spec.env).get("MASTER_ADDR"):
             return True
         failed = self._unreached(placed[0], self.port, [host.name for host in placed[1:]], note)
@@ -342,11 +363,7 @@ class GangAllocation(GuardPool):
             link.answers.unleased = None
             link.order(ReleaseSlots(look=look))
         if look:
-            self._wait(
-                note,
-                lambda: all(link.answers.unleased is not None or self._dead(link) for link in links),
-                GUARD_SECONDS,
-            )
+            self._wait_for(note, links, lambda link: link.answers.unleased is not None)
             for host, link in zip(hosts, links):
                 if link.answers.unleased is not None:
                     self._note_free(host, link.answers.unleased.occupancy)

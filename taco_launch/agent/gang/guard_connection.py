@@ -10,6 +10,7 @@ import subprocess
 import time
 from typing import Dict, List, Optional, Sequence, Type
 
+from taco_launch.agent.gang.guard_answers import Answers
 from taco_launch.agent.logs import agent_log
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.store.folders import JobFolder
@@ -18,18 +19,10 @@ from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.protocol.connection import JsonConnection, StrayLine
 from taco_launch.core.protocol.guard_messages import (
     Attached,
-    CodeFetched,
-    Ended,
-    HostReport,
-    LauncherEnded,
     Lease,
-    Leased,
     NoGuard,
-    Probed,
-    Reached,
     Refused,
     ReleaseSlots,
-    SlotsReleased,
     StreamLogs,
     Trace,
 )
@@ -54,26 +47,6 @@ _NO_MASTER = "control master"
 _SLOTS = (Lease, ReleaseSlots)
 
 
-class Answers:
-    """What a guard has answered last, of each kind; None where it has not."""
-
-    def __init__(self) -> None:
-        """Know nothing yet."""
-        self.facts: Optional[HostReport] = None
-        self.leased: Optional[Leased] = None
-        self.unleased: Optional[SlotsReleased] = None
-        self.reached: Optional[Reached] = None
-        self.probed: Optional[Probed] = None
-        self.fetched: Optional[CodeFetched] = None
-        self.done: Optional[LauncherEnded] = None
-        self.ended: Optional[Ended] = None
-
-    def note(self, message: Message) -> None:
-        """Keep an answer."""
-        if isinstance(message, (HostReport, Leased, SlotsReleased, Reached, Probed, CodeFetched, LauncherEnded, Ended)):
-            setattr(self, message.op, message)
-
-
 class GuardConnection:
     """The guard of this host, which runs already."""
 
@@ -91,6 +64,8 @@ class GuardConnection:
         self.error = ""  # why the last try to make a connection failed
         self.heard = time.monotonic()
         self._is_absent = False
+        # Whether a step has something to do soon: to connect, or to send on what waits.
+        self.is_unsettled = True
 
     @property
     def dialling(self) -> bool:
@@ -122,6 +97,7 @@ class GuardConnection:
         """Send what only matters over this connection."""
         if self._line is not None:
             self._line.post(message)
+            self.is_unsettled = self.is_unsettled or bool(self._line.waiting)
 
     def step(self) -> None:
         """Make the connection where there is none yet; send on what waits."""
@@ -133,6 +109,11 @@ class GuardConnection:
             except OSError:
                 return
             self._say_all()
+
+    def settle(self) -> None:
+        """Note after a step whether the next one has something to do soon."""
+        idle = bool(self.gone) if self._line is None else not self._line.waiting
+        self.is_unsettled = self.dialling or not idle
 
     def read(self) -> List[Message]:
         """Return what the guard has told; an answer is kept in `answers` besides."""
@@ -182,6 +163,7 @@ class GuardConnection:
 
     def close(self) -> None:
         """Let the connection go."""
+        self.is_unsettled = True
         if self._line is not None:
             self._line.close()
             self._line = None

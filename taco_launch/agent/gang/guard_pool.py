@@ -20,6 +20,8 @@ from taco_launch.core.protocol.message import Message
 
 # Between two looks at what guards do not tell; soon after one spoke it is shorter, for ranks that start soon have output.
 TICK_MS = 50
+# Guards that are connected and have read everything are looked at so often: whether they are silent.
+_SWEEP_SECONDS = 0.5
 _START_TICK_MS = 2
 HEARTBEAT_SECONDS = 5.0
 # To start, and to answer: the probe, counting GPUs and ending processes take at most 60, 30 and 10 seconds.
@@ -50,13 +52,18 @@ class GuardPool:
         self._folder = folder
         self._guard_lives, self._meanwhile = guard_lives, meanwhile
         self.here = here
-        self.links: List[GuardConnection] = [here]
+        self.links: List[GuardConnection] = []
+        self._by_name: Dict[str, GuardConnection] = {}
+        self._epoll = select.epoll()
+        self._polled: Dict[int, GuardConnection] = {}
+        self._sweep_at = 0.0
         self._beat = min(HEARTBEAT_SECONDS, loss_seconds / 5)
         self._beat_at = 0.0
         self._tick = TICK_MS
         self._silent = _SilentHosts()
         self.waits: Tuple[Tuple[str, str], ...] = ()  # hosts that do not answer while the job starts: (host, why)
         self.looked = time.monotonic()  # when the guards were last listened to
+        self.add([here])
 
     @property
     def remote(self) -> List[RemoteGuardConnection]:
@@ -74,44 +81,93 @@ class GuardPool:
             self._beat_at = now + self._beat
             for link in self.links:
                 link.post(Heartbeat())
-        dialling = sum(link.dialling for link in self.links)
-        poll = select.poll()
-        for descriptor in more:
-            poll.register(descriptor, select.POLLIN)
-        by_descriptor: Dict[int, GuardConnection] = {}
-        for link in self.links:
-            begun = link.line is not None or link.dialling
-            if begun or dialling < ssh.MOST_AT_ONCE:
-                link.step()
-                dialling += link.dialling and not begun
-            if link.line is not None:
-                by_descriptor[link.line.fileno()] = link
-                poll.register(link.line, select.POLLIN | (select.POLLOUT if link.line.waiting else 0))
+        self._step(now)
         starting = self.here.line is None and not self.here.gone
         pause = _START_TICK_MS if starting else min(timeout_ms, self._tick)
+        poll = select.poll()  # epoll takes no regular file, as a launcher's output may be
+        for descriptor in (self._epoll.fileno(), *more):
+            poll.register(descriptor, select.POLLIN)
         ready = {descriptor for descriptor, _event in poll.poll(pause)}
-        spoke = ready & by_descriptor.keys()
+        # A connection that was closed is gone from epoll.
+        told = [self._polled[descriptor] for descriptor, _event in self._epoll.poll(0)]
+        spoke = [link for link in told if link.line is not None]
         self._tick = _START_TICK_MS if spoke else min(2 * self._tick, TICK_MS)
-        for descriptor in spoke:
-            link = by_descriptor[descriptor]
+        for link in spoke:
             for message in link.read():
                 note(link, message)
-        return ready - spoke
+        return ready.intersection(more)
+
+    def _step(self, now: float) -> None:
+        """Have guards connect, and send on what waits: those that have to, and now and then all, some of which are silent."""
+        links = self.links
+        if now > self._sweep_at:
+            self._sweep_at = now + _SWEEP_SECONDS
+        else:
+            links = [link for link in links if link.is_unsettled]
+        dialling = sum(link.dialling for link in links)
+        for link in links:
+            begun = link.line is not None or link.dialling
+            if begun or dialling < ssh.MOST_AT_ONCE:
+                before = link.is_unsettled
+                link.step()
+                link.settle()
+                dialling += link.dialling and not begun
+                if link.line is not None and (before or link.is_unsettled):
+                    self._polled[link.line.fileno()] = link
+                    self._listen(link.line.fileno(), select.EPOLLIN | (select.EPOLLOUT if link.line.waiting else 0))
+
+    def _listen(self, descriptor: int, events: int) -> None:
+        try:
+            self._epoll.modify(descriptor, events)
+        except FileNotFoundError:
+            self._epoll.register(descriptor, events)
+
+    def add(self, links: Iterable[GuardConnection]) -> None:
+        """Take guards into the pool."""
+        for link in links:
+            self.links.append(link)
+            self._by_name.setdefault(link.name, link)
+
+    def remove(self, link: GuardConnection) -> None:
+        """Leave a guard out that was closed."""
+        self.links.remove(link)
+        if self._by_name.get(link.name) is link:
+            del self._by_name[link.name]
 
     def order(self, message: Message) -> None:
         """Send all guards an order."""
         for link in self.links:
             link.order(message)
 
+    def _wait_for(
+        self,
+        note: Note,
+        links: Iterable[GuardConnection],
+        answered: Callable[[GuardConnection], bool],
+        seconds: float = GUARD_SECONDS,
+    ) -> None:
+        """Continue until guards have answered, or are gone, at most for some seconds."""
+        silent = list(links)
+
+        def done() -> bool:
+            silent[:] = [link for link in silent if not answered(link) and not self._dead(link)]
+            return not silent
+
+        self._wait(note, done, seconds)
+
     def _wait(self, note: Note, done: Callable[[], bool], seconds: float) -> bool:
         """Continue until something holds, at most for some seconds; say whether it does."""
         deadline = time.monotonic() + seconds
+        look_at = 0.0
         try:
             while not done():
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                if now > deadline:
                     return False
                 self.pump(note)
-                self.waits = self._silent.step(self.remote)
+                if now > look_at:
+                    look_at = now + _SWEEP_SECONDS
+                    self.waits = self._silent.step(self.remote)
                 self._meanwhile()
         finally:
             self._silent.close()
@@ -128,9 +184,7 @@ class GuardPool:
         for link in links:
             link.answers.reached = None
             link.order(Reach(address=first.address, port=port, listens=listens))
-        self._wait(
-            note, lambda: all(link.answers.reached is not None or self._dead(link) for link in links), GUARD_SECONDS
-        )
+        self._wait_for(note, links, lambda link: link.answers.reached is not None)
         answers = [(link.answers.reached or Reached(why=self._why_silent(link))).why for link in links]
         where = f"port {port} of {first.name} ({first.address})"
         return [
@@ -149,9 +203,7 @@ class GuardPool:
     def _probed(self, links: Sequence[GuardConnection], note: Note) -> Dict[str, str]:
         """Return by host what its probe prints, "" where that does not come in time."""
         self._probe(links)
-        self._wait(
-            note, lambda: all(link.answers.probed is not None or self._dead(link) for link in links), _PROBE_SECONDS
-        )
+        self._wait_for(note, links, lambda link: link.answers.probed is not None, _PROBE_SECONDS)
         return {link.name: "" if link.answers.probed is None else link.answers.probed.text for link in links}
 
     def dismiss(self, links: Sequence[RemoteGuardConnection], note: Note, *, remove: bool) -> None:
@@ -163,11 +215,11 @@ class GuardPool:
             self.pump(note)
         for link in links:
             link.close()
-            self.links.remove(link)
+            self.remove(link)
 
     def link(self, name: str) -> GuardConnection:
         """Return the guard of a host of the job."""
-        return next((link for link in self.links if link.name == name), self.here)
+        return self._by_name.get(name, self.here)
 
     def _dead(self, link: GuardConnection) -> bool:
         return bool(link.gone) or (link is self.here and not self._guard_lives())

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 from taco_launch.agent.logs.bars import StateWriter
 from taco_launch.agent.logs.lines import LineReader, behind
@@ -31,6 +31,7 @@ class LogMerge:
         """Write to the stream `target`, behind what exists."""
         self._out = Writer(target, max_bytes)
         self._sources: List[_Source] = []
+        self._by_stem: Dict[Path, List[_Source]] = {}
         # The stream whose line is open: one of more than 64 MiB, which another stream's line would cut.
         self._open: Optional[_Source] = None
 
@@ -39,9 +40,16 @@ class LogMerge:
         if attempt > 1:
             self._out.write(beginning(attempt, suspended))
 
-    def add(self, stem: Path, label: str) -> None:
-        """Merge the stream `stem` from its start on."""
-        self._sources.append(_Source(stem, label))
+    def add(self, stem: Path, label: str, *, polled: bool = True) -> None:
+        """Merge the stream `stem` from its start on. One that is not polled is only looked at after `wake`."""
+        source = _Source(stem, label, polled=polled)
+        self._sources.append(source)
+        self._by_stem.setdefault(stem, []).append(source)
+
+    def wake(self, stem: Path) -> None:
+        """Note that the stream `stem` has grown."""
+        for source in self._by_stem.get(stem, ()):
+            source.is_awake = True
 
     def close(self) -> int:
         """Close the merged log and give how many bytes of it were lost in all."""
@@ -50,15 +58,18 @@ class LogMerge:
 
     def finish(self, stem: Path) -> None:
         """Mark the stream `stem` as complete, so that a last line without an end counts as one."""
-        for source in self._sources:
-            if source.stem == stem:
-                source.lines.finished = True
+        self.wake(stem)
+        for source in self._by_stem.get(stem, ()):
+            source.lines.finished = True
 
     def step(self) -> bool:
         """Bring over what has come since, from each stream a bounded piece. False when there was nothing."""
         moved = False
         for source in self._sources:
-            moved = self._bring(source) or moved
+            if source.is_awake:
+                brought = self._bring(source)
+                source.is_awake = brought or source.polled
+                moved = moved or brought
         return moved
 
     def _bring(self, source: "_Source") -> bool:
@@ -89,8 +100,8 @@ class LogMerge:
 
 
 class _Source:
-    def __init__(self, stem: Path, label: str) -> None:
-        self.stem = stem
+    def __init__(self, stem: Path, label: str, *, polled: bool) -> None:
+        self.polled = self.is_awake = polled
         self.label = f"{label} | ".encode("utf-8", "surrogateescape")
         self.lines = LineReader(stem)
         self.states = StateWriter()

@@ -185,7 +185,7 @@ class ElasticWorld:
         self._put_off([link.name])  # each time for longer: every change restarts all ranks
         link.close()
         if link in self._attempt.gang.links:
-            self._attempt.gang.links.remove(link)
+            self._attempt.gang.remove(link)
 
     # -- more hosts
 

@@ -87,7 +87,7 @@ class Ranks:
         for host, ranks in new:
             for rank in ranks:
                 self._placed[rank] = host
-                self._merge.add(self._folder.rank(rank), f"{host}/{rank}".ljust(self._width))
+                self._merge_log(host, self._folder.rank(rank), f"{host}/{rank}".ljust(self._width))
         if not self._launcher.is_single:
             for host, _ranks in new:
                 self._add_launcher(host)
@@ -116,7 +116,11 @@ class Ranks:
         stem = self._folder.launcher if host == self._here else self._folder.launcher_on(host)
         if stem not in self._launchers:
             self._launchers.append(stem)
-            self._merge.add(stem, f"{host}/{self._launcher.name}")
+            self._merge_log(host, stem, f"{host}/{self._launcher.name}")
+
+    def _merge_log(self, host: str, stem: Path, label: str) -> None:
+        # Those of other hosts are written here, so that it is known when they grow.
+        self._merge.add(stem, label, polled=host == self._here)
 
     @property
     def np(self) -> int:
@@ -188,6 +192,7 @@ class Ranks:
             rank, offset = self._keepers[link.name].take(message)
             link.post(Ack(rank=rank, offset=offset))
             link.offsets[rank] = offset
+            self._merge.wake(self._folder.launcher_on(link.name) if rank == LAUNCHER else self._folder.rank(rank))
 
     def step(self) -> bool:
         """Bring the merged log on; False when there was nothing to bring."""

@@ -1,0 +1,35 @@
+"""What a guard has answered to its orders."""
+
+from typing import Optional
+
+from taco_launch.core.protocol.guard_messages import (
+    CodeFetched,
+    Ended,
+    HostReport,
+    LauncherEnded,
+    Leased,
+    Probed,
+    Reached,
+    SlotsReleased,
+)
+from taco_launch.core.protocol.message import Message
+
+
+class Answers:
+    """What a guard has answered last, of each kind; None where it has not."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self.facts: Optional[HostReport] = None
+        self.leased: Optional[Leased] = None
+        self.unleased: Optional[SlotsReleased] = None
+        self.reached: Optional[Reached] = None
+        self.probed: Optional[Probed] = None
+        self.fetched: Optional[CodeFetched] = None
+        self.done: Optional[LauncherEnded] = None
+        self.ended: Optional[Ended] = None
+
+    def note(self, message: Message) -> None:
+        """Keep an answer."""
+        if isinstance(message, (HostReport, Leased, SlotsReleased, Reached, Probed, CodeFetched, LauncherEnded, Ended)):
+            setattr(self, message.op, message)

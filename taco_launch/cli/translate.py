@@ -45,7 +45,10 @@ def translate(ctx: click.Context, words: tuple[str, ...]) -> None:
         raise click.UsageError("Name a FILE, or put -- before the line of a launcher.", ctx)
     is_file = len(words) == 1 and Path(words[0]).is_file()
     if len(words) == 1 and not is_file:
-        raise UsageError(f"{words[0]}: no such file", hint="for a line: taco-launch translate -- LINE...")
+        raise UsageError(
+            f"{words[0]}: no such file",
+            hint="name a script that exists, or put a whole line behind --: taco-launch translate -- mpirun -np 2 python3 train.py",
+        )
     translated = flow.of_file(read_file(words[0], "FILE"), words[0]) if is_file else flow.of_line(words)
     if settings.output == "yaml":
         _print_job_file(translated)

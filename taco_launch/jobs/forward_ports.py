@@ -292,5 +292,5 @@ class Forwarding:
         if isinstance(far, LocalPort) and place.port == port:
             raise UsageError(
                 f"port {port} of the job is on this machine already: connect to {LOOPBACK}:{port}",
-                hint="to use another port for it, give that after a colon: PORT:LOCAL",
+                hint="to use another port of this machine, write it behind a colon: PORT:LOCAL",
             )

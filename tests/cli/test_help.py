@@ -200,6 +200,23 @@ def test_an_option_of_another_tool_is_not_answered_with_one_that_only_looks_like
     assert says in failing("run", option, "4", "--", "true")
 
 
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "--np", "1", "--", "LR=1", "python3", "a.py"), "hint: -x LR=1\n"),
+        (("run", "--np", "1", "--", "cd", "/tmp"), "hint: to run it with what follows: sh -c 'cd ...; COMMAND'"),
+        (("run", "--array", "0-3", "--", "true"), "taco-launch submit starts a job for each value"),
+        (
+            ("submit", "--name", "s", "--np", "1", "--each", "lr=1,2", "--", "mpirun", "{LR}"),
+            "error: the command is a launcher",
+        ),
+        (("delete", "--all"), "taco-launch prune --older-than 1d"),
+    ],
+)
+def test_what_other_tools_would_accept_is_answered_with_what_to_type(words: tuple[str, ...], says: str) -> None:
+    assert says in failing(*words)
+
+
 def test_a_command_of_one_job_says_so() -> None:
     for verb in ("get", "logs"):
         assert f"hint: taco-launch {verb} works on one job at a time: call it once for each NAME" in failing(

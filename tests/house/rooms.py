@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_300,
+    "cli": 12_350,
     "api": 1_500,
     "bench": 9_900,
     "jobs": 14_450,
@@ -21,7 +21,7 @@ ROOMS = {
     "hosts": 8_300,
     "lab": 3_650,
     "agent": 20_450,
-    "core": 35_300,
+    "core": 35_350,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -227,7 +227,7 @@ def _argv(folder: JobFolder, rank: int, how: str, words: Sequence[str]) -> Tuple
         beside = (
             "files can be copied from an ended job, not to it"
             if how.startswith(exec_process.UNPACK)
-            else "no rank is there to do this beside"
+            else "it has no running rank"
         )
         raise NotRunningError(f"job {folder.name}: it is {record.state.value}: {beside}")
     line = ("enter", str(folder.path), str(rank), how, "--", *words)

@@ -39,7 +39,7 @@ def describe_few_repeats(repeats: int, *, nightly: bool = False) -> str:
     """
     if repeats >= _ENOUGH:
         return ""
-    few = f"1 repeat gives no intervals, so {'only large differences' if nightly else 'no difference'} will show"
+    few = f"1 repeat gives no confidence intervals, so {'only large differences' if nightly else 'no difference'} will show"
     if repeats > 1:
         few = (
             f"{repeats} repeats give intervals of ±{spread(repeats):.1f} standard deviations, "

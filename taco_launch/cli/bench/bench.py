@@ -90,9 +90,7 @@ bench.add_command(hidden_alias(ladder, "sweep"))
     metavar="REGEX",
     help="Regular expression with one group that finds the result in your program's output. If several lines match, the last one counts.",
 )
-@add_option(
-    "--unit", metavar="NAME", help="With --pattern: the number's unit, such as tokens/s. Default: none is shown."
-)
+@add_option("--unit", metavar="NAME", help="With --pattern: the number's unit, such as tokens/s. Default: value.")
 @add_option("--chart", is_flag=True, help="Print the rates as bars as well. Default on a terminal.")
 @ladder_output.db_option
 @job_options

@@ -17,7 +17,9 @@ from taco_launch.cli.output import render
 from taco_launch.core.command import shell
 
 bisect_option = add_option(
-    "--bisect", is_flag=True, help="After a regression, measure the hosts to find the slow one, and apply `health`."
+    "--bisect",
+    is_flag=True,
+    help="After a regression, measure the hosts to find the slow one, and apply the health policy of the inventory.",
 )
 
 

@@ -49,7 +49,7 @@ from taco_launch.jobs.request.caller import person
 @add_option(
     "--bisect",
     is_flag=True,
-    help="With --level pairs: find one slow host in about log2 N rounds of pairs; without it, each of N hosts is measured with each other one, in N-1.",
+    help="With --level pairs: find one slow host in about log2 N rounds of pairs. Without it, every pair of N hosts is measured, in N-1 rounds.",
 )
 @add_option(
     "--expect",

@@ -42,7 +42,9 @@ _NO_ADDRESS = "no address for"
 @add_option("--cluster", metavar="NAME", default="demo", show_default=True, help="Name of the cluster.")
 @add_option("--user", metavar="NAME", help="User name on the hosts. Default: the one in the ssh configuration.")
 @add_option("--identity-file", metavar="FILE", help="Private key for the hosts. Default: as ssh would choose it.")
-@add_option("--image", metavar="IMAGE", help="Training image of the containers. Default: a blank for you to fill in.")
+@add_option(
+    "--image", metavar="IMAGE", help="Training image of the containers. Default: a placeholder that you replace."
+)
 @add_option(
     "--facts/--no-facts",
     "look",

@@ -46,7 +46,7 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
 
     One of SOURCE and TARGET is NAME:PATH: a path on the host of a rank (--rank, by default 0), from the folder of the rank
     on. Files of a job that has ended can be copied until the job is deleted. Folders are copied with all below them. A copy
-    appears whole, or not at all; a file replaces a file, a folder replaces nothing. Links that lead out of what is copied
+    appears whole, or not at all; a file replaces a file, a folder replaces an empty folder only. Links that lead out of what is copied
     are left out. Start a local path that has a colon with ./ or /.
 
     \b
@@ -60,7 +60,7 @@ def cp(ctx: click.Context, /, source: str, target: str, *, most: int, yes: bool,
     if (there is None) == (here is None):
         raise UsageError(
             f"{source} and {target}: {'both are' if there else 'neither is'} NAME:PATH",
-            hint="exactly one of the two must be a path of a job: taco-launch cp vgg16:results .",
+            hint="exactly one of the two must be a path of a job, for example: taco-launch cp vgg16:results .",
         )
     settings = settings_of(ctx)
     found = there or here

@@ -12,6 +12,7 @@ import click
 
 from taco_launch.cli.jobs import named_jobs, own_terminal
 from taco_launch.cli.jobs.own_terminal import piped
+from taco_launch.cli.jobs.start_job import launcher_errors
 from taco_launch.cli.options.common import Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.option_groups import SeparatedCommand
@@ -44,7 +45,7 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: 
 
     It runs on the rank's host, in its container, folder and environment. It belongs to the job and ends with it.
     Without -i it reads nothing from standard input, and Ctrl-C ends it, not the job. With -it every key goes to it, and
-    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 if the job or the rank does not run.
+    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 if the job was not found, or the job or the rank does not run.
     For another user's job it asks first; without a terminal that requires --yes.
 
     An inventory is named before the verb: taco-launch -i hosts.yaml exec NAME ...
@@ -96,6 +97,13 @@ def _run(
 ) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    with launcher_errors():  # a command may have the codes of errors
+        return _beside_rank(settings, name, command, options, stdin=stdin, tty=tty)
+
+
+def _beside_rank(
+    settings: Settings, name: str, command: tuple[str, ...], options: dict[str, Any], *, stdin: bool, tty: bool
+) -> int:
     backend = settings.backend(access_of(options))
     named_jobs.agree(
         backend, name, "run a command in", "entered", lambda state: state is JobState.RUNNING, yes=options["yes"]

@@ -32,7 +32,7 @@ def wait(ctx: click.Context, /, names: tuple[str, ...], *, timeout: float | None
     """Wait for jobs to end and exit with the job's code.
 
     Of several jobs, the exit code is that of the first NAME whose job failed, 0 if none did. It is 125 if a job was not found, if no rank
-    ran, or if --strict ended it, and 124 if the jobs have not ended after --timeout. --json prints the job, or the error; of several jobs, {"jobs": [...]}.
+    could start, or if --strict ended it, 143 if it was stopped, and 124 if the jobs have not ended after --timeout. --json prints the job, or the error; of several jobs, {"jobs": [...]}.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ def _at_most(seconds: float | None, names: Sequence[str], ended: Sequence[JobVie
     except _TimeoutReached:
         name = names[min(len(ended), len(names) - 1)]
         error = TacoLaunchError(
-            f"job {name} has not ended after {render.age(seconds)}; it continues", hint=f"taco-launch get {name}"
+            f"job {name} has not ended after {render.age(seconds)}; it was not stopped", hint=f"taco-launch get {name}"
         )
         error.exit_code = DEADLINE
         raise error from None

@@ -120,8 +120,8 @@ def get(ctx: click.Context, /, name: str, *, watch: bool, **access: Any) -> None
     MPIJob of the MPI Operator: kind, metadata, spec.runPolicy, status.
 
     DURATION is the time from the first start of the job to its end, or until now, without the time that it waited:
-    before the first start, between attempts, and while it was suspended. `run` and `wait` print the same time at the
-    end ("after 5m").
+    before the first start, between attempts, and while it was suspended. `run` and `wait` print it at the
+    end, as "after 6m (5m without waiting)" where it waited.
 
     \b
     Examples:
@@ -151,7 +151,7 @@ def node(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     What is in use is measured while the host is asked. GPU USE is the share of time in which its GPUs ran a kernel, POWER is per
     GPU, and TEMP is that of the hottest. IO WAIT is the share of time in which CPUs had nothing to do but wait for disks.
 
-    If no host has a GPU, slots are counted; if the inventory sets `slots`, GPU slots: the GPUs that jobs may use.
+    If no host has a GPU, slots are counted. If the inventory sets `slots`, the number of GPUs that jobs may use is shown.
     What -H HOST:SLOTS adds for one job counts in `top job` only. -o wide shows who holds each, and which containers hosts have besides the
     cluster's own. A host that does not answer is `notready`, with the reason on stderr.
 

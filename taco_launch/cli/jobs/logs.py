@@ -63,7 +63,7 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
 @add_option(
     "--instance",
     metavar="NAME",
-    help="Only the output of this instance, as `get` names it: JOB-worker-0, JOB-launcher.",
+    help="Only the output of this instance, JOB-worker-0 or JOB-launcher; `taco-launch arena get` lists them.",
 )
 @add_option("--host", metavar="NAME", help="Only the output of the ranks on this host.")
 @add_option(

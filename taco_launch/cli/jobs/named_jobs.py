@@ -23,7 +23,9 @@ yes_option = add_option("--yes", is_flag=True, help="Do not ask, even if the job
 def rank_options(function: F) -> F:
     """Add --rank and --instance, of which `rank_of` takes one."""
     function = add_option(
-        "--instance", metavar="NAME", help="Use the first rank of this instance, as `get` names it: JOB-worker-0."
+        "--instance",
+        metavar="NAME",
+        help="Use the first rank of this instance, such as JOB-worker-0; `taco-launch arena get` lists them.",
     )(function)
     return add_option("--rank", type=click.IntRange(min=0), metavar="N", help="Rank to use. Default: 0.")(function)
 

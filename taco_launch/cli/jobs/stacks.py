@@ -75,7 +75,7 @@ def stacks(
     where sudo asks for no password, or with --ask-sudo-password.
 
     \b
-    Exit codes: 0 shown, 1 no such job, 2 the job or the rank does not run, 5 a host did not answer.
+    Exit codes: 0 shown, 1 the job was not found or does not run, 2 it has no such rank, 5 a host did not answer.
 
     \b
     Examples:

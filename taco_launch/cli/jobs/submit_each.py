@@ -25,6 +25,10 @@ _MOST_JOBS = 1000
 def submit(settings: Settings, access: Credentials, request: JobRequest, matrix: Mapping[str, Sequence[str]]) -> None:
     """Start a job for each combination of values, and print their names, or the jobs where data is requested."""
     spec_of(settings, next(combinations(request, matrix)))
+    for unused in [name for name in matrix if name != ARRAY and f"{{{name}}}" not in " ".join(request.command)]:
+        render.warning(
+            settings, f"--each: {{{unused}}} is not in the command; jobs differ only in the variable {unused}"
+        )
     cluster = settings.cluster(access)
     jobs = cluster.map(request, matrix)
     if settings.output in ("json", "yaml"):
@@ -71,6 +75,9 @@ def _numbers(text: str) -> Sequence[int]:
         match = _PART.fullmatch(part)
         first, last, step = (int(each) if each else None for each in match.groups()) if match else (None, None, None)
         if first is None or (last is not None and last < first) or step == 0:
-            raise UsageError(f"--array {text}: {part!r} is not a range of numbers", hint="for example: --array 0-3,8")
+            raise UsageError(
+                f"--array {text}: {part!r} is not a range of numbers from low to high",
+                hint="for example: --array 0-3,8",
+            )
         numbers += itertools.islice(range(first, (first if last is None else last) + 1, step or 1), _MOST_JOBS + 1)
     return sorted(set(numbers))

@@ -44,6 +44,15 @@ _OPTIONS = {
     "type": "jobs are found by their name alone, whatever their type: omit it",
     "loglevel": "-v prints more, -q less",
     **dict.fromkeys(("get ranks", "list ranks", "logs ranks"), "taco-launch stacks NAME shows what each rank is doing"),
+    **dict.fromkeys(
+        ("run each", "run array"), "taco-launch submit starts a job for each value: it has --each and --array"
+    ),
+    **dict.fromkeys(
+        ("gres", "num-gpus", "ngpus", "gpus-per-node"),
+        "a rank is a slot, and a slot is a GPU: --np N, or --gpus G for each worker",
+    ),
+    "time": "limit the time of a job with --timeout TIME",
+    "delete all": "taco-launch prune --older-than 1d removes jobs that have ended; name others one by one",
     "run dry-run": "taco-launch run --dry-run shows the line of a job, bench ladder --dry-run the cells of a sweep",
     **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),
 }

@@ -64,7 +64,8 @@ def pending_reasons(record: JobRecord, name: str) -> Tuple[Tuple[str, str], ...]
     Nothing where it does not wait, or its hosts have not been looked at yet.
     """
     if record.state is JobState.SUSPENDED:
-        return (("", f"{record.reason}; taco-launch resume {name} lets it continue"),)
+        starts = "starts it" if record.started is None else "starts its command again"
+        return (("", f"{record.reason}; taco-launch resume {name} {starts}"),)
     if record.state is JobState.RESTARTING:
         delay, last = (record.not_before or 0.0) - record.transitions[-1].time, record.attempt
         why = "; ".join(map(str.strip, record.reason.split("\n")))

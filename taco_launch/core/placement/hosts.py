@@ -189,13 +189,13 @@ def _workers_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool
     return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
 
 
-def _as_many(ranks: int, now: Sequence[int], free: Sequence[FreeSlots], never: bool) -> str:
+def _as_many(ranks: int, now: Sequence[int], free: Sequence[FreeSlots], never: bool, instead: str = "") -> str:
     """Return the hint of workers or hosts that do not fit: how as many ranks start all the same."""
     said = []
     if sum(now) >= ranks:
-        said.append(f"--np {ranks} starts the same number of ranks on any hosts")
+        said.append(f"--np {ranks}{instead} starts the same number of ranks on any hosts")
     elif never:
-        said.append(f"--np {ranks}, and {_more_slots(ranks, free)}")
+        said.append(f"--np {ranks}{instead}, and {_more_slots(ranks, free)}")
     if not never:
         said.append(_others(free))
     return "; ".join(said)
@@ -224,9 +224,17 @@ def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) 
         message = f"{least}{_hosts(count)} with {_slots(each)}{'' if count == 1 else ' each'} {does} not fit: "
         message += f"{some} {'have' if able > 1 else 'has'} as many{'' if never else ' free'}"
     if each is not None:
-        hint = _as_many(count * each, [entry.slots for entry in now], free, never)
+        hint = _as_many(
+            count * each,
+            [entry.slots for entry in now],
+            free,
+            never,
+            instead=" instead of --hosts and --slots-per-host",
+        )
     else:
         hint = "; ".join(filter(None, (f"--hosts {able}" if able else "", "" if never else _others(free))))
+    if count > len(free):
+        hint = "; ".join(filter(None, (f"name an inventory with {_hosts(count)}: -i FILE", hint)))
     return PlacementError(message, _totals(free) if never else _reasons(free), hint, never=never)
 
 

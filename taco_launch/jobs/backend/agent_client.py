@@ -294,7 +294,7 @@ class AgentClient:
         code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success
         hint = failure.hint and as_typed(failure.hint, self.typed)
         if failure.kind == NoJobError.kind and self.typed == BARE:
-            hint = f"{hint}; no inventory is named, and jobs of one are found with -i FILE"
+            hint = f"{hint} (for jobs on a cluster: taco-launch -i FILE list)"
         return _ERRORS.get(failure.kind, AgentError)(f"{host}{failure.message}", hint, code, failure.kind)
 
     def _completed(self, reply: Reply, raw: bytes) -> Reply:

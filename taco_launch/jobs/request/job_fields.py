@@ -383,7 +383,7 @@ FIELDS = (
         "signal",
         "signal",
         _P.LIMITS,
-        "Send the ranks a signal this long before {timeout}, stop and suspend end them, so that they save a checkpoint: "
+        "Send the ranks a signal, and wait this long before {timeout}, stop or suspend ends them, so that they save a checkpoint: "
         "USR1@120, USR1@2m. Only processes that handle the signal get it. Default time: 60s.",
         metavar="NAME[@TIME]",
         section=POLICY,

@@ -1,11 +1,13 @@
 """A request, an inventory and its caller -> the JobSpec that a head can run, or everything that is wrong with the request."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
+from taco_launch.core.command import shell
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError, quoted
 from taco_launch.core.launch.light_program import with_light
 from taco_launch.core.model.engines import ENGINES, SlurmOptions
@@ -98,6 +100,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
         **size,
     )
     nested.refuse(spec, caller)
+    _check_program(spec.command[0], caller)
     return spec
 
 
@@ -139,6 +142,12 @@ def _one(problems: Sequence[TacoLaunchError], request: JobRequest) -> TacoLaunch
     return SpecError(request.source or names.COMMAND_LINE, tuple(faults))
 
 
+# Commands that a shell has in itself (POSIX, 2.14, and bash).
+_BUILTINS = frozenset(
+    ("cd", "source", ".", "export", "set", "unset", "alias", "ulimit", "umask", "eval", "exec", "trap")
+)
+
+
 def _check_command(command: tuple[str, ...], caller: Caller) -> None:
     """Refuse no command, and a whole line as one word, as ranks would: no program has such a name.
 
@@ -151,6 +160,22 @@ def _check_command(command: tuple[str, ...], caller: Caller) -> None:
     if not words and len(program.split()) > 1 and not (caller.is_program(program) or caller.is_file(program)):
         shown = repr(program if len(program) <= _MOST_SHOWN else f"{program[:_MOST_SHOWN]}...")
         raise UsageError(f"no program has the name {shown}", hint=quoted(program))
+
+
+def _check_program(program: str, caller: Caller) -> None:
+    """Refuse what only a shell understands at the start of a line.
+
+    Raises:
+        UsageError: it is an assignment, or a command that a shell has in itself.
+    """
+    if re.fullmatch(r"[A-Za-z_]\w*=.*", program, re.DOTALL) and not caller.is_file(program):
+        raise UsageError(
+            f"{shell([program])} sets a variable, which only a shell does before a command",
+            hint=f"-x {shell([program])}",
+        )
+    if program in _BUILTINS and not caller.is_program(program):
+        hint = f"to run it with what follows: sh -c '{program} ...; COMMAND'; to start in a folder: --workdir FOLDER"
+        raise UsageError(f"{program} is a command of the shell, and no program", hint=hint)
 
 
 def _name(request: JobRequest) -> str:

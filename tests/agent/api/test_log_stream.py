@@ -190,7 +190,7 @@ def test_who_follows_a_suspended_job_is_told_so_once(jobs: Jobs) -> None:
     eventually(lambda: followed.states == ["SUSPENDED"])
     records.ended(records.Events(made.folder), JobState.CANCELLED, 143, "stopped")
     followed.join()
-    assert followed.reasons == [(("", f"suspended by bob; taco-launch resume {made.folder.name} lets it continue"),)]
+    assert followed.reasons == [(("", f"suspended by bob; taco-launch resume {made.folder.name} starts it"),)]
 
 
 def test_who_follows_is_told_why_it_waits_and_that_it_began(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,7 @@ def test_a_job_that_has_ended(jobs: Jobs, agent: Path, family: Family) -> None:
     submitted(jobs, "a", (state.PLACED, PLACED), SUCCEEDED)
     process, _stdin = start(agent, family, name="a", rank=0, command=["true"])
     assert ended(process).error == {
-        "message": "job a: it is SUCCEEDED: no rank is there to do this beside",
+        "message": "job a: it is SUCCEEDED: it has no running rank",
         "hint": None,
         "kind": "failed",
         "op": "failure",

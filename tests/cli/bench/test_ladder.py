@@ -106,7 +106,7 @@ def test_variants_that_cannot_differ_are_named(other: str, sizes: str, alike: bo
 @pytest.mark.parametrize(
     ("repeats", "said"),
     [
-        ("1", "1 repeat gives no intervals, so no difference will show (--repeats 5)"),
+        ("1", "1 repeat gives no confidence intervals, so no difference will show (--repeats 5)"),
         # Student's t table, 1, 2 and 4 degrees of freedom, 95 %: 12.706 / sqrt 2, 4.303 / sqrt 3, 2.776 / sqrt 5
         ("2", "2 repeats give intervals of ±9.0 standard deviations, 5 give ±1.2: only large differences will show"),
         ("3", "3 repeats give intervals of ±2.5 standard deviations"),
@@ -147,7 +147,7 @@ def test_bench_run_tells_how_more_ranks_than_slots_fit(monkeypatch: pytest.Monke
     monkeypatch.setattr("taco_launch.bench.run.run_ladder.slots", lambda *_of: 2)
     result = failing("bench", "run", "--np", "1,2,4", "--", "true")
     assert result.endswith("hint: --np 1,2, or -H localhost:4 for more ranks than slots\n")
-    assert "warning: 1 repeat gives no intervals" in result
+    assert "warning: 1 repeat gives no confidence intervals" in result
 
 
 def test_without_a_matrix_those_that_are_shipped_are_named() -> None:

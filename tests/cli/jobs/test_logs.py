@@ -123,7 +123,7 @@ def test_whose_output_is_said_once(asked: list[LogQuery]) -> None:
         ({"state": JobState.QUEUED, "waiting": (("n1", "0 of 2 free"),)}, "n1: 0 of 2 free"),
         (
             {"state": JobState.SUSPENDED, "reason": "suspended by bob"},
-            "suspended by bob; taco-launch resume j lets it continue",
+            "suspended by bob; taco-launch resume j starts it",
         ),
     ],
 )

@@ -75,7 +75,7 @@ def test_wait_ends_after_its_timeout(taco: Taco, seconds: int, code: int) -> Non
     argv = (sys.executable, "-c", WAITS.format(seconds=seconds))
     done = subprocess.run(argv, env=taco.env, capture_output=True, text=True, timeout=patience(30), check=False)
     assert done.returncode == code, done.stderr
-    told = "error: job x has not ended after 1s; it continues\nhint: taco-launch get x\n"
+    told = "error: job x has not ended after 1s; it was not stopped\nhint: taco-launch get x\n"
     assert done.stderr.endswith(told if code else "job x: SUCCEEDED: \n")
 
 

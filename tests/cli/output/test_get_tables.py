@@ -90,7 +90,7 @@ def test_get_of_a_job_that_was_suspended() -> None:
     """Its training lasts from its first start on, less what it was suspended; an attempt is counted where one may fail."""
     found = job("a", 1, JobState.SUSPENDED, 60, attempt=1, transitions=SUSPENDED, reason="suspended by ann")
     assert text(job_tables.one_job(found, NOW, wide=False)).endswith(
-        "\n\nWAITING:\n  suspended by ann; taco-launch resume a lets it continue"
+        "\n\nWAITING:\n  suspended by ann; taco-launch resume a starts it"
     )
     changes = (*SUSPENDED, Transition(NOW - 12, JobState.QUEUED), Transition(NOW - 5, JobState.STARTING))
     again = replace(found.record, state=JobState.RUNNING, attempt=2, started=NOW - 5, transitions=changes)

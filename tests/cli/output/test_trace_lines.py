@@ -67,7 +67,7 @@ def test_behind_the_verb_and_quiet() -> None:
     assert "sent logs (localhost): name='nosuch'" in call("logs", "-vv", "nosuch").stderr
     assert (
         call("-q", "logs", "-vv", "nosuch").stderr
-        == "error: job 'nosuch' not found\nhint: list all jobs: taco-launch list; no inventory is named, and jobs of one are found with -i FILE\n"
+        == "error: job 'nosuch' not found\nhint: list all jobs: taco-launch list (for jobs on a cluster: taco-launch -i FILE list)\n"
     )
 
 

@@ -36,7 +36,7 @@ def test_what_a_job_waits_for() -> None:
     assert why == "attempt 2 starts 20 s after attempt 1 failed: no host:; a: away; b: away"
     events += [Event(5, state.SUSPENDED, "suspended by bob")]
     assert waits.pending_reasons(state.reduce(events), "x") == (
-        ("", "suspended by bob; taco-launch resume x lets it continue"),
+        ("", "suspended by bob; taco-launch resume x starts it"),
     )
 
 

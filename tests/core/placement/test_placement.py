@@ -193,6 +193,7 @@ HALF, FULL = FreeSlots("gpu1", 2, 8, "6 held by job vgg16 since 14:02"), FreeSlo
 BOTH, SEVEN = [HALF, FreeSlots("gpu2", 8)], FreeSlots("gpu2", 7)
 ROOM = "each must fit on one host, and there is room for"
 ONE_HAS, ONE_IS_FREE = "do not fit: 1 host has as many free", "do not fit: 1 host is free of other jobs"
+INSTEAD = " instead of --hosts and --slots-per-host"
 AS_MANY = "starts the same number of ranks on any hosts"
 ALLOW = "allow more ranks than cores or GPUs with -H gpu1"
 OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
@@ -210,7 +211,7 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
             f"--np 8 {AS_MANY};",
         ),
         (SlotRequest(hosts=2, slots_per_host=8), BOTH, f"2 hosts with 8 slots each {ONE_HAS}", ""),
-        (SlotRequest(slots_per_host=3), BOTH, f"2 hosts with 3 slots each {ONE_HAS}", f"--np 6 {AS_MANY};"),
+        (SlotRequest(slots_per_host=3), BOTH, f"2 hosts with 3 slots each {ONE_HAS}", f"--np 6{INSTEAD} {AS_MANY};"),
         (SlotRequest(hosts=2), BOTH, f"2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
         (SlotRequest(hosts=4, least=2), BOTH, f"at least 2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
     ],
@@ -257,15 +258,20 @@ def test_a_host_that_cannot_tell_who_uses_its_gpus_is_looked_at_first(wanted: Sl
             SlotRequest(hosts=3, slots_per_host=4),
             BOTH,
             "3 hosts with 4 slots each do not fit: 2 hosts have as many\n  gpu1: 8 slots\n  gpu2: 8 slots",
-            f"--np 12 {AS_MANY}",
+            f"name an inventory with 3 hosts: -i FILE; --np 12{INSTEAD} {AS_MANY}",
         ),
         (
             SlotRequest(hosts=1, slots_per_host=16),
             [HALF],
             "1 host with 16 slots does not fit: no host has as many\n  gpu1: 8 slots",
-            f"--np 16, and {ALLOW}:16",
+            f"--np 16{INSTEAD}, and {ALLOW}:16",
         ),
-        (SlotRequest(hosts=2), [HALF], "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots", "--hosts 1"),
+        (
+            SlotRequest(hosts=2),
+            [HALF],
+            "2 whole hosts do not fit: there is 1 host\n  gpu1: 8 slots",
+            "name an inventory with 2 hosts: -i FILE; --hosts 1",
+        ),
         (
             SlotRequest(hosts=1),
             [HALF],

@@ -181,7 +181,7 @@ def test_the_real_agents_errors(state: Path) -> None:
         own_head().call(Get(name="nosuch"))
     assert isinstance(caught.value, NoJobError)
     assert (caught.value.exit_code, caught.value.kind) == (1, "job-not-found")
-    assert str(caught.value.hint).endswith("no inventory is named, and jobs of one are found with -i FILE")
+    assert str(caught.value.hint).endswith("(for jobs on a cluster: taco-launch -i FILE list)")
     with pytest.raises(AgentError, match="does not know") as caught:
         own_head().call(Dance())
     assert isinstance(caught.value, UsageError)

@@ -148,8 +148,8 @@ TRAINING = (
         "command-not-executable",
         keys=("taco-launch: cannot run ",),
         cause="On {host} the file {what} is not marked as executable, or its file system is mounted noexec.",
-        next="chmod +x {what}, or put its interpreter before it: python3 {what}.",
-        pattern=r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Permission denied",
+        next="chmod +x {what}[[python?, or put its interpreter before it: python3 {what}]][[shell?, or put its interpreter before it: bash {what}]].",
+        pattern=r"cannot run (?P<what>'[^']*?(?:(?P<python>\.py)|(?P<shell>\.sh))?'|\"[^\"]*\"): Permission denied",
     ),
     Signature(
         "command-no-program",

@@ -68,14 +68,10 @@ def read(text: str, faults: Faults) -> Any:
             problem = ", ".join(plain(part) for part in (error.context, error.problem) if part)
             # in YAML a [ inside of braces starts a list, also in the middle of a word
             hint = 'between { and } a range needs quotes: {"gpu[1-2]": {}}' if written[column:].startswith("[") else ""
-            if "mapping values are not allowed" in problem:
+            if "mapping values are not allowed" in problem or "did not find expected key" in problem:
                 is_key = re.match(r"\s+[\"']?[\w.-]+[\"']?:(\s|$)", written)
                 quotes = "put a text that contains a colon and a space in quotes" if ": " in written else ""
-                hint = (
-                    "keys of one level start in the same column: this one stands further to the right"
-                    if is_key
-                    else quotes
-                )
+                hint = "keys of one level start in the same column, and this one does not" if is_key else quotes
             faults.add_at(line + 1, column + 1, written, f"invalid YAML: {problem}", hint)
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # PyYAML's own scanner, on "\UFFFFFFFF"
         faults.add_at(1, 1, line_of(text, 0), f"invalid YAML: {plain(str(error))}")

@@ -36,10 +36,14 @@ _SLOTS = 2
 
 @dataclass(frozen=True)
 class Process:
-    """One process of the agent: what it is, its share of the memory in MB (PSS), its CPU time so far in seconds."""
+    """One process of the agent: what it is, its share of the memory in MB (PSS), and its CPU time so far in seconds.
+
+    `own` is that of the process alone, `cpu` has that of its children which have ended: supervisors are the scheduler's.
+    """
 
     kind: str
     megabytes: float
+    own: float
     cpu: float
 
 
@@ -143,7 +147,7 @@ def _starts(agent: Path, seconds: float) -> pairing.Spread | None:
 
 
 def _scheduler(agent: Path) -> float:
-    return sum(process.cpu for process in _processes(agent) if process.kind == "schedule")
+    return sum(process.own for process in _processes(agent) if process.kind == "schedule")
 
 
 def _ended(jobs: Path) -> int:
@@ -164,9 +168,8 @@ def _processes(agent: Path) -> list[Process]:
             fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except (OSError, StopIteration):
             continue
-        # Its own time and that of its children which have ended, in ticks (proc(5)).
-        ticks = sum(map(int, fields[11:15]))
-        found.append(Process(_kind(words), pss / 1000, ticks / os.sysconf("SC_CLK_TCK")))
+        own, all_ = (sum(map(int, fields[11:last])) / os.sysconf("SC_CLK_TCK") for last in (13, 15))  # proc(5)
+        found.append(Process(_kind(words), pss / 1000, own, all_))
     return sorted(found, key=lambda process: process.kind)
 
 

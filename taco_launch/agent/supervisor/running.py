@@ -17,6 +17,9 @@ from taco_launch.core.lifecycle.state import JobOutcome
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.protocol.rank_messages import AllowExit
 
+# Twice a second it is looked at how long guards have been silent: with a thousand of them, more would be felt.
+_SILENCE_SECONDS = 0.5
+
 
 class Running:
     """Follows an attempt whose launcher runs."""
@@ -28,6 +31,8 @@ class Running:
         self._launcher_deadline: Optional[float] = None
         # Whether the ranks may exit: their wrappers hold an end back during a stop, until all have ended.
         self._released = False
+        # When guards are next asked how long they have been silent.
+        self._silence_at = 0.0
         # When the job's folder is looked at again.
         self._look_at = 0.0
 
@@ -70,11 +75,15 @@ class Running:
     def _guarded(self) -> bool:
         """Return whether every guard is there, or may come back; where one is not, that ends the job."""
         attempt = self._attempt
+        limit, looked = attempt.spec.policy.host_loss_timeout, attempt.gang.looked
+        late = looked > self._silence_at
+        if late:
+            self._silence_at = looked + min(_SILENCE_SECONDS, limit / 5)
         for link in [*attempt.gang.links]:
-            limit = attempt.spec.policy.host_loss_timeout
-            link.lost_after(limit, attempt.gang.looked)
-            if told := link.absence(limit, attempt.gang.looked):
-                attempt.events.add(state.ABSENT, told)
+            if late:
+                link.lost_after(limit, looked)
+                if told := link.absence(limit, looked):
+                    attempt.events.add(state.ABSENT, told)
             if link.gone and not (attempt.world is not None and attempt.world.loses(link)):
                 attempt.lose(link)
                 return False

@@ -1,7 +1,7 @@
-"""One line of every job of this head, fast: the lines of jobs that have ended are kept in one file.
+"""One line of every job of this head, fast: the lines of jobs that have ended, or have never started, are kept in one file.
 
-A job that has ended never changes any more, so its line holds for as long as its events file has the same size and time
-of change. The file is made anew where it is missing, damaged or of another version.
+Of these no process writes anything but events, so a line holds for as long as the events file has the same size and time of
+change, and while nothing is asked of a job that waits. The file is recreated where it is missing, damaged or of another version.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError
-from taco_launch.core.model.job_rows import FIELDS, decoded, encoded, row_of
+from taco_launch.core.model.job_rows import FIELDS, decoded, encoded, is_over, row_of
 
 if TYPE_CHECKING:
     from taco_launch.agent.upkeep.job_output import JobOutput
@@ -24,7 +24,7 @@ _NAME = ".index.json"
 
 # As core/model/job_rows.py encodes it.
 Row = List[Any]
-# Of each job that has ended: size and time of change (ns) of its events file, its line.
+# Of each job that has ended or never started: size and time of change (ns) of its events file, its line.
 _Kept = Dict[str, Tuple[int, int, Row]]
 
 
@@ -44,11 +44,11 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     for name in _names(jobs):
         stamp = _stamp(f"{jobs.path}/{name}/events.jsonl")
         kept = before.get(name)
-        if kept is not None and stamp == (kept[0], kept[1]):
+        folder = JobFolder(jobs.path / name)
+        if kept is not None and stamp == (kept[0], kept[1]) and (is_over(kept[2]) or not recovery.is_asked(folder)):
             after[name] = kept
             found.rows.append(kept[2])
             continue
-        folder = JobFolder(jobs.path / name)
         try:
             if folder.is_guest:
                 guests.append(name)
@@ -67,7 +67,8 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
                 found.warnings.append("; ".join(filter(None, (error.message, error.hint))))
             continue
         found.rows.append(line)
-        if row.state.is_terminal and stamp is not None:
+        never_ran = row.state.waits and record.started is None and not recovery.is_asked(folder)
+        if (row.state.is_terminal or never_ran) and stamp is not None:
             after[name] = (*stamp, line)
     if guests and not found.rows:
         found.warnings.append(

@@ -84,6 +84,7 @@ class JobRow:
 
 FIELDS = tuple(entry.name for entry in fields(JobRow))
 _STATE, _LAUNCHER, _HOSTS = FIELDS.index("state"), FIELDS.index("launcher"), FIELDS.index("hosts")
+_OVER = frozenset(state.value for state in JobState if state.is_terminal)
 
 
 def row_of(
@@ -157,6 +158,11 @@ def encoded(row: JobRow) -> List[Any]:
     values = [getattr(row, name) for name in FIELDS]
     values[_STATE], values[_HOSTS] = row.state.value, list(row.hosts)
     return values
+
+
+def is_over(values: Sequence[Any]) -> bool:
+    """Return whether the job of an encoded line has ended."""
+    return values[_STATE] in _OVER
 
 
 def decoded(values: Sequence[Any]) -> JobRow:

@@ -160,6 +160,21 @@ def test_what_running_jobs_use(jobs: Jobs, running: JobFolder) -> None:
 # --- the index
 
 
+def test_a_job_that_waits_is_kept_until_something_is_asked_of_it(jobs: Jobs) -> None:
+    folder = submitted(jobs, "a")
+    assert rows()["a"].state.value == "QUEUED"
+    assert kept(jobs) == ["a"]
+    folder.stop.write_text('{"by": "bob", "signal": 15}')
+    assert rows()["a"].state.value == "CANCELLED"
+    folder = submitted(jobs, "b")
+    rows()
+    records.Events(folder).add(state.SUSPENDED, "suspended by bob")
+    assert (rows()["b"].state.value, kept(jobs)) == ("SUSPENDED", ["a", "b"])
+    records.Events(folder).add(state.PLACED, "", **PLACED)
+    records.Events(folder).add(state.RESTARTING, "rank 0 failed", delay=60.0)
+    assert (rows()["b"].state.value, kept(jobs)) == ("RESTARTING", ["a"]), "it has output"
+
+
 @pytest.mark.usefixtures("running")
 def test_only_jobs_that_have_ended_are_kept(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted(jobs, "done", (state.PLACED, PLACED), SUCCEEDED)

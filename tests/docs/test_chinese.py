@@ -24,6 +24,7 @@ SAME_ROWS = {
     "compatibility": "compatibility",
     "environment": "reference/environment",
     "error-rates": "explanation/error-rates",
+    "scale": "explanation/scale",
     "inventory": "reference/inventory",
     "job": "reference/job",
     "lab": "guides/lab",

@@ -1,10 +1,16 @@
-"""The agent's zipapp, built from this package: standard library only, named by the hash of its sources."""
+"""The agent's zipapp, built from this package: standard library only, named by the hash of its sources and by this Python.
+
+Who builds it twice gets the same bytes: one controller may write the file while the agent of another runs from it.
+"""
 
 import functools
 import io
 import marshal
+import sys
+from collections.abc import Iterator
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
+from types import CodeType
 
 import taco_launch
 from taco_launch.core.digest import digest
@@ -63,9 +69,9 @@ def sources() -> tuple[tuple[str, bytes], ...]:
 
 
 def name(contents: tuple[tuple[str, bytes], ...]) -> str:
-    """Name the file by its contents, and by the version for who compares two of them."""
+    """Name the file by its contents and the Python that it is compiled for, and by the version for who compares two of them."""
     parts = (part for path, data in contents for part in (path.encode(), data))
-    return f"agent-{taco_launch.__version__}-{digest((_MAIN, *parts))[:16]}.pyz"
+    return f"agent-{taco_launch.__version__}-{digest((_MAIN, MAGIC_NUMBER, *parts))[:16]}.pyz"
 
 
 @functools.lru_cache(maxsize=1)  # it takes a second, and several heads may need it
@@ -87,4 +93,23 @@ def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
 def _compiled(path: str, data: bytes) -> bytes:
     """Return the contents of a .pyc (PEP 552: hash-based, unchecked) as py_compile writes them: without docstrings."""
     code = compile(data, path, "exec", dont_inherit=True, optimize=2)
-    return MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(data) + marshal.dumps(code)
+    # marshal writes what is referenced once in another way than what is referenced more often. Without this, that would depend
+    # on what else this process has imported.
+    referenced = list(_parts(code))
+    written = MAGIC_NUMBER + _UNCHECKED_HASH + source_hash(data) + marshal.dumps(code)
+    del referenced
+    return written
+
+
+def _parts(value: object) -> Iterator[object]:
+    """Yield a constant of a code object and all that is in it."""
+    yield (
+        sys.intern(value) if isinstance(value, str) and len(value) == 1 else value
+    )  # of one character there is one string
+    if isinstance(value, CodeType):
+        names = (value.co_names, value.co_varnames, value.co_cellvars, value.co_freevars)
+        for part in (value.co_consts, *names, value.co_name, value.co_filename):
+            yield from _parts(part)
+    elif isinstance(value, (tuple, frozenset)):
+        for part in value:
+            yield from _parts(part)

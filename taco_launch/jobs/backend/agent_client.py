@@ -201,7 +201,9 @@ class AgentClient:
                     yield found
                     return
         trace.decision("%s: %s does not exist: installing the agent", self.name, missing)
-        self._remote.put(agent_bundle.build(self._contents), missing, sudo=self.location.sudo)
+        built = agent_bundle.build(self._contents)
+        if not self.location.python or self.location.missing(self._agent()):  # another controller may have been faster
+            self._remote.put(built, missing, sudo=self.location.sudo)
         if not self.location.python:
             self._put_py_spy(Path(missing).parent)
         with start(command) as found:

@@ -154,7 +154,7 @@ def test_trust(changing: tuple[Sshd, Path], own: Path, tmp_path: Path) -> None:
     done = trust(file, "--yes")
     assert done.returncode == 5  # gpu3 does not exist, and keeps nobody from trusting the others
     assert "gpu3: no TCP connection" in done.stderr
-    assert f"kept 2 host keys in {own}" in done.stderr
+    assert f"stored 2 host keys in {own}" in done.stderr
     data = json.loads(trust(file, "gpu1", "--json").stdout)
     assert [(row["host"], row["state"], row["fingerprint"]) for row in data] == [("gpu1", "known", mine)]
     assert trust(file, "gpu1", "--yes").returncode == 0

@@ -85,7 +85,10 @@ def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
         for path, data in contents:
             archive.writestr(zipfile.ZipInfo(path, _EPOCH), data, zipfile.ZIP_DEFLATED)
             if path.endswith(".py"):
-                how = zipfile.ZIP_DEFLATED if path.startswith(_SELDOM_USED) else zipfile.ZIP_STORED
+                # Before 3.11 marshal writes the members of a set in the order of their hashes. What is stored keeps its size all
+                # the same, and so each file its place, by which a running agent finds it.
+                deflates = sys.version_info >= (3, 11) and path.startswith(_SELDOM_USED)
+                how = zipfile.ZIP_DEFLATED if deflates else zipfile.ZIP_STORED
                 archive.writestr(zipfile.ZipInfo(f"{path}c", _EPOCH), _compiled(path, data), how)
     return packed.getvalue()
 

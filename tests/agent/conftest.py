@@ -20,6 +20,7 @@ from taco_launch.agent.host import processes
 from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.core.launch.command_line.env import JOB_ID
 from taco_launch.core.lifecycle import state
+from taco_launch.core.protocol import guard_messages, rank_messages  # noqa: F401 - a connection reads the kinds that are known
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.framing import dump
 from tests.support.agent_calls import PLACED, locked, submitted

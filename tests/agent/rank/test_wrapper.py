@@ -279,7 +279,8 @@ def test_it_goes_on_without_its_guard(ranks: Ranks) -> None:
 def test_it_makes_a_group_of_its_own(ranks: Ranks) -> None:
     """Open MPI 4.1 does so for each rank; where it does not, a signal to a rank must not reach its launcher."""
     launcher = ranks.start("sleep", "60", before=("sh", "-c", '"$@" & wait', "-"))
-    ((wrapper, _start), _parent) = ranks.accept().wait("register")["roots"]
+    guard = ranks.accept()  # without its guard the wrapper ends
+    ((wrapper, _start), _parent) = guard.wait("register")["roots"]
     assert os.getpgid(launcher.pid) == launcher.pid
     assert os.getpgid(wrapper) == wrapper != launcher.pid
 

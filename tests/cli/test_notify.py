@@ -31,5 +31,8 @@ def test_what_cannot_be_tried() -> None:
     assert (done.exit_code, "has no `notify`" in done.stderr) == (2, True)
     done = call("notify", "test", "ftp://x/")
     assert (done.exit_code, "is not a valid address for messages\n" in done.stderr) == (2, True)
+    assert "for messages\n" in call("notify", "test", "https://me@foo/x").stderr, (
+        "it is no help to repeat what was typed"
+    )
     assert "write http://foo/x\n" in call("notify", "test", "http//foo/x").stderr
     assert "write https://10.0.0.1:80/hook, or http:" in call("notify", "test", "10.0.0.1:80/hook").stderr

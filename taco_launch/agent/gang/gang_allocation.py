@@ -317,7 +317,7 @@ class GangAllocation(GuardPool):
         )
 
     def _leased(self, link: GuardConnection, host: Host, placement: Placement) -> Optional[Tuple[str, ...]]:
-        """Return the slots that a guard has leased, or note why it has not. Raises as `_lease`."""
+        """Return the slots that a guard leased, or note why it leased none. Raises as `_lease`."""
         answer = link.answers.leased or Leased(slots=None, error=self._why_silent(link))
         if answer.error:
             self._fail(host.name, answer.error)

@@ -1,4 +1,4 @@
-"""What a guard has answered to its orders."""
+"""The answers of a guard to its orders."""
 
 from typing import Optional
 
@@ -16,7 +16,7 @@ from taco_launch.core.protocol.message import Message
 
 
 class Answers:
-    """What a guard has answered last, of each kind; None where it has not."""
+    """The last answer of each kind; None until the guard gives one."""
 
     def __init__(self) -> None:
         """Know nothing yet."""

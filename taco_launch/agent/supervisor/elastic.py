@@ -36,7 +36,7 @@ _END_SECONDS = 30.0
 
 
 class ElasticWorld:
-    """Which hosts an attempt has, how many it may have, and which may join next."""
+    """Tracks which hosts an attempt has, how many it may have, and which may join next."""
 
     def __init__(
         self,

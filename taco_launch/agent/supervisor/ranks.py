@@ -151,7 +151,7 @@ class Ranks:
 
     @property
     def all_ended(self) -> bool:
-        """Whether none has still to end; one that failed has, where torchrun restarts it."""
+        """Whether all have ended. Under torchrun one that failed has not: it starts again."""
         return len(self.ended) >= self.np and not (self._restarts and any(self.ended.values()))
 
     @property

@@ -44,11 +44,15 @@ def current_rows(jobs: Jobs) -> IndexedJobs:
     for name in _names(jobs):
         stamp = _stamp(f"{jobs.path}/{name}/events.jsonl")
         kept = before.get(name)
-        folder = JobFolder(jobs.path / name)
-        if kept is not None and stamp == (kept[0], kept[1]) and (is_over(kept[2]) or not recovery.is_asked(folder)):
+        if (
+            kept is not None
+            and stamp == (kept[0], kept[1])
+            and (is_over(kept[2]) or not recovery.is_asked(JobFolder(jobs.path / name)))
+        ):
             after[name] = kept
             found.rows.append(kept[2])
             continue
+        folder = JobFolder(jobs.path / name)
         try:
             if folder.is_guest:
                 guests.append(name)

@@ -144,7 +144,7 @@ def submit(
         render.data(json_schema(), "json")
         return 0
     request = request_of(settings, command, options)
-    if each or array:
+    if each or array is not None:
         from taco_launch.cli.jobs import submit_each
 
         submit_each.submit(settings, access_of(options), request, submit_each.matrix_of(each, array))

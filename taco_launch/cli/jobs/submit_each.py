@@ -17,7 +17,7 @@ from taco_launch.hosts.remote.credentials import Credentials
 
 _EACH = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 # As sbatch(1) has it for --array.
-_PART = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
+_PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
 # Slurm's MaxArraySize, 1001 by default, is one more than the most jobs of an array (slurm.conf(5)).
 _MOST_JOBS = 1000
 

@@ -20,7 +20,7 @@ FORMS = (
     "smtp://HOST/?to=NAME@HOST, exec:/PROGRAM or file:/FILE"
 )
 _WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(:\d+)?(/[!-~]*)?")
-_ALMOST = re.compile(r"(https?)[:/]{1,3}([A-Za-z0-9][!-~]*)")
+_ALMOST = re.compile(r"^(https?)[:/]{1,3}([A-Za-z0-9])")
 _PORTS = {"smtp": 25, "smtps": 465}
 _SETTINGS = ("to", "from", "password-file")
 
@@ -48,8 +48,9 @@ def check(text: str, pattern: str = ADDRESS) -> str:
     """
     if re.fullmatch(pattern, text) is None:
         meant = f": write https://{text}, or http://{text}" if _WITHOUT_SCHEME.fullmatch(text) else ""
-        if almost := _ALMOST.fullmatch(text):
-            meant = f": write {almost[1]}://{almost[2]}"
+        almost = _ALMOST.sub(r"\1://\2", text)
+        if almost != text and re.fullmatch(pattern, almost):
+            meant = f": write {almost}"
         raise ValueError(f"is not a valid address for messages{meant}")
     if text.startswith("smtp"):
         mailbox(text)

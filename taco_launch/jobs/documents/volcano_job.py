@@ -24,10 +24,6 @@ _TASKS: Loc = (*SPEC, "tasks")
 _GROUP = "batch.volcano.sh/"
 _VC = re.compile(r"\bV[CK]_[A-Z_]+")
 _PODS_HOSTS = "the hosts of the pods: the inventory has the hosts"
-# What a script does for the sshd of its own pod.
-_OF_SSHD = re.compile(
-    r"line \d+: (?:\S*/)?(?:mkdir|sshd|service|cat)\b.*(?:ssh|/etc/volcano)|line \d+: (?:\S*/)?sshd\b"
-)
 
 
 def is_one(value: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""How taco-launch is called in a message: as the submitter named it, and never as another command."""
+"""Messages show taco-launch as the submitter typed it, and never as another command."""
 
 import pytest
 

@@ -29,8 +29,10 @@ def test_values(each: tuple[str, ...], array: str | None, matrix: dict[str, list
         ((), "3-1", "'3-1' is not a range of numbers", "--array 0-3,8"),
         ((), "0-8:0", "'0-8:0' is not a range", "--array 0-3"),
         ((), "0-9%4", "%4 has no counterpart", "--array 0-9"),
+        ((), "", "'' is not a range of numbers", "--array 0-3"),
+        ((), "9" * 5000, "is not a range of numbers", "--array 0-3"),
         ((), "0-1000", "1001 jobs, of at most 1000", "in parts"),
-        ((), "0-99999999999", "1001 jobs, of at most 1000", "in parts"),
+        ((), "0-999999999", "1001 jobs, of at most 1000", "in parts"),
         (("a=" + ",".join("x" * 40),), "0-39", "1600 jobs, of at most 1000", "in parts"),
     ],
 )

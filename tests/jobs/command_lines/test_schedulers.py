@@ -1,19 +1,15 @@
-"""What other schedulers than Slurm ask for, and what they tell a launcher."""
+"""Directives and variables of schedulers other than Slurm."""
 
 import pytest
 
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines.script_translation import ScriptTranslation, translate_script
+from tests.support.script_rows import reasons
 
 
 def line(done: ScriptTranslation) -> str:
     ((_line, job),) = done.jobs
     return shell((*job.options, "--", *job.program))
-
-
-def reasons(done: ScriptTranslation) -> dict[str, str]:
-    rows = [*(row for _line, job in done.jobs for row in job.rows), *done.rows]
-    return {row.original: row.why for row in rows if not row.here}
 
 
 @pytest.mark.parametrize(

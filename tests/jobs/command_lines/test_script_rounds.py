@@ -3,15 +3,14 @@
 import pytest
 
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from tests.support import script_rows
 
 LIST = "LRS=(0.1 0.01 'a b')\n"
 
 
 def reasons(text: str) -> dict[str, str]:
-    """Return what no job has, with the reason."""
-    done = translate_script(text)
-    rows = [*(row for _line, job in done.jobs for row in job.rows), *done.rows]
-    return {row.original: row.why for row in rows if not row.here}
+    """Return what no job of a script has, with the reason."""
+    return script_rows.reasons(translate_script(text))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a script does once for each value of a loop, or for each element of an array of jobs -> the values in turn: pure."""
+"""Follow the loops of a script and its arrays of jobs: the values that a variable has in turn. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -124,7 +124,7 @@ class Job:
 
     def stop(self, grace: float | None = None) -> int:
         """Stop it: TERM, then KILL after its grace time or `grace` seconds if that is less. Return its exit code."""
-        by = f"taco-launch stop of {person()}"
+        by = f"{person()} (taco-launch stop)"
         self._found = self._backend.stop([self.name], by, signal.SIGTERM, grace).job(self.name)
         return self.exit_code or 0 if self.state.is_terminal else self.wait()
 

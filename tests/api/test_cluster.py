@@ -55,7 +55,7 @@ class Jobs(FakeBackend):
     def stop(
         self, names: Sequence[str], by: str, number: int, grace: float | None = None, owner: str | None = None
     ) -> Outcomes:
-        assert by.startswith("taco-launch stop of ")
+        assert by.endswith(" (taco-launch stop)")
         assert (number, grace, owner) == (15, 2.0, None)
         (name,) = names
         self._becomes(name, JobState.CANCELLED, 143)

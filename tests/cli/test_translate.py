@@ -242,11 +242,11 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
         ([], "Name a FILE"),
         (
             ["torchrun", "--nproc-per-node", "2", "t.py"],
-            "translate reads the options of launchers from FILE, or behind --: taco-launch translate -- LINE",
+            "put -- before the line: taco-launch translate -- LINE",
         ),
         (
             ["mpirun", "-np", "2", "a.out"],
-            "translate reads the options of launchers from FILE, or behind --: taco-launch translate -- LINE",
+            "put -- before the line: taco-launch translate -- LINE",
         ),
         (
             ["t.py"],

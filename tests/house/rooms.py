@@ -13,14 +13,14 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_350,
+    "cli": 12_400,
     "api": 1_500,
     "bench": 9_900,
     "jobs": 14_450,
     "setup": 9_100,
     "hosts": 8_300,
     "lab": 3_650,
-    "agent": 20_450,
+    "agent": 20_500,
     "core": 35_350,
     "light": 935,
 }

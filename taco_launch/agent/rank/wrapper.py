@@ -115,7 +115,29 @@ def _advice(program: str, path: Optional[str]) -> str:
     if "/" not in program and os.path.isfile(program):  # noqa: PTH113 - Path.is_file raises for a name that is too long
         by_python = f"python3 {program}, or " if program.endswith(".py") else ""
         return f" (this file is in the current folder: write {by_python}./{program})"
-    return ""
+    interpreter = _interpreter(program)
+    return f" (its first line names {interpreter!r})" if interpreter else ""
+
+
+# The kernel reads no more of it (BINPRM_BUF_SIZE).
+_MOST_OF_FIRST_LINE = 256
+
+
+def _interpreter(script: str) -> str:
+    """Return the interpreter that the first line of a script names, where no such file exists; "" otherwise."""
+    try:
+        file = os.open(script, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    except OSError:
+        return ""
+    try:
+        first = os.read(file, _MOST_OF_FIRST_LINE).partition(b"\n")[0]
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+    words = first[2:].strip(b" \t").replace(b"\t", b" ").split(b" ")
+    name = words[0].decode("utf-8", "replace")
+    return name if first.startswith(b"#!") and not os.path.exists(name) else ""  # noqa: PTH110 - as above
 
 
 def _tracing_allowed() -> "Optional[Callable[[], None]]":

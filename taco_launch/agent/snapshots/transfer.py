@@ -56,7 +56,7 @@ def fetch(store: SnapshotStore, snapshot: str, host: str, agent: str) -> int:
         return received + _receive(store, snapshot, head, text, answer)
     except (TransferError, DamagedError) as error:
         words = _ended(process) and errors.last_line()
-        raise TransferError(words if words and words.isprintable() else str(error)) from None
+        raise TransferError(words or str(error)) from None
     finally:
         process.kill()
         process.wait()

@@ -321,6 +321,10 @@ class Jobs:
                 f"job {name}: this host ran some of its ranks, but another host is its head",
                 hint="use an inventory with that `head`",
             )
+        numbered = sorted(self.path.glob(f"{name}-[0-9]*")) if is_name(name) else []
+        if numbered:
+            hint = f"jobs with this name and a number: {numbered[0].name}, ...; stop, wait and delete accept '{name}-*'"
+            raise NoJobError(f"job {name!r} not found", hint=hint)
         raise NoJobError(f"job {name!r} not found", hint="list all jobs: taco-launch list")
 
     def all(self) -> List[JobFolder]:

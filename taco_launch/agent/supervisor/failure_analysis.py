@@ -190,7 +190,11 @@ def _in_working_folder(spec: JobSpec, finding: Finding, file: str) -> Finding:
     except OSError:
         near = []
     meant = f" Did you mean {shown.with_name(near[0])}?" if near else ""
-    return replace(finding, next=f"There is no {shown} {where}.{meant}")
+    if meant or not inside:
+        return replace(finding, next=f"Check the name: there is no {shown} {where}.{meant}")
+    return replace(
+        finding, next=f"Check the name, or go to its folder first (cd, or --workdir): there is no {shown} {where}."
+    )
 
 
 def blamed(folder: JobFolder, ends: Sequence[RankEnd]) -> Tuple[RankEnd, ...]:

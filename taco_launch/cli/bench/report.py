@@ -1,6 +1,7 @@
 """bench report, bench plot: a sweep as a page for people, and as a figure."""
 
 import json
+import shlex
 from pathlib import Path
 
 import click
@@ -119,7 +120,8 @@ def write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
-        raise TacoLaunchError(f"{path}: {error.strerror}") from None
+        hint = None if path.parent.is_dir() else f"create its folder first: mkdir -p {shlex.quote(str(path.parent))}"
+        raise TacoLaunchError(f"{path}: {error.strerror}", hint) from None
 
 
 VERBS = (report, plot)

@@ -28,9 +28,15 @@ _SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash; exec /
 
 class _ExecCommand(SeparatedCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" not in args and not ctx.resilient_parsing:
+        separated = "--" in args
+        if not separated and not ctx.resilient_parsing:
             self.refuse_options_behind(ctx, args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.MissingParameter:
+            if separated:  # what stands behind it was taken for the job
+                raise click.UsageError("Missing argument 'NAME': the job, before --", ctx) from None
+            raise
 
 
 @verb("exec", cls=_ExecCommand, access=True, inventory="--inventory")

@@ -1,6 +1,7 @@
 """wait, stop, delete, suspend, resume, resize: await the end of jobs, or change them."""
 
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -20,6 +21,9 @@ from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.backend import Backend, FollowListener, LogQuery, Outcomes
 from taco_launch.jobs.request.caller import person
 
+# By how many seconds the clock of a head may differ from this machine's.
+_SKEW = 2.0
+
 
 class _TimeoutReached(KeyboardInterrupt):
     """The time of `wait --timeout` is over; what Ctrl-C ends, it ends."""
@@ -31,23 +35,24 @@ class _TimeoutReached(KeyboardInterrupt):
 def wait(ctx: click.Context, /, names: tuple[str, ...], *, timeout: float | None, **access: Any) -> int:
     """Wait for jobs to end and exit with the job's code.
 
-    Of several jobs, the exit code is that of the first NAME whose job failed, 0 if none did. It is 125 if a job was not found, if no rank
+    A pattern such as 'sweep-*' means all of your own jobs whose names match. Of several jobs, the exit code is that of the first NAME whose job failed, 0 if none did. It is 125 if a job was not found, if no rank
     could start, or if --strict ended it, 143 if it was stopped, and 124 if the jobs have not ended after --timeout. --json prints the job, or the error; of several jobs, {"jobs": [...]}.
 
     \b
     Examples:
       taco-launch wait vgg16 && echo trained
-      taco-launch wait vgg16 resnet50 --timeout 30m
+      taco-launch wait vgg16 'sweep-*' --timeout 30m
       taco-launch wait vgg16 --json
     """
     settings = settings_of(ctx)
-    names = tuple(dict.fromkeys(names))
     ended: list[JobView] = []
-    with launcher_errors(), _at_most(timeout, names, ended):
+    with launcher_errors():
         backend = settings.backend(access_of(access))
-        for name in names:
-            ended.append(_awaited(settings, backend, name))
-            job_output.ending(settings, ended[-1])
+        names = named_jobs.matching(backend, names)
+        with _at_most(timeout, names, ended):
+            for name in names:
+                ended.append(_awaited(settings, backend, name))
+                job_output.ending(settings, ended[-1])
     print_job_data(settings, *ended)
     return next(filter(None, map(code_of, ended)), 0)
 
@@ -72,15 +77,18 @@ def _awaited(settings: Settings, backend: Backend, name: str) -> JobView:
 def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, yes: bool, **access: Any) -> int:
     """Stop jobs: TERM, then KILL after the grace time. Returns when none of their processes is left.
 
-    Asks before it stops another user's job; without a terminal, pass --yes.
+    A pattern such as 'sweep-*' means all of your own jobs whose names match. Asks before it stops another user's job;
+    without a terminal, pass --yes.
 
     \b
-    Example:
+    Examples:
       taco-launch stop vgg16 resnet50
+      taco-launch stop 'sweep-*'
     """
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
-    by = f"taco-launch stop of {person()}"
+    names = named_jobs.matching(backend, names)
+    by, asked_at = f"{person()} (taco-launch stop)", time.time()
 
     def ask(some: Sequence[str], owner: str | None) -> Outcomes:
         return backend.stop(some, by, signal.SIGTERM, grace, owner)
@@ -89,7 +97,9 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
         job = outcomes.job(name)
         if not job.record.state.is_terminal:
             job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
-        elif job.record.reason != f"stopped by {by}":  # one that waited ends at once
+        elif (
+            job.record.ended or 0.0
+        ) < asked_at - _SKEW or job.record.reason != f"stopped by {by}":  # a waiting job ends at once
             return job.record.state.value, "it had already ended"
         return job.record.state.value, job.record.reason
 
@@ -103,15 +113,18 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
 def delete(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Stop jobs and delete their records and logs.
 
-    Asks before it deletes another user's job; without a terminal, pass --yes.
+    A pattern such as 'sweep-*' means all of your own jobs whose names match. Asks before it deletes another user's job;
+    without a terminal, pass --yes.
 
     \b
-    Example:
+    Examples:
       taco-launch delete vgg16
+      taco-launch delete 'sweep-*'
     """
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
-    by = f"taco-launch delete of {person()}"
+    names = named_jobs.matching(backend, names)
+    by = f"{person()} (taco-launch delete)"
 
     def report(name: str) -> tuple[str, str]:
         if outcomes.existing(name) is not None:
@@ -165,8 +178,8 @@ def _at_most(seconds: float | None, names: Sequence[str], ended: Sequence[JobVie
 def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Stop jobs and free their slots until they are resumed.
 
-    A job that waits for its slots waits for `resume` instead. Its time (--timeout) starts over. Asks before it
-    suspends another user's job; without a terminal, pass --yes.
+    A job that waits for its slots waits for `resume` instead. Its time (--timeout) starts over. A pattern such as 'sweep-*'
+    means all of your own jobs whose names match. Asks before it suspends another user's job; without a terminal, pass --yes.
 
     \b
     Example:
@@ -174,8 +187,9 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
       taco-launch resume vgg16
     """
     settings = settings_of(ctx)
-    ask = settings.backend(access_of(access)).suspend
-    return _change(settings, names, ask, ("suspend", "suspended"), lambda _state: True, yes=yes)
+    backend = settings.backend(access_of(access))
+    names = named_jobs.matching(backend, names)
+    return _change(settings, names, backend.suspend, ("suspend", "suspended"), lambda _state: True, yes=yes)
 
 
 @verb(access=True, output=True)
@@ -184,15 +198,19 @@ def suspend(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **acces
 def resume(ctx: click.Context, /, names: tuple[str, ...], *, yes: bool, **access: Any) -> int:
     """Queue suspended jobs again.
 
-    Asks before it resumes another user's job; without a terminal, pass --yes.
+    A pattern such as 'sweep-*' means all of your own jobs whose names match. Asks before it resumes another user's job;
+    without a terminal, pass --yes.
 
     \b
     Example:
       taco-launch resume vgg16 resnet50
     """
     settings = settings_of(ctx)
-    ask = settings.backend(access_of(access)).resume
-    return _change(settings, names, ask, ("resume", "resumed"), lambda state: state is JobState.QUEUED, yes=yes)
+    backend = settings.backend(access_of(access))
+    names = named_jobs.matching(backend, names)
+    return _change(
+        settings, names, backend.resume, ("resume", "resumed"), lambda state: state is JobState.QUEUED, yes=yes
+    )
 
 
 @verb(access=True, output=True)

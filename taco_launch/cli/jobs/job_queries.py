@@ -294,7 +294,7 @@ def _show(
     """Print what `query` finds, as a table or as data, and its warnings on stderr: once, or again and again."""
     if watch:
         if settings.output in ("json", "yaml"):
-            raise UsageError(f"-w prints tables only, not {settings.output}", hint="omit -w or -o")
+            raise UsageError(f"-w prints tables only, not {settings.output}", hint="omit --watch, or --json and -o")
 
         def drawn() -> str:
             found, warnings = query()

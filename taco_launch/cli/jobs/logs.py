@@ -77,7 +77,7 @@ def _pattern(_ctx: click.Context, _param: click.Parameter, text: str | None) -> 
     "when",
     metavar="TIME",
     callback=_since,
-    help="Only lines since TIME: how long ago (90s, 10m, 3h, 2d), or a time (14:02, 2026-11-21T14:02:00; ...Z is UTC).",
+    help="Only lines since TIME: how long ago (90s, 10m, 3h, 2d), or a time of this machine's clock (14:02, the last time it was that late; 2026-11-21T14:02:00; ...Z is UTC).",
 )
 @add_option(
     "--grep",

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, TypeVar
 
 import click
@@ -9,13 +10,14 @@ import click
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import host_errors, render
-from taco_launch.core.errors import OwnerError, TacoLaunchError, UsageError
+from taco_launch.core.errors import NoJobError, OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.instances import instances
 from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.backend import Backend, Outcomes
 from taco_launch.jobs.request.caller import person
 
 F = TypeVar("F", bound=Callable[..., Any])
+_PATTERN = frozenset("*?")
 names_argument = click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
 yes_option = add_option("--yes", is_flag=True, help="Do not ask, even if the job is another user's.")
 
@@ -54,6 +56,25 @@ def rank_of(backend: Backend, name: str, options: Mapping[str, Any]) -> int:
             f"instance {instance} has no ranks", hint="name an instance that has ranks, or a rank: --rank 0"
         )
     return found.ranks[0]
+
+
+def matching(backend: Backend, names: Sequence[str]) -> tuple[str, ...]:
+    """Return each job once, with the person's own jobs in place of a pattern such as 'sweep-*', the oldest first.
+
+    Raises:
+        NoJobError: a pattern matches none of these jobs.
+    """
+    if not any(map(_PATTERN.intersection, names)):
+        return tuple(dict.fromkeys(names))
+    rows, _warnings = backend.list()
+    own = [row.name for row in reversed(rows) if row.owner in ("", person())]
+    jobs: list[str] = []
+    for name in names:
+        matches = [job for job in own if fnmatchcase(job, name)] if _PATTERN.intersection(name) else [name]
+        if not matches:
+            raise NoJobError(f"none of your jobs matches {name!r}", hint="list all jobs: taco-launch list")
+        jobs += matches
+    return tuple(dict.fromkeys(jobs))
 
 
 def for_each_job(settings: Settings, names: tuple[str, ...], act: Callable[[str], tuple[str, str]]) -> int:

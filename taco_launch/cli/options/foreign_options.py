@@ -52,7 +52,7 @@ _OPTIONS = {
         "a rank is a slot, and a slot is a GPU: --np N, or --gpus G for each worker",
     ),
     "time": "limit the time of a job with --timeout TIME",
-    "delete all": "taco-launch prune --older-than 1d removes jobs that have ended; name others one by one",
+    "delete all": "taco-launch prune --older-than 1d removes jobs that have ended; '*' in quotes names all of your own",
     "run dry-run": "taco-launch run --dry-run shows the line of a job, bench ladder --dry-run the cells of a sweep",
     **dict.fromkeys(("logs n", "logs lines"), "use -t LINES for the last lines"),
 }
@@ -74,7 +74,8 @@ def explained(error: click.NoSuchOption) -> click.UsageError:
     """Return the error that says how it is said here; the same one where that is not known."""
     command = error.ctx and error.ctx.info_name
     how = _known(f"{command} {error.option_name.lstrip('-')}") or _known(error.option_name)
-    how = _OF_A_LINE if command == "translate" else how
+    if command == "translate":
+        return click.UsageError(f"{error.option_name} is no option of translate: {_OF_A_LINE}", error.ctx)
     return click.UsageError(f"No such option: {error.option_name}: {how}", error.ctx) if how else error
 
 
@@ -84,7 +85,7 @@ def _known(option: str) -> str:
 
 _ENV, _OF_A_LINE = (
     "--env",
-    "translate reads the options of launchers from FILE, or behind --: taco-launch translate -- LINE",
+    "put -- before the line: taco-launch translate -- LINE",
 )
 
 

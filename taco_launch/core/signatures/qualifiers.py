@@ -74,6 +74,13 @@ ADVICE = (
     r"|remove|rerun|run|call|choose|either|provide|add|change|check|disable|enable|switch|unset|correct|convert|verify|wrap|create|move|load|start|restart|downgrade|lower|avoid|rename|define|replace|keep|split)\b[^\n]{4,240}?)(?=[.!](?:\s|$)|\s*$)"
 )
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
+    "python-syntax": (
+        Qualifier(
+            r'^  File "(?P<file>[^"<\n]+)", line (?P<line>\d+)\n(?:    [^\n]*\n){0,3}(?=(?:Syntax|Indentation|Tab)Error: )',
+            "Python cannot parse line {line} of {file}: {why}.",
+            "Correct that line or the one above it. If the file is right, it was written for another version of Python: compare python3 --version.",
+        ),
+    ),
     "slurm-task-exited": _TASK_ENDED,
     "slurm-program-missing": (
         Qualifier(

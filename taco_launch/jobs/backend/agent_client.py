@@ -295,7 +295,7 @@ class AgentClient:
         host = f"{self.name}: " if failure.exit_code == HOST_FAILED and self.location.inherit else ""
         code = failure.exit_code if 0 < failure.exit_code < 256 else HOST_FAILED  # an error never ends in success
         hint = failure.hint and as_typed(failure.hint, self.typed)
-        if failure.kind == NoJobError.kind and self.typed == BARE:
+        if hint and hint.endswith("taco-launch list") and self.typed == BARE:
             hint = f"{hint} (for jobs on a cluster: taco-launch -i FILE list)"
         return _ERRORS.get(failure.kind, AgentError)(f"{host}{failure.message}", hint, code, failure.kind)
 

@@ -117,7 +117,8 @@ def _not_one(objects: Any) -> tuple[str, str]:
 
 
 def _is_job(value: Any) -> bool:
-    return isinstance(value, dict) and (value.get("kind") in _JOBS or volcano_job.is_one(value))
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return isinstance(kind, str) and (kind in _JOBS or volcano_job.is_one(value))
 
 
 def _told(value: Any) -> str:

@@ -191,6 +191,23 @@ def test_python3_is_there(ranks: Ranks, tmp_path: Path) -> None:
     assert ranks.log.endswith(b"No such file or directory (python3 is installed: use it instead)\n")
 
 
+@pytest.mark.parametrize(
+    ("first", "named"),
+    [
+        ("#!/bin/sh\r\n", "'/bin/sh\\r'"),
+        ("#! /nosuch/python3 -u\n", "'/nosuch/python3'"),
+        ("#!/nosuch/\u00fc", "'/nosuch/\u00fc'"),
+    ],
+)
+def test_a_script_without_its_interpreter(ranks: Ranks, tmp_path: Path, first: str, named: str) -> None:
+    script = tmp_path / "run"
+    script.write_text(f"{first}\necho hi\n", newline="")
+    script.chmod(0o755)
+    _process, guard = ranks.run(str(script))
+    assert guard.wait("exit") == report(127, f"cannot run '{script}': No such file or directory")
+    assert ranks.log.decode().endswith(f"No such file or directory (its first line names {named})\n")
+
+
 @pytest.mark.parametrize("missing", MPIRUN)
 def test_without_mpirun(ranks: Ranks, missing: str) -> None:
     process = ranks.start("true", env={name: value for name, value in MPIRUN.items() if name != missing})

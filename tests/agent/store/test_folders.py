@@ -224,6 +224,16 @@ def test_folders_are_private(jobs: Jobs) -> None:
     assert {path.stat().st_mode & 0o777 for path in (jobs.path, folder.path, folder.logs)} == {0o700}
 
 
+def test_the_hint_names_numbered_jobs_of_an_array(jobs: Jobs) -> None:
+    for name in ("sweep-2", "sweep-1", "sweeper"):
+        publish(jobs, name)
+    with pytest.raises(NoJobError) as raised:
+        jobs.get("sweep")
+    assert str(raised.value.hint).startswith(
+        "jobs with this name and a number: sweep-1, ...; stop, wait and delete accept "
+    )
+
+
 @pytest.mark.parametrize("name", LEAVING, ids=lambda name: repr(name[:12]))
 def test_no_job_has_such_a_name(jobs: Jobs, name: str) -> None:
     publish(jobs, "x")

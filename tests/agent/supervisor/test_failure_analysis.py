@@ -70,9 +70,9 @@ def test_hosts_are_told_by_the_names_of_the_spec(folder: JobFolder, monkeypatch:
 @pytest.mark.parametrize(
     ("file", "told"),
     [
-        ("trian.py", "There is no trian.py in the working folder {cwd}. Did you mean train.py?"),
-        ("{cwd}/x/trian.py", "There is no x/trian.py in the working folder {cwd}."),
-        ("/nosuch/t.py", "There is no /nosuch/t.py on this machine."),
+        ("trian.py", "Check the name: there is no trian.py in the working folder {cwd}. Did you mean train.py?"),
+        ("{cwd}/x/trian.py", "Check the name, or go to its folder first (cd, or --workdir): there is no x/trian.py in"),
+        ("/nosuch/t.py", "Check the name: there is no /nosuch/t.py on this machine."),
         ("{cwd}/train.py", "Mount or copy it there, "),  # it may not be read
     ],
 )
@@ -366,6 +366,18 @@ def test_a_code_that_the_program_chose_is_no_signal(
             "taco-launch: cannot run './p': Permission denied (it is a folder)",
             "./p is a folder",
             "./p/train.py.",
+        ),
+        (
+            "./s",
+            "taco-launch: cannot run './s': No such file or directory (its first line names '/bin/bash\\r')",
+            "'./s' cannot start: its first line names the interpreter '/bin/bash\\r'",
+            "sed -i 's/\\r$//' './s'.",
+        ),
+        (
+            "./s",
+            "taco-launch: cannot run './s': No such file or directory (its first line names '/opt/sh')",
+            "'./s' cannot start: its first line names the interpreter '/opt/sh'",
+            "Correct the first line of './s', or put",
         ),
         ("python3 p", "python3: can't find '__main__' module in '/w/p'", "p was started", "such as /w/p/train.py, or"),
         ("deepspeed p", "python3: can't find '__main__' module in 'p'", "p was started", "Put options of a launcher"),

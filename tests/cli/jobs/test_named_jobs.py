@@ -2,7 +2,8 @@
 
 import getpass
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +14,7 @@ from click.testing import Result
 
 from taco_launch.core.errors import DamagedRecordError, OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.job_rows import encoded, row_of
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, RankEnd
 from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState
@@ -38,20 +40,24 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     stands: dict[str, JobState] = {}
     done: list[tuple[str, str]] = []
     CALLS.clear()
-    reasons: list[str] = []
+    reasons: list[tuple[str, float]] = []
 
     def answer(_head: AgentClient, request: Request) -> list[Reply]:
+        if isinstance(request, List):
+            return [Rows(rows=[row(name, stands[name]) for name in reversed(OWNERS)])]
         assert isinstance(request, (Get, Stop, Suspend, Resume, Delete))
         if isinstance(request, Get):
-            if request.name not in OWNERS:
-                raise AgentError(f"job {request.name!r} not found", None, 1)
-            if ("suspend", request.name) in done:  # it takes a while
-                stands[request.name] = JobState.SUSPENDED
-            return [view(request.name)]
+            return [current(request.name)]
         CALLS.append((request.op, request.names))
-        if isinstance(request, Suspend):
-            assert request.by == getpass.getuser()
+        assert not isinstance(request, Suspend) or request.by == getpass.getuser()
         return [outcome(request, name) for name in request.names]
+
+    def current(name: str) -> Reply:
+        if name not in OWNERS:
+            raise AgentError(f"job {name!r} not found", None, 1)
+        if ("suspend", name) in done:  # it takes a while
+            stands[name] = JobState.SUSPENDED
+        return view(name)
 
     def outcome(request: Stop | Suspend | Resume | Delete, name: str) -> Reply:
         if error := refusal(request.op, request.owner, name, stands.get(name)):
@@ -62,19 +68,20 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
         return Deleted(name=name) if request.op == "delete" else view(name)
 
     def view(name: str) -> Reply:
-        spec = JobSpec(name, ("true",), (Host("gpu1", "10.0.0.1"),), owner=OWNERS[name])
-        return JobReply(job=JobView(spec, record(stands[name]), "/f"))
+        return JobReply(job=JobView(spec_of(name), record(stands[name]), "/f"))
 
     def record(state: JobState) -> JobRecord:
-        return replace(JobRecord("id", state), reason=reasons[-1])
+        reason, ago = reasons[-1]
+        return replace(JobRecord("id", state), reason=reason, ended=time.time() - ago)
 
     def called(
         *words: str,
         stdin: str | None = None,
         states: Mapping[str, JobState] = MappingProxyType({}),
         reason: str = "because",
+        ago: float = 0.0,
     ) -> tuple[Result, list[tuple[str, str]]]:
-        reasons.append(reason)
+        reasons.append((reason, ago))
         first = JobState.SUSPENDED if words[0] == "resume" else JobState.RUNNING
         stands.update({**dict.fromkeys(OWNERS, first), **states})
         return call(*words, stdin=stdin), done
@@ -83,6 +90,14 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Verb:
     monkeypatch.setattr(AgentClient, "call", answer)
     monkeypatch.setattr("taco_launch.jobs.backend.agent._POLL_SECONDS", (0.0, 0.0))
     return called
+
+
+def spec_of(name: str) -> JobSpec:
+    return JobSpec(name, ("true",), (Host("gpu1", "10.0.0.1"),), owner=OWNERS[name])
+
+
+def row(name: str, state: JobState) -> Sequence[Any]:
+    return encoded(row_of(spec_of(name), JobRecord("id", state)))
 
 
 def refusal(op: str, owner: str | None, name: str, stands: JobState | None) -> TacoLaunchError | None:
@@ -142,14 +157,30 @@ def test_several_jobs_are_one_call(what: str, verb: Verb) -> None:
     assert [(what, ["mine", "old"])] == CALLS
 
 
+@ASKING
+def test_a_pattern_names_the_jobs_of_who_types(what: str, verb: Verb) -> None:
+    result, _done = verb(what, "bobs", "*l*", "mine", "--yes")
+    assert result.exit_code == 0, result.output
+    assert [(what, ["bobs", "old", "mine"])] == CALLS
+
+
+@ASKING
+def test_a_pattern_that_matches_nothing_changes_nothing(what: str, verb: Verb) -> None:
+    result, done = verb(what, "mine", "alice*")
+    assert (result.exit_code, done) == (1, [])
+    assert "error: none of your jobs matches 'alice*'\n" in result.stderr
+
+
 def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:
-    stopped = f"stopped by taco-launch stop of {person()}"
+    stopped = f"stopped by {person()} (taco-launch stop)"
     for name, reason, told in (
         ("mine", "because", "CANCELLED: it had already ended"),
         ("old", stopped, f"CANCELLED: {stopped}"),
     ):
         result, _done = verb("stop", name, reason=reason)
         assert (result.exit_code, result.stderr) == (0, f"{name}: {told}\n")
+    result, _done = verb("stop", "mine", reason=stopped, ago=60)
+    assert result.stderr == "mine: CANCELLED: it had already ended\n"
 
 
 def test_suspend_waits_until_it_is(verb: Verb) -> None:

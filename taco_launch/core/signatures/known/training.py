@@ -143,6 +143,14 @@ TRAINING = (
         pattern=r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): No such file or directory \((?P<hint>[^\r\n]+)\)"
         r"|cannot run (?=(?:'[^'/]*'|\"[^\"/]*\"):)(?P<name>(?P<what2>[^\r\n]+)): No such file or directory"
         r"|cannot run (?P<file>(?P<what3>'[^']*'|\"[^\"]*\")): No such file or directory",
+        unless=("command-no-interpreter",),
+    ),
+    Signature(
+        "command-no-interpreter",
+        keys=("taco-launch: cannot run ",),
+        cause="On {host} the script {what} cannot start: its first line names the interpreter {interpreter}, which does not exist there.",
+        next="[[windows?Remove the Windows line ends, the \\r: sed -i 's/\\r$//' {what}||Correct the first line of {what}, or put the right one before it, such as python3 {what} or bash {what}]].",
+        pattern=r"cannot run (?P<what>'[^']*'): No such file or directory \(its first line names (?P<interpreter>'[^'\r\n]*?(?P<windows>\\r)?')\)",
     ),
     Signature(
         "command-not-executable",
@@ -365,6 +373,15 @@ TRAINING = (
         survived=True,
     ),
     Signature(
+        "python-syntax",
+        keys=("SyntaxError: ", "IndentationError: ", "TabError: "),
+        cause="Python cannot parse the code that it reads: {why}.",
+        next="Correct the place that the lines above it show[[tabs?: indent with blanks only]]. If the file is right, it was written for another version of Python: compare python3 --version.",
+        pattern=r"^(?:Syntax|Indentation|(?P<tabs>Tab))Error: (?P<why>[^\r\n]*[^\s.])",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
         "python-exception",
         keys=("Traceback (most recent call last)", "Error): ray::"),
         cause="The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]][[code?: {code}]].",
@@ -377,6 +394,7 @@ TRAINING = (
         kind=FailureText.OUTCOME,
         lines=60,
         not_after="Exception ignored in",
+        unless=("python-syntax",),
         handled=True,
     ),
     Signature(

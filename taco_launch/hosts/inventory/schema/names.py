@@ -74,12 +74,10 @@ def address(text: str, path: str = "address", source: str = COMMAND_LINE) -> str
     try:
         return host_name(text, path, source)
     except SpecError:
-        user, at, rest = text.rpartition("@")
-        hint = (
-            f"write {{address: {rest.partition(':')[0]}, user: {user}}}; a port has a key of its own: port"
-            if at
-            else ""
-        )
+        login, _at, rest = text.rpartition("@")
+        host = rest.partition(":")[0]
+        parts = _USER.fullmatch(login) and all(map(_HOST_PART.fullmatch, host.split(".")))
+        hint = f"write {{address: {host}, user: {login}}}; a port has a key of its own: port" if parts else ""
         hint = "a range is written gpu[1-3]" if "{" in text else hint
         problem = (
             "is neither a host name (letters, digits, '.', '-' and '_', a letter in the last part, no '-' first) nor an "

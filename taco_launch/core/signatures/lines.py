@@ -31,6 +31,8 @@ _PREFIX = re.compile(
     r"|\((?:[\w.:<>-]{1,80} )?pid=\d+(?:, ip=(?P<ip>[\d.]+))?\) "  # Ray, vLLM
     # vLLM's logger before each line of a traceback
     r"|ERROR \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}\.py:\d+\] ?(?=Traceback \(|  |(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b|$)"
+    # Python's logging with the usual format, behind the time
+    r"|- [\w.-]{1,80} - [A-Z]{4,8} - (?=\[rank\d+\]:|Traceback \(|  |(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b)"
     # pdsh, clush, srun --label and DeepSpeed's launcher, where NCCL, torch or Python speaks behind the host's name
     r"|(?:\d+|(?P<host>(?!(?i:[\w.]*(?:error|exception)|warning|info|debug|fatal|note|critical):)[A-Za-z][\w.-]*)): (?=[\w.-]+:\d+:\d+ \[|\[rank\d+\]:|\[\d{4}-\d\d-"
     r"|Traceback \(|  File \"|(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception): |nccl\w+Error: |Last error:|Test (?:NCCL|CUDA) failure )"

@@ -74,6 +74,28 @@ ADVICE = (
     r"|remove|rerun|run|call|choose|either|provide|add|change|check|disable|enable|switch|unset|correct|convert|verify|wrap|create|move|load|start|restart|downgrade|lower|avoid|rename|define|replace|keep|split)\b[^\n]{4,240}?)(?=[.!](?:\s|$)|\s*$)"
 )
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
+    "nccl-peer-gone": (
+        Qualifier(
+            r"Call to \w+ (?:from|to) (?P<peer>[^\s<]+)<\d+> failed : (?P<why>Connection timed out|No route to host)",
+            "NCCL on {host} no longer reaches {peer}: {why}. Packets between the two are lost, or that host is down.",
+            "Check from {host}: ping -c 5 {peer}; ip route get {peer}. If it answers, look between them for packet loss, another MTU, "
+            "or a firewall or connection tracking that drops connections (in Kubernetes: the pod network).",
+        ),
+    ),
+    "peer-gone": (
+        Qualifier(
+            r"^  File [^\n]*, in (?:init_process_group|_create_c10d_store|_env_rendezvous_handler|_tcp_rendezvous_handler)\n(?:[^\n]*\n){0,20}?\w*Error: [^\n]*onnection (?:reset|closed)",
+            "The connection of a rank on {host} to MASTER_ADDR:MASTER_PORT was reset while the ranks were meeting: rank 0 was not ready or had ended, another program uses that port, or a proxy is between the two.",
+            "Look for a rank that failed before; if none did, run ss -ltnp on the first host to see what listens there. In Kubernetes, keep the pods out of the service mesh (sidecar.istio.io/inject: 'false').",
+        ),
+    ),
+    "torch-collective-mismatch": (
+        Qualifier(
+            r"OpType=_?(?:ALLGATHER|REDUCE_SCATTER)_BASE, ?TensorShape=\[[^\n]*but Rank \d+ is running collective:[^\n]*TensorShape=\[",
+            "The ranks do not match in a collective of parameters or gradients, as ZeRO-3 and FSDP have them: rank {rank} runs {what} on {shape}, rank {peer} {theirs} on {other}.",
+            "Make every rank run the same modules in each step: a batch without images, an expert of which only some ranks have tokens, or an if on the data skips a module on some ranks. Give the module a dummy input there, or use ZeRO-2.",
+        ),
+    ),
     "python-syntax": (
         Qualifier(
             r'^  File "(?P<file>[^"<\n]+)", line (?P<line>\d+)\n(?:    [^\n]*\n){0,3}(?=(?:Syntax|Indentation|Tab)Error: )',

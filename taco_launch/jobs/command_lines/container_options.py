@@ -71,7 +71,8 @@ def _tables(meaning: Meaning, one: str = "", two: str = "") -> dict[str, Meaning
     return {name: meaning._replace(words=count) for count, names in ((1, one), (2, two)) for name in names.split()}
 
 
-_DATA = Meaning(OPTION, target="--data", convert=_mount)
+_MOUNTED = "the container of the ranks mounts it: --image NAME, or an inventory with an image"
+_DATA = Meaning(OPTION, target="--data", why=_MOUNTED, convert=_mount)
 _WORKDIR = Meaning(OPTION, target="--workdir", convert=_folder)
 _BY_X = Meaning(REFUSED, why="-x NAME=VALUE for each variable of that file")
 _DOCKER = {

@@ -243,9 +243,11 @@ class Reader:
             values = tuple(self._words[at + 1 : end])
             if values and values[-1].startswith("-") and values[-1].lstrip("-") in self._table:
                 raise UnclearError(end - 1, f"is an option, and stands where {word} has its value")
-        if UNKNOWN in "".join(values) and meaning.use not in (table.OMITTED, table.REFUSED):
+        # Of a list of mounts, those that are known are read.
+        is_read = meaning.use in (table.OMITTED, table.REFUSED) or meaning.target == "--data"
+        if UNKNOWN in "".join(values) and not is_read:
             is_list = meaning.use in (table.HOSTS, table.HOSTFILE) and _LISTS.search(values[-1])
-            why = _LISTED if is_list else NOT_KNOWN
+            why = _LISTED if is_list else f"{NOT_KNOWN}{table.SET_BY.get(meaning.use, '')}"
             self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=why))
         else:
             self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)
@@ -356,13 +358,15 @@ class Reader:
         use = table.ENV if meaning.use == table.VARIABLE else meaning.use
         # Slurm's and Apptainer's mounts are a list, ours and Docker's one of several
         is_list = meaning.target == "--data" and self._kind != "docker"
-        values = value.split(",") if is_list else (value,)
-        try:
-            converted = [meaning.convert(each) for each in values]
-        except ValueError as error:
-            yield Part(at, words, table.REFUSED, why=str(error))
-            return
-        yield from (Part(at, words, use, meaning.target, each, meaning.why) for each in converted)
+        for each in value.split(",") if is_list else (value,):
+            which = "" if each == value else f"{shown(each)}: "
+            if UNKNOWN in each:
+                yield Part(at, words, table.REFUSED, why=f"{which}{NOT_KNOWN}")
+                continue
+            try:
+                yield Part(at, words, use, meaning.target, meaning.convert(each), meaning.why)
+            except ValueError as error:
+                yield Part(at, words, table.REFUSED, why=f"{which}{error}")
 
 
 def _check_hosts(at: int, value: str) -> None:

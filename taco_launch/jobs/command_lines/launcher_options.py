@@ -22,6 +22,8 @@ GPUS = "gpus"  # of a host, or of a rank where a host has one
 ALL_GPUS = "all-gpus"  # of the job
 PER_GPU = "per-gpu"  # ranks of each GPU
 OF_GPUS = (GPUS, ALL_GPUS, PER_GPU)
+# By which option a size is set whose value only the script knows.
+SET_BY = {RANKS: ": --np N", EACH: ": --slots-per-host N", NODES: ": --hosts N", GPUS: ": --slots-per-host N"}
 
 
 class Meaning(NamedTuple):
@@ -94,7 +96,7 @@ def _gpus(value: str) -> str:
 _GPU_INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
 _GPU_COUNT = re.compile(r"(?:[^(]*[:=/])?([1-9][0-9]{0,5})(?:\(.*)?")
 _SECONDS = re.compile("[1-9][0-9]{0,8}")
-_SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?")
+_SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 
 
 # Variables that only MPICH, Intel MPI and their Hydra have.
@@ -438,20 +440,20 @@ _SLURM = {
     **_omitted(_PRINTS, "verbose v quiet Q"),
     **_omitted(
         _QUEUE,
-        "no-kill k no-requeue hold H spread-job contiguous use-min-nodes parsable",
-        "partition p account A qos q reservation clusters M comment priority nice begin b deadline wckey"
+        "no-kill k no-requeue hold H spread-job contiguous use-min-nodes parsable nice",
+        "partition p account A qos q reservation clusters M comment priority begin b deadline wckey"
         " dependency d signal export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
     ),
     **_refused(_OF_HOSTS, two="constraint C"),
     "mail-user": Meaning(OPTION, target="--notify", convert=mail_address),
     **_omitted(_MAIL_TYPE, two="mail-type"),
-    **_omitted("a rank that fails ends the job", two="kill-on-bad-exit K wait W"),
+    **_omitted("a rank that fails ends the job", "kill-on-bad-exit K", "wait W"),
     **_omitted(_NOT_AGAIN, "requeue"),
     **_omitted(
         _OURS,
         "container-writable container-readonly container-mount-home no-container-mount-home container-remap-root"
-        " no-container-remap-root no-container-entrypoint container-entrypoint",
-        "container-name container-save container-env bcast",
+        " no-container-remap-root no-container-entrypoint container-entrypoint bcast",
+        "container-name container-save container-env",
     ),
     **_omitted("`taco-launch shell NAME` opens a terminal", "pty"),
     **_refused(ONE_EACH, two="array a"),

@@ -315,6 +315,10 @@ def _variable(part: Part, own: Sequence[str], given: set[str], size: Sequence[st
     return () if part.name in given else ("-x", f"{part.name}={part.value}")
 
 
+# The model in gpu:a100:8 and a100:8.
+_MODEL = re.compile(r"(?:^|[:=])(?!gpu[:=])([A-Za-z][\w.-]*):[0-9]")
+
+
 def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
     if part.use == table.MCA and not LAUNCHERS[launcher].is_open_mpi:
         return f"--launcher {launcher} has no parameters of Open MPI"
@@ -323,7 +327,8 @@ def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
             return _OTHER_HOSTS if "--slots-per-host" in size else _HOSTS_NOT_KEPT
         return _SIZED_ELSEWHERE
     if part.use in table.OF_GPUS:
-        return table.ONE_GPU_EACH
+        model = _MODEL.search(part.words[-1])
+        return f"{table.ONE_GPU_EACH}; for that model only: --gpu-model {model[1]}" if model else table.ONE_GPU_EACH
     if part.use == table.SPREAD:
         return _IN_TURN
     if part.use == table.MODULE:
@@ -372,7 +377,7 @@ def remarks(line: LauncherLine, name: str) -> Iterator[Row]:
             yield Row("--standalone", "", why, is_remark=True)
     argument, switch = _GIVES_LOCAL_RANK.get(name, ("", ""))
     if switch and not any(switch in part.words[0].replace("_", "-") for part in line.parts):
-        yield Row(argument, "", f"{name} gives each program this argument; here it reads the variable LOCAL_RANK")
+        yield Row(argument, "", f"{name} adds this argument; here the program must read the variable LOCAL_RANK")
 
 
 def _without_launcher(own: Sequence[str]) -> tuple[str, ...]:

@@ -116,6 +116,12 @@ def test_a_container_around_a_launcher_in_a_script() -> None:
     assert not translate_script("docker run a/b:1 bash t.sh").jobs
 
 
+def test_of_several_mounts_those_that_are_known_stay() -> None:
+    ((_line, job),) = translate_script("srun -n 2 --container-mounts=/a:/b,$DATA:/c,/dev/shm:/x a.out").jobs
+    assert line(job) == "--np 2 --data /a:/b -- a.out"
+    assert [row.why.partition(":")[0] for row in job.left_out] == ["$DATA", "/dev/shm"]
+
+
 @pytest.mark.parametrize("image", ["/x/i.sqsh", "./i.sqsh"])
 def test_a_file_is_no_image(image: str) -> None:
     done = translated(f"srun -n 2 --container-image {image} --container-mounts /d,/e:/f a")

@@ -96,7 +96,7 @@ def test_a_shells_grammar(text: str, program: tuple[str, ...]) -> None:
 def test_a_value_that_is_not_certain_is_not_known(script: str) -> None:
     (_line, job), *_others = translate_script(f"N=2\n{script}\nmpirun -np $N a").jobs
     assert "--np" not in job.options
-    assert ("-np '$N'", "its value is computed where the script runs: set it yourself") in [
+    assert ("-np '$N'", "its value is computed where the script runs: set it yourself: --np N") in [
         (row.original, row.why) for row in job.left_out
     ]
 
@@ -335,6 +335,7 @@ def test_a_shell_exports_no_array() -> None:
         ),
         ("python3 tools/launch.py -n 2 --launcher ssh -H h python t.py", "launch.py starts the workers of a parameter"),
         ("swift sft --model m", "taco-launch run --launcher torchrun --np N -- swift sft"),
+        ("llamafactory-cli train c.yaml", "--launcher torchrun --np N -- python3 -m llamafactory.launcher c.yaml"),
         ("lightning run model --devices 8 t.py", "--launcher torchrun --hosts N --slots-per-host N -x LT_CLI_USED=1"),
         ("fabric run t.py", "starts the ranks of Lightning Fabric"),
         ("ssh gpu2 'cd /x && torchrun --nnodes 2 t.py'", "translate that command alone"),

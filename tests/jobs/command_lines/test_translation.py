@@ -116,3 +116,13 @@ def test_the_command_line_accepts_what_is_printed(case: dict[str, Any]) -> None:
     done = translated(case["typed"])
     with VERBS["run",].make_context("run", [*done.options, "--", *done.program]) as context:
         assert context.params["command"] == done.program
+
+
+@pytest.mark.parametrize(("gres", "told"), [("gpu:v100:4", "--gpu-model v100"), ("gpu:4", ""), ("gpu:4(S:0-1)", "")])
+def test_the_model_of_the_gpus_is_told(gres: str, told: str) -> None:
+    (row,) = [
+        each
+        for each in translated(f"srun -N 2 --ntasks-per-node 4 --gres={gres} a.out").rows
+        if "--gres" in each.original
+    ]
+    assert row.why.partition("for that model only: ")[2] == told

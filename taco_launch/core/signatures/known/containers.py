@@ -665,10 +665,12 @@ CONTAINERS = (
             'NotFound): pods "',
             " is waiting to start: ",
         ),
-        cause="Kubernetes cannot reach the worker[[name? {name}]]: [[why?{why}||its container does not run]].",
-        next="kubectl get pods -o wide, kubectl describe pod WORKER, and kubectl logs --previous WORKER show why it ended or did not start.",
+        cause="[[container?Container {container} of pod {pod} has not started: {reason}]][[name?Kubernetes cannot reach the worker {name}: its container does not run]]"
+        "[[why?Kubernetes cannot reach the worker: {why}]].",
+        next="[[container?kubectl describe pod {pod} shows what it waits for, at its end; kubectl logs {pod} -c NAME shows what an init container does"
+        "||kubectl get pods -o wide, kubectl describe pod WORKER, and kubectl logs --previous WORKER show why it ended or did not start]].",
         pattern=r"unable to upgrade connection: container not found \(\"(?P<name>[^\"\r\n]+)\"\)|rror dialing backend: (?P<why>[^\r\n]*[^\s.])"
-        r"|NotFound\): pods \"(?P<name2>[^\"\r\n]+)\" not found|in pod \"(?P<name3>[^\"\r\n]+)\" is waiting to start: (?P<why2>\w+)",
+        r"|NotFound\): pods \"(?P<name2>[^\"\r\n]+)\" not found|container \"(?P<container>[^\"\r\n]+)\" in pod \"(?P<pod>[^\"\r\n]+)\" is waiting to start: (?P<reason>[^\r\n]*[^\s.])",
     ),
     # What kubectl describe and kubectl get events show, by the reason.
     Signature(

@@ -666,10 +666,11 @@ FRAMEWORKS = (
     Signature(
         "ray-group-too-small",
         keys=("is invalid. Valid placement group indexes: ", "exceeds the total number of available GPUs in the "),
-        cause="The program requests more workers or GPUs than Ray [[asked?gave to its placement group: it has no bundle {asked}, only {have}||has]].",
-        next="Compare tensor x pipeline parallel size with the GPUs that ray status lists: lower them, start Ray on the missing hosts, or end "
-        "what uses the GPUs. If ray status lists enough, set RAY_ADDRESS before the program starts, which otherwise starts a Ray of its own.",
-        pattern=r"(?:placement group bundle index (?P<asked>\d+) is invalid\. Valid placement group indexes: (?P<have>[\d-]+(?: to \d+)?)|number of required GPUs exceeds the total number)",
+        cause="[[asked?The program requests more workers or GPUs than Ray gave to its placement group: it has no bundle {asked}, only {have}||"
+        "vLLM runs in a placement group of Ray with fewer GPUs than its tensor x pipeline parallel size]].",
+        next="[[group?Create that placement group with a bundle of one GPU for each of them, or start vLLM outside of it||Compare tensor x pipeline parallel size with the GPUs that ray status lists: lower them, start Ray on the missing hosts, or end "
+        "what uses the GPUs. If ray status lists enough, set RAY_ADDRESS before the program starts, which otherwise starts a Ray of its own]].",
+        pattern=r"(?:placement group bundle index (?P<asked>\d+) is invalid\. Valid placement group indexes: (?P<have>[\d-]+(?: to \d+)?)|(?P<group>number of required GPUs) exceeds the total number)",
         unless=("ray-no-resources",),
         at_end=r"placement group|total number of available GPUs",
     ),

@@ -291,8 +291,9 @@ TRAINING = (
         keys=("ModuleNotFoundError: No module named",),
         # Lib/importlib/_bootstrap.py: the parent was imported, else the error would name that
         cause="The Python of a rank on {host} has {package}, but no {module} in it: another version is installed, or a file of that name hides it.",
-        next="Show which one is imported: python3 -c 'import {package}; print({package})'. Install the version that has {module}, or rename your own file.",
-        pattern=r"No module named '?(?P<module>(?P<package>[^'\s.;]+)\.[^'\s;]+)",
+        next="[[megatron?Put a checkout of Megatron-LM on the path: -x PYTHONPATH=/path/Megatron-LM (pip's megatron-core has megatron.core only)||"
+        "Show which one is imported: python3 -c 'import {package}; print({package})'. Install the version that has {module}, or rename your own file]].",
+        pattern=r"No module named '?(?=(?P<megatron>megatron\.(?!core\b)))?(?P<module>(?P<package>[^'\s.;]+)\.[^'\s;]+)",
         survived=True,
     ),
     Signature(
@@ -385,7 +386,7 @@ TRAINING = (
         "python-exception",
         keys=("Traceback (most recent call last)", "Error): ray::"),
         cause="The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]][[code?: {code}]].",
-        next="Read the traceback that ends there: its last File line that names your own code shows the place.",
+        next="Read the traceback that ends there: its last File line that names your own code shows the place.[[inner? If what that line passes is right, try another version of the package that raised it.]]",
         # The last place of the program's own, and the last place, with the line of the source and what underlines it.
         pattern=rf'(?m)(?:^  File "(?:{_OWN}{_ABOVE}{_IN}{_CODE.format("")}|{_LAST}{_CODE.format("2")}))?'
         r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?!\S*CheckpointException: CheckpointException ranks:)(?P<error>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b|Exception(?=:|\s*$))(?!.*(?:"

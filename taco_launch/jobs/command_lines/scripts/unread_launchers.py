@@ -24,7 +24,7 @@ _MODULES = frozenset(
 )
 _PROGRAMS = frozenset(("fleetrun", "msrun", "bpslaunch", "dmlc-submit", "xla_dist"))
 # Programs that start torchrun themselves where NPROC_PER_NODE is set, or FORCE_TORCHRUN.
-_START_TORCHRUN = ("swift", "llamafactory-cli", "xtuner")
+_START_TORCHRUN = ("swift", "xtuner")
 # Programs that run a command on several hosts, and the options by which GNU parallel does.
 _ON_HOSTS = ("pdsh", "clush", "parallel-ssh", "pssh", "dsh", "mpssh")
 _OF_PARALLEL = ("--sshlogin", "--sshloginfile", "--slf", "-S", "--nonall", "--onall")
@@ -84,6 +84,13 @@ def not_read(words: Sequence[str]) -> str:
         return (
             f"{name} starts torchrun itself where NPROC_PER_NODE or FORCE_TORCHRUN is set: start its ranks here, without "
             f"these variables: taco-launch run --launcher torchrun --np N -- {' '.join(words[:2])} ..."
+        )
+    if name == "llamafactory-cli" and [*words[1:2]] == [
+        "train"
+    ]:  # llamafactory/cli.py: with several GPUs, or FORCE_TORCHRUN
+        return (
+            "llamafactory-cli starts torchrun itself where a host has several GPUs: start what torchrun starts: "
+            f"taco-launch run --launcher torchrun --np N -- python3 -m llamafactory.launcher {' '.join(words[2:3])} ..."
         )
     if name in _REMOTE and (line := next(_launchers(words[1:]), ())):
         return (

@@ -81,8 +81,8 @@ def check(
     """Check whether hosts are healthy: GPUs, links, memory, disks.
 
     The level quick only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
-    errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,
-    its verdict is shown under its name. The levels full and pairs check the same first; then one job takes all slots of the hosts and measures them, so
+    errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM, NHC or gcm is installed,
+    on the host or in its container, its verdict is shown under its name. The levels full and pairs check the same first; then one job takes all slots of the hosts and measures them, so
     hosts with jobs are left out, or waited for with --wait-for-jobs. Drained hosts are left out unless their names are given one by one, or --drained. HOST is a name, a range or a group of the inventory; all hosts without one.
 
     With `--drain`, for cron: hosts get no new jobs when a check that `health` names has found a fault several times in a row,

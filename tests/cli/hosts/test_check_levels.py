@@ -95,7 +95,7 @@ def test_a_host_that_is_drained_already_is_not_to_be_drained(
     found = [("gpu1", (RATE,)), ("gpu2", (SLOW,)), ("gpu3", (SLOW,))]
     done, _ = checks(found, "--level", "pairs", "gpu1", "gpu2", "gpu3")
     *_, without, drain, already = done.stdout.splitlines()
-    assert without == "jobs without them: --exclude gpu[2-3]"
+    assert without == "jobs without them: --exclude 'gpu[2-3]'"
     assert drain.endswith("host drain gpu3 --reason 'check --level pairs'")
     assert already == "gpu2: already drained by ann@ctl: dust"
     shut["gpu3"] = record

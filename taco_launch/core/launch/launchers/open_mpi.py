@@ -1,6 +1,5 @@
 """The mpirun line for a placed job, word by word with its reason, and the form in which it is executed."""
 
-import os
 from typing import Dict, Sequence, Tuple
 
 from taco_launch.core.command import shell
@@ -96,7 +95,7 @@ def _session_env(spec: JobSpec, placement: Placement, facts: JobFacts, path: str
     given = {name for name, _value in (*spec.mca, *spec.env, *(facts.environment or ()))}
     chosen = any(name.rpartition("_MCA_")[2] in _SESSION_NAMES for name in given)
     longest = max((share.host for share in placement.shares), key=len)
-    if chosen or len(os.fsencode(path + _SESSION_PATH.format(longest))) > _MOST_SOCKET_PATH:
+    if chosen or len((path + _SESSION_PATH.format(longest)).encode("utf-8", "surrogateescape")) > _MOST_SOCKET_PATH:
         return {}
     return dict.fromkeys(_SESSIONS, path)
 

@@ -14,7 +14,7 @@
 #   NONCE done SECONDS.NANOSECONDS
 #
 # For the systems between CentOS 7.6 and today's, under dash, busybox and bash: text forms of tools only, no python to
-# look at a host, no temporary files (a full or read-only disk is a fact to be told), few processes. Where `image` is to
+# look at a host, no temporary files but gcm's log (a full or read-only disk is a fact to be told), few processes. Where `image` is to
 # look into a container, taco_launch/core/facts/text/sections.py sets taco_launch_container to its name and taco_launch_probe to this
 # text; for `made` it sets taco_launch_cluster, and for `system` taco_launch_data_root.
 

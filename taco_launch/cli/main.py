@@ -29,7 +29,7 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.suggestions import SuggestingGroup, nearest
 from taco_launch.cli.output import render
 from taco_launch.core.command import GIT_SECRETS, as_typed
-from taco_launch.core.errors import FAILED, INTERRUPTED, TacoLaunchError, UsageError
+from taco_launch.core.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
 
 # click reads it: how a shell asks for completions.
 _COMPLETE = "_TACO_LAUNCH_COMPLETE"
@@ -305,10 +305,20 @@ def _guarded() -> int:
         # What could not be written is still in the buffer, and the interpreter would try again at its end.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if _is_folder_gone():
+            return _say("the current folder is gone", "cd to one that exists", USAGE)
         return _say(f"{error.filename or 'output'}: {error.strerror or error}", None, FAILED)
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - as in jobs/request/caller.py
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _register_shells() -> None:

@@ -4,7 +4,6 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from pathlib import Path
 
 from taco_launch.agent.messages.deliver import deliver
 from taco_launch.core.command import BARE, as_typed
@@ -117,7 +116,7 @@ def describe_override(host: str, override: Override) -> str:
 
 def _message(inventory: Inventory, actions: Sequence[DrainAction]) -> dict[str, object]:
     """Return what is posted: the keys of a job's message, and the events one by one."""
-    typed = typed_anywhere(inventory, str(Path.cwd())) or BARE
+    typed = typed_anywhere(inventory) or BARE
     return {
         "name": inventory.cluster,
         "event": "health",

@@ -253,6 +253,15 @@ def test_an_mpirun_that_does_not_end(taco: Taco, tmp_path: Path) -> None:
     assert failed.returncode == 3
 
 
+@pytest.mark.parametrize("end", ["true", "kill -9 $PPID; sleep 60"], ids=["well", "killed"])
+def test_session_folders_of_mpirun_are_the_jobs_own_and_go_with_its_end(taco: Taco, end: str) -> None:
+    look = f'ls -d "$OMPI_MCA_orte_tmpdir_base"/ompi.*; {end}'
+    answer = taco("run", "--name", "own", "--np", "2", "--", "sh", "-c", look)
+    sessions = taco.folder("own") / "mpi"
+    assert f"{sessions}/ompi." in answer.stdout, "mpirun made them there"
+    assert not sessions.exists()
+
+
 def test_a_job_that_a_rank_submits_goes_on_and_nothing_that_only_calls_itself_a_service(
     taco: Taco, tmp_path: Path
 ) -> None:

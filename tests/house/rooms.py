@@ -21,7 +21,7 @@ ROOMS = {
     "hosts": 8_300,
     "lab": 3_650,
     "agent": 20_500,
-    "core": 35_400,
+    "core": 35_500,
     "light": 935,
 }
 # Folders that users copy: data, no room.

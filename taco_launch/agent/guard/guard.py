@@ -248,11 +248,8 @@ class _Guard:
 
     def _close(self, message: guard_messages.Close) -> None:
         if message.remove:
-            self._folder_gone()
+            shutil.rmtree(self._folder.path, ignore_errors=True)
         self._done = True
-
-    def _folder_gone(self) -> None:
-        shutil.rmtree(self._folder.path, ignore_errors=True)
 
     def _supervise(self, line: JsonConnection, message: guard_messages.Supervise) -> None:
         before, self._supervisor, self._supervised = self._supervisor, line, True
@@ -375,6 +372,8 @@ class _Guard:
         self._slots.release(gone=gone)
         self._launcher.close()
         self._code.close(gone=gone)
+        if gone:
+            shutil.rmtree(self._folder.sessions, ignore_errors=True)
         sizes = self._sender.sizes()
         listener = self._slots.listener() if message.listener else ""
         found = [entry.pid for entry in left.found]
@@ -396,5 +395,6 @@ class _Guard:
             self._trace.note(reason)
             self._tell(guard_messages.GaveUp(reason=reason))
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
-                self._folder_gone()  # no rank ever ran, and the head may not know of this host at all
+                # no rank ever ran, and the head may not know of this host at all
+                shutil.rmtree(self._folder.path, ignore_errors=True)
         self._done = lock is not None or silent

@@ -10,6 +10,7 @@ from typing import Callable, Iterator, List, Mapping
 
 from taco_launch.agent.store.ownership import require_own
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.launch.command_line.env import SESSIONS
 
 STATE_VARIABLE = "TACO_LAUNCH_STATE"
 # As core/model/host/paths.py names it.
@@ -172,6 +173,8 @@ class JobFolder:
         self.roots = path / "roots.json"
         # The code as the ranks of one attempt have it.
         self.code = path / "code"
+        # What Open MPI keeps while an attempt runs.
+        self.sessions = path / SESSIONS
         self.logs = path / "logs"
         self.merged = self.logs / "merged"
         self.agent_log = self.logs / "agent"

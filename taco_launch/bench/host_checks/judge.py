@@ -32,6 +32,7 @@ _HINTS = {
 }
 _GPU_HINT = "nvidia-smi -q shows clocks, links and errors; drain the host"
 _DIAG_HINT = "dcgmi diag -r 2 shows it"
+_ON_HOST = "add it to the image; or, if the host has it, drain the host and run there: dcgmi diag -r 2"
 METRICS = tuple(_HINTS)
 
 Judged = Iterator[tuple[str, HealthVerdict]]
@@ -104,7 +105,9 @@ def _programs(measured: HostMeasurements) -> Judged:
             name, source = ("DCGM diag" if program == "dcgmi" else program), f"{program}, in the job's image"
             tests = measured.diagnosed.get(host, ()) if program == "dcgmi" else ()
             if done is None:
-                yield host, HealthVerdict(name, NOT_POSSIBLE, f"{program} is not installed in the job's image", source)
+                hint = _ON_HOST if program == "dcgmi" else ""
+                text = f"{program} is not installed in the job's image"
+                yield host, HealthVerdict(name, NOT_POSSIBLE, text, source, hint)
             elif tests:
                 yield from ((host, each) for each in _diagnosed(tests, done[0], source))
             elif done[0] or program == "dcgmi":

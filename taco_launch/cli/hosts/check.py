@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,9 @@ from taco_launch.core.facts.reports.health.verdict import FAULT, folded, with_ty
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.slots import Drain
 from taco_launch.hosts import check as hosts_check
-from taco_launch.hosts import check_history, drain_policy
+from taco_launch.hosts import check_history, drain_policy, drains
 from taco_launch.hosts.fanout import Answer, connect
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
@@ -81,8 +82,8 @@ def check(
     """Check whether hosts are healthy: GPUs, links, memory, disks.
 
     The level quick only reads, puts no load on a host, and may run beside jobs. Counters of ports and interfaces are read twice, some seconds apart, and
-    errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM or NHC is installed,
-    its verdict is shown under its name. The levels full and pairs check the same first; then one job takes all slots of the hosts and measures them, so
+    errors that come in between are reported. What cannot be read is "not possible", with the reason, and never "ok". Where DCGM, NHC or gcm is installed,
+    on the host or in its container, its verdict is shown under its name. The levels full and pairs check the same first; then one job takes all slots of the hosts and measures them, so
     hosts with jobs are left out, or waited for with --wait-for-jobs. Drained hosts are left out unless their names are given one by one, or --drained. HOST is a name, a range or a group of the inventory; all hosts without one.
 
     With `--drain`, for cron: hosts get no new jobs when a check that `health` names has found a fault several times in a row,
@@ -120,8 +121,9 @@ def check(
             verdicts = _merged(verdicts, measure(settings, able, credentials, options))
         except TacoLaunchError as error:  # what was checked before is shown all the same
             failed = error
+    shut = _shut(settings, verdicts, credentials)
     acted = _drain(settings, verdicts, credentials) if drain else None
-    _print(settings, verdicts, answers, acted, level)
+    _print(settings, verdicts, answers, acted, level, shut)
     host_errors.show(answers, {host.name: host.address for host in chosen})
     if junit is not None:
         silent = [(answer.host, answer.error.message) for answer in answers if answer.error]
@@ -141,15 +143,18 @@ def _print(
     answers: Sequence[Answer[HostFacts]],
     acted: drain_policy.PolicyRun | None,
     level: str,
+    shut: Mapping[str, Drain],
 ) -> None:
-    """Print what was checked, what was measured, and what the policy did."""
+    """Print what was checked, what was measured, and what the policy did; `shut` are faulty hosts that are drained."""
     if settings.output in ("json", "yaml"):
         more = {} if acted is None else {"drains": to_json(acted.actions), "overrides": to_json(dict(acted.overrides))}
         render.data(_document(verdicts, answers) | more, settings.output)
     elif verdicts:
         render.table(*report.table(verdicts, fold))
         show(verdicts, before="\n", wide=settings.output == "wide")
-        show_measured(settings, verdicts, level)
+        show_measured(settings, verdicts, level, shut)
+        for host, record in shut.items():
+            click.echo(render.printable(f"{host}: already drained by {record.author}: {record.reason}"))
     if acted is not None:
         _show_drains(settings, acted)
 
@@ -239,8 +244,10 @@ def _merged(
     return tuple((host, (*each, *added.get(host, ()))) for host, each in verdicts)
 
 
-def show_measured(settings: Settings, verdicts: Sequence[judge.HostVerdicts], level: str) -> None:
-    """Print what was measured of each host, and how to leave out hosts with a fault."""
+def show_measured(
+    settings: Settings, verdicts: Sequence[judge.HostVerdicts], level: str, shut: Collection[str] = ()
+) -> None:
+    """Print what was measured of each host, and how to leave out hosts with a fault; those in `shut` are drained already."""
     names = [
         name for name in (*METRICS, NETWORK) if any(each.name == name for _, results in verdicts for each in results)
     ]
@@ -260,10 +267,11 @@ def show_measured(settings: Settings, verdicts: Sequence[judge.HostVerdicts], le
     render.table(["HOST", *(name.upper() for name in names)], rows)
     faulty = faulty_hosts(verdicts)
     if faulty:
-        name, reason = fold(faulty), f"check --level {level}"
-        without = shell(("--exclude", name))
+        without = shell(("--exclude", fold(faulty)))
         click.echo(f"\njobs without {'it' if len(faulty) == 1 else 'them'}: {without}")
-        click.echo(f"next: {settings.typed} {shell(('host', 'drain', name, '--reason', reason))}")
+    if still_open := [host for host in faulty if host not in shut]:
+        drain = shell(("host", "drain", fold(still_open), "--reason", f"check --level {level}"))
+        click.echo(f"next: {settings.typed} {drain}")
 
 
 def look(
@@ -307,6 +315,16 @@ def _drain(settings: Settings, verdicts: Sequence[judge.HostVerdicts], access: C
     answered = {name for name, _ in verdicts}
     with connect(inventory, tuple(each for each in inventory.hosts if each.name in answered), access) as fanout:
         return drain_policy.apply(fanout, inventory, verdicts, earlier, person())
+
+
+def _shut(settings: Settings, verdicts: Sequence[judge.HostVerdicts], access: Credentials) -> dict[str, Drain]:
+    """Return the hosts with a fault that are drained; not those whose record could not be read, and none without a container."""
+    inventory = settings.load()
+    faulty = {host for host, each in verdicts if judge.worst(each) == FAULT}
+    if inventory.container is None or not faulty:
+        return {}
+    with connect(inventory, tuple(each for each in inventory.hosts if each.name in faulty), access) as fanout:
+        return {answer.host: answer.value for answer in drains.read(fanout) if answer.value is not None}
 
 
 def _show_drains(settings: Settings, acted: drain_policy.PolicyRun) -> None:

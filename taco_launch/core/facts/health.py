@@ -5,6 +5,7 @@ from typing import Dict, List, Optional, Tuple
 
 from taco_launch.core.facts.gpus import smi_csv
 from taco_launch.core.facts.gpus.gpu import refusal
+from taco_launch.core.facts.site_programs import provided
 from taco_launch.core.facts.system.disks import disk
 from taco_launch.core.facts.text.sections import Sections, answer, failure, files, unasked
 from taco_launch.core.facts.text.strip_terminal import lines, shown
@@ -17,7 +18,6 @@ from taco_launch.core.model.host.health import (
     MemoryErrors,
     Mount,
     NvLinks,
-    Provided,
     Xid,
 )
 
@@ -28,7 +28,6 @@ _COUNTER = re.compile(
     r"/sys/class/(?:infiniband/([^/]+)/ports/([0-9]+)/(?:hw_)?counters|net/([^/]+)(?:/statistics)?)/(\w+)"
 )
 _GPU, _LINK = re.compile(r"GPU ([0-9]+): "), re.compile(r"\s*Link ([0-9]+): (.*)")
-_LEVELS = {"Healthy": "ok", "Warning": "warning", "Failure": "fault"}
 
 
 def parse_health(sections: Sections) -> Found[HealthFacts]:
@@ -43,7 +42,7 @@ def parse_health(sections: Sections) -> Found[HealthFacts]:
         mounts=_mounts(answer(sections, "health.mounts"), answer(sections, "health.inodes")),
         nvlinks=_nvlinks(answer(sections, "health.nvlink"), answer(sections, "health.nvlink_errors")),
         gpus=_gpus(answer(sections, "health.gpus")),
-        provided=(("DCGM", _dcgm(sections)), ("NHC", _nhc(sections))),
+        provided=provided(sections),
     )
 
 
@@ -175,33 +174,3 @@ def _gpus(text: Found[str]) -> Found[Tuple[GpuMemory, ...]]:
         retired, pending = row.number("retired_pages.double_bit.count"), row.flag("retired_pages.pending")
         result.append(GpuMemory(index, retired, pending, generation, row.number("pcie.link.gen.max")))
     return tuple(result)
-
-
-def _dcgm(sections: Sections) -> Found[Provided]:
-    """Read `dcgmi health -c`; it complains where no program of the site has turned its watches on."""
-    text = answer(sections, "health.dcgm")
-    if isinstance(text, Absent):
-        return text
-    said = text if isinstance(text, str) else sections["health.dcgm"].stdout if "health.dcgm" in sections else ""
-    words = re.search(r"Overall Health[^A-Za-z]+(\w+)", said)
-    if words is None or words[1] not in _LEVELS:
-        return Unknown(f"dcgmi health -c: {shown(said)}" if said.strip() else getattr(text, "reason", "no answer"))
-    errors = re.findall(r"\|[^|\n]*\|\s*([^|\n]*[a-z]{3}[^|\n]*?)\s*\|", said.partition("Overall Health")[2])
-    wrong = "; ".join(each for each in errors if each not in (*_LEVELS, words[1]))
-    return Provided("DCGM", _LEVELS[words[1]], f"{words[1]}{f': {wrong}' if wrong else ''}"[:300])
-
-
-def _nhc(sections: Sections) -> Found[Provided]:
-    """Read NHC, which ends with 0 also where it has no configuration, or no check for this host: nothing is proven then."""
-    failed = failure(sections, "health.nhc")
-    section = sections.get("health.nhc")
-    text = f"{section.stdout}\n{section.stderr}" if section else ""
-    words = re.search(r"Health check failed:\s*(.*)", text)
-    if words and "Terminated by signal" not in words[1]:
-        return Provided("NHC", "fault", words[1].strip())
-    if failed is not None:
-        return failed
-    checks = len(re.findall(r"^Running check", text, re.MULTILINE))
-    if not checks or "Node Health Check completed successfully" not in text:
-        return Unknown("NHC ran no check: is there a line for this host in /etc/nhc/nhc.conf?")
-    return Provided("NHC", "ok", f"{checks} check{'s' if checks > 1 else ''} passed")

@@ -14,7 +14,7 @@
 #   NONCE done SECONDS.NANOSECONDS
 #
 # For the systems between CentOS 7.6 and today's, under dash, busybox and bash: text forms of tools only, no python to
-# look at a host, no temporary files (a full or read-only disk is a fact to be told), few processes. Where `image` is to
+# look at a host, no temporary files but gcm's log (a full or read-only disk is a fact to be told), few processes. Where `image` is to
 # look into a container, taco_launch/core/facts/text/sections.py sets taco_launch_container to its name and taco_launch_probe to this
 # text; for `made` it sets taco_launch_cluster, and for `system` taco_launch_data_root.
 
@@ -34,6 +34,10 @@ probe() { # probe NONCE [SUBJECT...]
   if [ "${1-}" = inside ]; then # the container: its sections stand within the answer of its host
     prepare
     look_inside
+    shift
+    for program in "$@"; do
+      "look_at_$program" container
+    done
     return
   fi
   if [ $# = 0 ]; then
@@ -705,8 +709,102 @@ look_at_health() { # the first look at counters; the second one follows after al
   # the verdicts of the site's own programs, read alone: DCGM's watches are not turned on, and NHC marks no node. In its
   # detached mode NHC would show an earlier verdict, and start itself again without these settings. Its watchdog ends
   # it 4 seconds after its time.
-  section health.dcgm limited 5 dcgmi health -c
-  section health.nhc limited 26 root nhc -l - -v -t 20 MARK_OFFLINE=0 DETACHED_MODE=0
+  look_at_dcgm health
+  look_at_nhc health
+  look_at_gcm health
+  missing= # what the host does not have, the container may have
+  there dcgmi || missing=dcgm
+  there nhc || missing="$missing nhc"
+  there health_checks || missing="$missing gcm"
+}
+
+look_at_dcgm() { # look_at_dcgm health|container
+  section "$1.dcgm" limited 5 dcgmi health -c
+}
+
+look_at_nhc() { # look_at_nhc health|container
+  section "$1.nhc" limited 26 root nhc -l - -v -t 20 MARK_OFFLINE=0 DETACHED_MODE=0
+}
+
+# gcm has no verdict on a host as a whole. A site's file has a table for each check that it runs, with what it expects of
+# its hosts; run are those that only read, and are right beside jobs. Not run are tests (diag, check-nccl, cuda), and
+# checks that end processes, trace them, clear the BMC's log or ask other hosts.
+gcm_file=/etc/fb-healthchecks/config.toml
+gcm_checks=' check-blockdev check-dcgmi.nvlink check-ethlink check-hca check-ib.check-ib-interfaces
+  check-ib.check-iblink check-ib.check-ibstat check-node.check-module check-node.uptime check-nvidia-smi check-pci
+  check-process.check-running-process check-process.check-zombie check-processor.check-buddyinfo
+  check-processor.check-clocksource check-processor.check-mem-size check-processor.cpufreq-governor
+  check-processor.processor-freq check-sensors check-service.package-version check-service.service-status
+  check-storage.check-mountpoint check-storage.directory-exists check-storage.disk-size check-storage.disk-usage
+  check-storage.file-exists check-storage.mounted-directory check-syslogs.io-errors check-syslogs.link-flaps
+  check-syslogs.xid '
+gcm_of_gpus=' gpu_num clock_freq gpu_temperature gpu_retired_pages ecc_uncorrected_volatile_total
+  ecc_corrected_volatile_total vbios_mismatch row_remap row_remap_pending row_remap_failed '
+
+look_at_gcm() { # look_at_gcm health|container
+  if there health_checks; then
+    section "$1.gcm" gcm_run
+  else
+    refuse "$1.gcm" 127 'health_checks: not found'
+  fi
+}
+
+gcm_run() { # of each check `run NAME`, what it prints, and `exit CODE`; 15 seconds for all of them
+  lines=$(root cat "$gcm_file") || return
+  lines=$(printf '%s\n' "$lines" | gcm_lines)
+  value_of /proc/uptime
+  until=$((${value%%.*} + 15))
+  set -f
+  IFS=$newline
+  for line in $lines; do
+    unset IFS
+    echo "run ${line%% -c *}"
+    value_of /proc/uptime
+    if [ "${value%%.*}" -lt "$until" ]; then
+      gcm_check
+    else
+      printf 'not run: the checks before it took 15 s\nexit 124\n'
+    fi
+  done
+}
+
+gcm_check() { # one check: a sink is given, since that of the file would publish it, and a folder, since gcm keeps a log
+  folder=$(mktemp -d 2>&1) || {
+    printf '%s\nexit 1\n' "$folder"
+    return
+  }
+  # shellcheck disable=SC2086 # words
+  (limited 8 root "$(command -v health_checks)" --config "$gcm_file" $line --verbose-out --log-folder "$folder" \
+    --sink file --sink-opt "file_path=$folder/records") 2>&1
+  printf '\nexit %s\n' "$?"
+  (root rm -rf "$folder")
+}
+
+gcm_lines() { # a line for each table [health_checks.NAME.NAME] that may be run; check-nvidia-smi with its own checks
+  CHECKS=$gcm_checks GPUS=$gcm_of_gpus awk '
+    function put() { if (name != "" && (name != "check-nvidia-smi" || more != "")) print words more }
+    BEGIN { checks = ENVIRON["CHECKS"]; gpus = ENVIRON["GPUS"]; gsub("\n", " ", checks); gsub("\n", " ", gpus) }
+    /^[ \t]*\[[^][]*\][ \t]*(#.*)?$/ {
+      put(); name = more = ""; listed = 0
+      words = $0
+      if (!sub(/^[ \t]*\[[ \t]*health_checks\./, "", words)) next
+      sub(/[ \t]*\].*/, "", words)
+      if (index(checks, " " words " ")) name = words
+      sub(/\./, " ", words)
+      next
+    }
+    name != "check-nvidia-smi" { next }
+    /^[ \t]*check[ \t]*=/ { listed = 1 }
+    listed {
+      text = $0
+      while (match(text, /["\047][a-z_]+["\047]/)) {
+        one = substr(text, RSTART + 1, RLENGTH - 2)
+        if (index(gpus, " " one " ")) more = more " -c " one
+        text = substr(text, RSTART + RLENGTH)
+      }
+      if (/\]/) listed = 0
+    }
+    END { put() }'
 }
 
 look_again() { # 3 seconds after the first look, or later
@@ -857,7 +955,7 @@ look_at_image() {
   find_engine
   # shellcheck disable=SC2086,SC2154 # taco_launch_probe: see above
   complaints=$(printf '%s\n' "$taco_launch_probe" |
-    limited 60 $engine docker exec -i "$taco_launch_container" /bin/sh -s -- "$nonce" inside 2>&1 >&3 3>&-)
+    limited 90 $engine docker exec -i "$taco_launch_container" /bin/sh -s -- "$nonce" inside ${missing-} 2>&1 >&3 3>&-)
   code=$?
   begin image.where
   printf %s "$taco_launch_container"

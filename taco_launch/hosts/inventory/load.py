@@ -149,13 +149,13 @@ def _too_large() -> str:
     return f"is larger than {MAX_BYTES} bytes (1 MiB), which is the limit"
 
 
-def typed_anywhere(inventory: Inventory, folder: str) -> str:
+def typed_anywhere(inventory: Inventory, folder: str = "") -> str:
     """Return how taco-launch is called with this inventory from any folder of this machine, "" where none was named.
 
-    `folder` is the one that a relative path starts from.
+    `folder` is the one that a relative path starts from, by default that of this process, which may be gone if the path is absolute.
     """
     source = inventory.source
     if source == SHIPPED or not source:
         return ""
-    file = Path(folder, source)
+    file = Path(folder, source).absolute()
     return shell((BARE, "-i", str(file) if file.exists() else source))  # lab:NAME and slurm:LOGIN are no files

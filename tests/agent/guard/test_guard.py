@@ -107,12 +107,14 @@ def test_what_a_job_leaves_running_is_the_next_ones_business(
     supervisor: Mail, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder
 ) -> None:
     marked = family.start(SLEEP, marked=True)
+    folder.sessions.mkdir()
     lease(supervisor, 1)
     supervisor.wait("leased")
     supervisor.send("end", roots=[], leave=True)
     assert supervisor.wait("ended")["left"] == []
     assert guard.wait(HANG) == 0
     assert marked.poll() is None
+    assert folder.sessions.exists(), "it may be in use"
     assert family.job_id in (folder.path / "leases" / f"slot-0.{os.geteuid()}").read_text(encoding="ascii")
     following = leases.Leases(folder.path / "leases", folder.path.parent)
     assert following.take(("slot-0",), 1, Holder("next", "next", 0.0), None) == ("slot-0",)
@@ -190,8 +192,9 @@ def test_a_rank_that_was_faster_than_its_welcome_gets_it(supervisor: Mail, conne
 
 
 def test_the_end_leaves_nothing(
-    supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family
+    supervisor: Mail, connect: Connect, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder
 ) -> None:
+    (folder.sessions / "ompi.gpu1.0/pid.1").mkdir(parents=True)  # as mpirun leaves it when a signal ends it
     marked = family.start(SLEEP, marked=True)
     registered, launched, named, bystander = (family.start(SLEEP) for _process in range(4))
     supervisor.send("prepare", stall_after=600, welcome=WELCOME)
@@ -202,6 +205,7 @@ def test_the_end_leaves_nothing(
     for process in (marked, registered, launched, named):
         assert process.wait(HANG) == -signal.SIGKILL
     assert bystander.poll() is None
+    assert not folder.sessions.exists()
 
 
 def test_what_ranks_have_said_comes_before_the_end(

@@ -209,12 +209,16 @@ def test_gpu_programs_fail_pass_or_are_missing() -> None:
     programs: dict[str, dict[str, tuple[int, str] | None]] = {
         "gpu1": {"dcgmi": (1, ""), "nvbandwidth": None},
         "gpu2": {"dcgmi": (0, "")},
+        "gpu3": {"dcgmi": None},
     }
     tests: dict[str, tuple[tuple[str, str, str], ...]] = {
         "gpu1": (("memory", FAULT, "GPU 1: bad"),),
         "gpu2": (("memory", OK, ""),),
     }
-    found = dict(verdicts(HostMeasurements((), {}, programs, {}, tests), ("gpu1", "gpu2"), {}))
+    found = dict(verdicts(HostMeasurements((), {}, programs, {}, tests), ("gpu1", "gpu2", "gpu3"), {}))
     assert [(each.name, each.level) for each in found["gpu1"]] == [("DCGM diag", FAULT), ("nvbandwidth", NOT_POSSIBLE)]
     assert found["gpu1"][0].text == "memory: GPU 1: bad"
     assert [each.level for each in found["gpu2"]] == [OK]
+    ((level, text, hint),) = [(each.level, each.text, each.hint) for each in found["gpu3"]]
+    assert (level, text) == (NOT_POSSIBLE, "dcgmi is not installed in the job's image")
+    assert "if the host has it, drain the host and run there: dcgmi diag -r 2" in hint

@@ -36,6 +36,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
     """Call `check` on three hosts that give these answers."""
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     (tmp_path / "cluster.yaml").write_text(INVENTORY)
+    monkeypatch.setattr(drains, "read", lambda fanout: tuple(Answer(each.name) for each in fanout.transports))
 
     def run(answers: Sequence[Answer[HostFacts]], *args: str) -> Result:
         def gather(
@@ -50,6 +51,14 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Res
         return CliRunner().invoke(cli, ["-i", str(tmp_path / "cluster.yaml"), "check", *args])
 
     return run
+
+
+def leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change to a folder that is then removed."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
 
 
 def answer(number: int, **health: Any) -> Answer[HostFacts]:
@@ -211,6 +220,20 @@ def test_a_host_that_a_person_opened_in_spite_of_a_fault_is_left_alone_until_the
     assert list(records) == ["gpu2"]
 
 
+def test_a_faulty_host_that_is_drained_already_is_named(
+    checks: Callable[..., Result], records: dict[str, Drain]
+) -> None:
+    records["gpu1"] = Drain("ann@ctl", 1.0, "its disk")  # and it has no fault
+    records["gpu2"] = Drain("ann@ctl", 1.0, "dust")
+    bad = [sick(1), sick(2, full=True), sick(3, full=True)]
+    done = checks(bad)
+    assert done.exit_code == 3
+    assert [line for line in done.stdout.splitlines() if "drained" in line] == [
+        "gpu2: already drained by ann@ctl: dust"
+    ]
+    assert "already drained" not in checks(bad, "--json").stdout
+
+
 def test_what_the_policy_did_is_posted(
     checks: Callable[..., Result], records: dict[str, Drain], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,6 +248,7 @@ def test_what_the_policy_did_is_posted(
     (tmp_path / "cluster.yaml").write_text(INVENTORY + HEALTH.replace("]}", f"], after: 1, notify: '{where}'}}"))
     done = checks([sick(1), sick(2), sick(3)], "--drain")
     assert (done.exit_code, posted, records) == (0, [], {})
+    leave(tmp_path, monkeypatch)
     done = checks([sick(1), sick(2, full=True), sick(3)], "--drain")
     assert "warning: health.notify: the message was not delivered: no route" in done.stderr
     ((url, told),) = posted
@@ -257,3 +281,10 @@ def test_drain_requires_a_policy_and_all_hosts(tmp_path: Path) -> None:
     assert "the inventory has no container" in call("-i", str(file), "check", "--drain").stderr
     file.write_text(INVENTORY + HEALTH)
     assert "--drain: checks all hosts" in call("-i", str(file), "check", "gpu1", "--drain").stderr
+
+
+def test_a_folder_that_was_removed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cluster.yaml").write_text(INVENTORY)
+    leave(tmp_path, monkeypatch)
+    done = call("-i", str(tmp_path / "cluster.yaml"), "check", "--junit", "health.xml")
+    assert (done.exit_code, done.stderr) == (2, "error: the current folder is gone\nhint: cd to one that exists\n")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ from taco_launch.cli.main import cli
 from taco_launch.core.errors import HostError
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, WARNING, HealthVerdict
+from taco_launch.core.model.host.fact_value import NOT_ASKED
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.slots import Drain
+from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
 from tests.support.host_facts import checked
@@ -31,13 +35,16 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     (tmp_path / "cluster.yaml").write_text(INVENTORY)
 
+    def sound(name: str) -> HostFacts:
+        return replace(checked(name), docker=NOT_ASKED)
+
     def run(found: Sequence[HostVerdicts] | HostError, *args: str, silent: str = "") -> tuple[Result, list[Any]]:
         given: list[Any] = []
 
         def gather(_fanout: Fanout, *_: object, **__: object) -> tuple[Answer[HostFacts], ...]:
             names = ("gpu1", "gpu2", "gpu3")
             return tuple(
-                Answer(name, error=HostError(f"{name}: silent")) if name == silent else Answer(name, checked(name))
+                Answer(name, error=HostError(f"{name}: silent")) if name == silent else Answer(name, sound(name))
                 for name in names
             )
 
@@ -74,6 +81,26 @@ def test_the_slow_host_is_shown_with_what_to_type_next(checks: Callable[..., tup
         f"next: taco-launch -i {done.stdout.rsplit('-i ', 1)[1].split()[0]} host drain gpu2 --reason 'check --level pairs'",
     ]
     assert done.stderr.count("measuring: round 1 of 3 of pairs") == 1
+
+
+def test_a_host_that_is_drained_already_is_not_to_be_drained(
+    checks: Callable[..., tuple[Result, list[Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cluster.yaml").write_text(INVENTORY + "container: {image: x}\n")
+    record = Drain("ann@ctl", 1.0, "dust")
+    shut = {"gpu2": record}
+    monkeypatch.setattr(
+        drains, "read", lambda fanout: tuple(Answer(each.name, shut.get(each.name)) for each in fanout.transports)
+    )
+    found = [("gpu1", (RATE,)), ("gpu2", (SLOW,)), ("gpu3", (SLOW,))]
+    done, _ = checks(found, "--level", "pairs", "gpu1", "gpu2", "gpu3")
+    *_, without, drain, already = done.stdout.splitlines()
+    assert without == "jobs without them: --exclude 'gpu[2-3]'"
+    assert drain.endswith("host drain gpu3 --reason 'check --level pairs'")
+    assert already == "gpu2: already drained by ann@ctl: dust"
+    shut["gpu3"] = record
+    done, _ = checks(found, "--level", "pairs", "gpu1", "gpu2", "gpu3")
+    assert "host drain" not in done.stdout
 
 
 def test_a_link_of_two_hosts_excludes_neither(checks: Callable[..., tuple[Result, list[Any]]]) -> None:

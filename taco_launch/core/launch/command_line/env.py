@@ -10,6 +10,8 @@ if TYPE_CHECKING:  # every rank imports this file, and the model takes longer to
 # The mark: a process whose environment holds this variable with a job's id belongs to that job.
 JOB_ID = "TACO_LAUNCH_JOB_ID"
 JOB_NAME = "TACO_LAUNCH_JOB"
+# The folder of Open MPI's session folders, in that of a job on each of its hosts.
+SESSIONS = "mpi"
 # Which try of its job a rank is of, from 1 on; and as torchrun counts them, which starts each of ours anew at 0.
 _ATTEMPT, _RESTARTS = "TACO_LAUNCH_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"
 # The number of a host's first rank for us, where torchrun numbers its ranks anew whenever a host comes or goes.

@@ -5,7 +5,7 @@ from typing import Dict, Sequence, Tuple
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.core.launch.command_line.decisions import Decisions, hostfile_path, reached
-from taco_launch.core.launch.command_line.env import mark
+from taco_launch.core.launch.command_line.env import SESSIONS, mark
 from taco_launch.core.launch.command_line.host_env import host_env, typed_gpus, with_gpus
 from taco_launch.core.launch.command_line.overrides import tells_hosts
 from taco_launch.core.launch.command_line.remarks import draft_of, remarks
@@ -22,6 +22,17 @@ _DEFAULT_HOSTFILE = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_ho
 _SSH_ARGS = ("OMPI_MCA_plm_rsh_args", "PRTE_MCA_plm_ssh_args")
 _AGGREGATE = ("OMPI_MCA_orte_base_help_aggregate", "PRTE_MCA_prte_base_help_aggregate")
 _FEW_RANKS = 64
+# Where Open MPI makes its session folders. By default all jobs of a user on a host have /tmp/ompi.HOST.UID, and 4.1 removes it
+# with its last job, while another one may be making its own folder in there. Checked with 4.1.4 and 5.0.11: both pass the
+# variable to the daemons on other hosts, which make the folder.
+_SESSIONS = ("OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base")
+_JOB_FOLDER = "<folder of the job>"  # of a dry run
+# By these a user has said where. Open MPI 4 refuses the second and third beside the first.
+_OTHER_SESSIONS = ("tmpdir_base", "local_tmpdir_base", "remote_tmpdir_base", "top_session_dir")
+_SESSION_NAMES = frozenset(f"{part}_{name}" for part in ("orte", "prte") for name in _OTHER_SESSIONS)
+# sockaddr_un, for what Open MPI makes of it at most, /ompi.HOST.UID/pid.PID/pmix-PID: 4.1 and 5.0 have no socket there.
+_MOST_SOCKET_PATH = 107
+_SESSION_PATH = "/ompi.{}.4294967295/pid.4194304/pmix-4194304"
 
 
 def plan(
@@ -54,6 +65,8 @@ def plan(
     executed = [launcher.text, *(token.text for option in options if option.key not in own for token in option.tokens)]
     executed += [*wrapper, *(escape(word) for word in spec.command)]
     env = _env(spec, job_id, placement, facts, decisions)
+    if wrapper:  # a line that no agent runs has nobody to remove them
+        env.update(_session_env(spec, placement, facts, f"{folder or _JOB_FOLDER}/{SESSIONS}"))
     files: Tuple[PlanFile, ...] = ()
     if not tells_hosts(options):
         env.update((name, hostfile_path(folder)) for name in _DEFAULT_HOSTFILE)
@@ -75,6 +88,16 @@ def plan(
 def line(tokens: Sequence[Token]) -> str:
     """Return the tokens as one line to paste into a shell."""
     return shell([token.text for token in tokens])
+
+
+def _session_env(spec: JobSpec, placement: Placement, facts: JobFacts, path: str) -> Dict[str, str]:
+    """Return the variables that give a job its own session folders; none where the user has chosen, or a path would be too long."""
+    given = {name for name, _value in (*spec.mca, *spec.env, *(facts.environment or ()))}
+    chosen = any(name.rpartition("_MCA_")[2] in _SESSION_NAMES for name in given)
+    longest = max((share.host for share in placement.shares), key=len)
+    if chosen or len((path + _SESSION_PATH.format(longest)).encode("utf-8", "surrogateescape")) > _MOST_SOCKET_PATH:
+        return {}
+    return dict.fromkeys(_SESSIONS, path)
 
 
 def _hostfile(spec: JobSpec, placement: Placement) -> str:

@@ -12,6 +12,7 @@ from taco_launch.core.launch.command_line.env import JOB_ID, JOB_NAME
 from taco_launch.core.model.host.hosts import Container, Host, Network
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import Profile, ProfileOption
+from taco_launch.core.model.plans import LaunchPlan
 from tests.support.planned import BINDING, BOND, FAR, LIGHTCC, LOCAL, WRAPPER, missing, plan, settings
 
 
@@ -195,3 +196,34 @@ def test_the_callers_own_ssh_arguments_are_kept() -> None:
     assert made["OMPI_MCA_plm_rsh_args"] == "-i /k -p 12222"
     assert made["PRTE_MCA_plm_ssh_args"] == "-p 12222"
     assert made["OMPI_MCA_orte_base_help_aggregate"] == "1"
+
+
+SESSIONS = {"OMPI_MCA_orte_tmpdir_base", "PRTE_MCA_prte_tmpdir_base"}
+
+
+def sessions(made: LaunchPlan) -> set[str]:
+    return {value for name, value in made.env if name in SESSIONS}
+
+
+def test_a_job_has_session_folders_of_its_own() -> None:
+    made = plan(hosts=FAR, head="gpu1", network=BOND)
+    assert dict(made.env).keys() >= SESSIONS
+    assert sessions(made) == {"/job/mpi"}
+    assert sessions(plan(folder="")) == {"<folder of the job>/mpi"}, "a dry run shows it"
+    longest = "/" + "j" * (107 - len("//mpi/ompi.me.4294967295/pid.4194304/pmix-4194304"))
+    assert sessions(plan(folder=longest)) == {f"{longest}/mpi"}
+    assert sessions(plan(folder=f"{longest}j")) == set(), "a path of a socket has 107 bytes at most"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"mca": (("orte_tmpdir_base", "/scratch"),)},
+        {"mca": (("orte_remote_tmpdir_base", "/scratch"),)},
+        {"env": (("PRTE_MCA_prte_tmpdir_base", "/scratch"),)},
+        {"facts": JobFacts(False, (("OMPI_MCA_orte_local_tmpdir_base", "/scratch"),), "4.1.4")},
+    ],
+    ids=["option", "other-hosts", "variable", "inherited"],
+)
+def test_session_folders_are_where_the_user_has_them(fields: dict[str, Any]) -> None:
+    assert sessions(plan(**fields)) == set()

@@ -29,7 +29,7 @@ GROUPS: Tuple[Tuple[str, Tuple[str, ...]], ...] = (
     ),
     ("SPEED", ("CPU rate", "CPU rate, one core", "memory copy", "disk write", "disk read", "measurement")),
     ("SYSTEM", ("memory errors", "disk space", "file systems", "shared memory", "clock", "versions", "container")),
-    ("SITE", ("DCGM", "NHC")),
+    ("SITE", ("DCGM", "NHC", "gcm")),
 )
 _ROWS: Tuple[Callable[[HostFacts, Expected], Iterator[HealthVerdict]], ...] = (
     lambda facts, expected: iter(hardware.verdicts(facts, expected.rdma, expected.gdr)),

@@ -29,7 +29,11 @@ _RETIRED = "NVIDIA dynamic page retirement: pending pages require a reset; 60 or
 _PCIE = "PCIe: a device that works uses its highest speed"
 _CONTAINER = "taco-launch setup: jobs run in the container, and start by its sshd"
 # Programs of the site that judge a host by themselves, and what shows more of it.
-_SHOWN_BY = {"DCGM": "dcgmi health -c shows it", "NHC": "nhc -l - -v MARK_OFFLINE=0 shows it"}
+_SHOWN_BY = {
+    "DCGM": "dcgmi health -c shows it",
+    "NHC": "nhc -l - -v MARK_OFFLINE=0 shows it",
+    "gcm": "health_checks CHECK shows it",
+}
 _RIGHTS = "log in as root, or add --ask-sudo-password"
 _FIREWALL = "taco-launch setup: jobs start by the container's sshd, and their processes connect to one another"
 # What Linux gives programs that ask for no port of their own.
@@ -289,7 +293,7 @@ def provided(facts: HostFacts) -> Iterator[HealthVerdict]:
     """Yield the verdicts of the site's own health programs, under their names; nothing of one that is not installed."""
     health: Optional[HealthFacts] = known_value(facts.health)
     for program, words in health.provided if health else ():
-        source = f"{program}, which this host has installed"
+        source = f"{program}, which the site has installed"
         if isinstance(words, Unknown):
             yield HealthVerdict(program, NOT_POSSIBLE, words.reason, source)
         elif not isinstance(words, Absent):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,33 +39,54 @@ def call(environ: dict[str, str], *argv: str) -> str:
     return done.stdout
 
 
+def kept(taco: Taco, name: str) -> dict[str, Any]:
+    return dict(json.loads((taco.folder(name) / "slurm.json").read_text()))
+
+
 def number(taco: Taco, name: str) -> str:
-    return str(json.loads((taco.folder(name) / "slurm.json").read_text())["job"])
+    return str(kept(taco, name)["job"])
 
 
 def runs(taco: Taco, name: str) -> None:
     eventually(lambda: taco.job(name)["state"] == "RUNNING", 30, f"{name} to run")
 
 
-def test_a_job_for_each_number_of_an_array(on_slurm: Taco) -> None:
+def test_an_array_is_one_job_of_slurm(on_slurm: Taco, cluster: dict[str, str], tmp_path: Path) -> None:
+    script = f"echo part $SLURM_ARRAY_TASK_ID; until [ -e {tmp_path}/$SLURM_ARRAY_TASK_ID ]; do sleep 0.2; done"
     on_slurm.ok(
-        "submit",
-        "--name",
-        "a",
-        "--np",
-        "1",
-        "--array",
-        "2,7",
-        "--launcher",
-        "env",
-        "--",
-        "sh",
-        "-c",
-        "echo part $SLURM_ARRAY_TASK_ID",
+        *("submit", "--name", "a", "--np", "1", "--array", "0-4%2", "--launcher", "env", "--", "sh", "-c", script)
     )
-    assert number(on_slurm, "a-2") != number(on_slurm, "a-7")
-    assert on_slurm("wait", "a-2", "a-7").returncode == 0
-    assert [on_slurm("logs", name).stdout.partition("| ")[2] for name in ("a-2", "a-7")] == ["part 2\n", "part 7\n"]
+    for name in ("a-0", "a-1"):
+        runs(on_slurm, name)
+    listed = [
+        line.split() for line in call(cluster, "squeue", "--noheader", "--array", "--format=%F %K %T").splitlines()
+    ]
+    assert {array for array, _place, _state in listed} == {kept(on_slurm, "a-4")["of_array"].partition("_")[0]}
+    assert sorted((place, state) for _array, place, state in listed) == [
+        *(("0", "RUNNING"), ("1", "RUNNING"), ("2", "PENDING"), ("3", "PENDING"), ("4", "PENDING"))
+    ]
+    limit = "as many jobs of its array run as its limit allows"
+    eventually(lambda: limit in on_slurm.ok("get", "a-2").stdout, 20, "the reason to be told")
+    assert on_slurm.ok("exec", "a-1", "--", "echo", "hi").stdout == "hi\n"
+    on_slurm.ok("stop", "a-2")
+    call(cluster, "scancel", kept(on_slurm, "a-3")["of_array"])
+    on_slurm.ok("stop", "a-0")
+    runs(on_slurm, "a-4")  # it has the number of the array: to end it ends no other
+    assert on_slurm.job("a-4")["slurm_job"] == int(kept(on_slurm, "a-4")["of_array"].partition("_")[0])
+    on_slurm.ok("stop", "a-4")
+    assert on_slurm.job("a-1")["state"] == "RUNNING"
+    (tmp_path / "1").touch()
+    ends = [on_slurm("wait", f"a-{place}") for place in range(5)]
+    assert [end.returncode for end in ends] == [143, 0, 143, 143, 143]
+    assert "cancelled in Slurm before it started" in ends[3].stderr
+    assert on_slurm("logs", "a-1").stdout.partition("| ")[2] == "part 1\n"
+    on_slurm.ok("delete", *(f"a-{place}" for place in range(5)))
+
+
+def test_an_array_that_slurm_refuses(on_slurm: Taco) -> None:
+    on_slurm("submit", "--name", "a", "--np", "1", "--array", "1,999999", "--", "true")
+    for name in ("a-1", "a-999999"):
+        assert "Slurm refuses the job: Invalid job array specification" in on_slurm("wait", name).stderr
 
 
 def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, cluster: dict[str, str]) -> None:
@@ -206,6 +228,8 @@ def test_without_slurm(taco: Taco, tmp_path: Path) -> None:
     done = Taco(taco.state, {**taco.env, "SLURM_CONF": str(tmp_path / "none")})("-i", "slurm:", "top", "node")
     assert done.returncode == 5
     assert "is this a login node of a Slurm cluster?" in done.stderr
+    limited = taco("submit", "--np", "1", "--array", "0-3%2", "--", "true")
+    assert "--array: the limit %2 works only with Slurm" in limited.stderr
     assert "--partition works only with Slurm" in taco("run", "--np", "1", "--partition", "p", "--", "true").stderr
 
 

@@ -1,6 +1,6 @@
 """The engines that keep the jobs of a cluster and run them, by the word for them in an inventory; and what jobs request of one."""
 
-from typing import Mapping, Tuple
+from typing import Mapping, Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 
@@ -29,6 +29,19 @@ ENGINES: Mapping[str, Engine] = {
 
 
 @dataclass(frozen=True)
+class SlurmArray:
+    """The place of a job in a job array of Slurm, whose jobs are called NAME-NUMBER."""
+
+    name: str = ""
+    number: int = 0
+    # how many jobs the array has, and at most how many of them may run at a time; None: all of them
+    count: int = 1
+    limit: Optional[int] = None
+    # the same for all jobs of one submission, and for no others
+    id: str = ""
+
+
+@dataclass(frozen=True)
 class SlurmOptions:
     """The options that a job passes to Slurm besides its size; "" keeps Slurm's default."""
 
@@ -42,3 +55,4 @@ class SlurmOptions:
     exclude: Tuple[str, ...] = ()
     # True: each rank is to have a GPU
     gpus: bool = False
+    array: Optional[SlurmArray] = None

@@ -44,4 +44,4 @@ def options(request: JobRequest, inventory: Inventory, hosts: Tuple[Host, ...]) 
     chosen = {host.name for host in hosts}
     others = tuple(host.name for host in inventory.job_hosts if host.name not in chosen)
     gpus = any(dict(host.labels).get(nodes.GPUS, "0") != "0" for host in hosts)
-    return SlurmOptions(**given, exclude=others, gpus=gpus)
+    return SlurmOptions(**given, exclude=others, gpus=gpus, array=request.array)

@@ -4,7 +4,9 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,25 @@ def test_beside_its_ranks(on_slurm: Taco, tmp_path: Path) -> None:
     assert "jobs hold 4 of 4 slots" in on_slurm.ok("top", "node").stdout
 
 
+def test_a_port_of_a_node_without_sshd(on_slurm: Taco, tmp_path: Path) -> None:
+    (tmp_path / "sent").write_bytes(os.urandom(1 << 20))
+    # A node has processes of its own, but the network of this machine.
+    serve = "import http.server as h; s = h.ThreadingHTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); "
+    serve += "print('at', s.server_port, flush=True); s.serve_forever()"
+    program = f'cd {tmp_path}; [ $RANK = 3 ] || exec sleep 100; exec python3 -c "{serve}"'
+    on_slurm.ok("submit", "--name", "j", "--np", "4", "--launcher", "env", "--", "sh", "-c", program)
+    eventually(lambda: "at " in on_slurm.ok("logs", "j").stdout, 30, "it to listen")
+    port = on_slurm.ok("logs", "j").stdout.split()[-1]
+    with on_slurm.start("forward", "j", f"{port}:0", "--rank", "3") as forward:
+        assert forward.stdout is not None
+        here, _arrow, there = forward.stdout.readline().decode().split()
+        assert there == f"n2:{port}"
+        with urllib.request.urlopen(f"http://{here}/sent", timeout=30) as answer:
+            assert answer.read() == (tmp_path / "sent").read_bytes()
+        forward.terminate()
+    on_slurm.ok("stop", "j")
+
+
 def test_code_reaches_both_nodes_and_nothing_stays_there(on_slurm: Taco, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "text").write_text("here")
@@ -214,6 +235,7 @@ def test_torchrun_on_both_nodes(on_slurm: Taco) -> None:
     [
         (("--np", "2", "--partition", "none"), "Slurm refuses the job: Invalid partition name specified"),
         (("--np", "2", "--priority", "3"), "--priority does not apply to Slurm"),
+        (("--np", "2", "--tensorboard"), "start it on the login node: tensorboard"),
         (("--np", "2", "--qos", "a\nb"), "is not a valid value for Slurm"),
         ((), "the size of the job is missing"),
     ],
@@ -271,6 +293,13 @@ def test_from_another_machine(taco: Taco, cluster: dict[str, str], tmp_path: Pat
         away.ok("submit", "--name", "long", "--np", "2", "--", "sleep", "100")
         eventually(lambda: "RUNNING" in away.ok("list").stdout, 30, "it to run")
         assert away.ok("exec", "long", "--rank", "1", "--", "echo", "hi").stdout == "hi\n"
+        # The machines have one network: the port that the node connects to is that of the login node's sshd.
+        with away.start("forward", "long", f"{login.port}:0") as forward:
+            assert forward.stdout is not None
+            name, here = forward.stdout.readline().decode().split()[0].split(":")
+            with socket.create_connection((name, int(here)), timeout=30) as connection:
+                assert connection.recv(4) == b"SSH-"
+            forward.terminate()
         away.ok("stop", "long")
         assert away("wait", "long").returncode == 143
         assert "n2 (ranks 2-3)" in away.ok("get", "j").stdout

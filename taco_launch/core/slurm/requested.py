@@ -20,6 +20,7 @@ _REFUSED = {
     "selectors": "Slurm chooses the hosts: use --constraint or --partition",
     "elastic": "an allocation keeps its nodes: omit it",
     "gpu_topology": "Slurm chooses the GPUs of a host",
+    "tensorboard": "start it on the login node: tensorboard --logdir FOLDER, with the folder that the job writes to",
 }
 
 

@@ -213,6 +213,20 @@ def test_a_node_that_fails(on_slurm: Taco, cluster: dict[str, str]) -> None:
     assert on_slurm.job("j")["state"] == "FAILED"
 
 
+def test_a_nightly_run(on_slurm: Taco, tmp_path: Path) -> None:
+    matrix = {
+        "name": "night",
+        "workloads": {"w": {"kind": "horovod", "command": "echo 'Total img/sec on 2 CPU(s): 100.0 +-0.3'"}},
+        "sizes": [2],
+        "variants": {"plain": {}},
+        "repeats": 2,
+        "warmUps": 0,
+    }
+    (tmp_path / "night.yaml").write_text(json.dumps(matrix))
+    done = on_slurm.ok("nightly", "run", str(tmp_path / "night.yaml"), "--deadline", "20s", timeout=120)
+    assert "nightly night: OK: 1 cell" in done.stdout
+
+
 def test_jobs_are_shown_while_slurm_does_not_answer(on_slurm: Taco, cluster: dict[str, str]) -> None:
     on_slurm.ok("run", "--name", "j", "--np", "1", "--", "echo", "hi")
     os.kill(int(cluster["SLURMCTLD_PID"]), signal.SIGSTOP)
@@ -235,6 +249,7 @@ def test_torchrun_on_both_nodes(on_slurm: Taco) -> None:
     [
         (("--np", "2", "--partition", "none"), "Slurm refuses the job: Invalid partition name specified"),
         (("--np", "2", "--priority", "3"), "--priority does not apply to Slurm"),
+        (("--np", "2", "--image", "a:1"), "start the container in the command: -- apptainer exec"),
         (("--np", "2", "--tensorboard"), "start it on the login node: tensorboard"),
         (("--np", "2", "--qos", "a\nb"), "is not a valid value for Slurm"),
         ((), "the size of the job is missing"),

@@ -4,6 +4,9 @@ from typing import Mapping, Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
 
+# How the name of an inventory starts that is a Slurm cluster: this alone on a login node, else followed by USER@LOGIN.
+SLURM_PREFIX = "slurm:"
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -13,6 +16,8 @@ class Engine:
     description: str
     # How jobs run where the inventory names no container.
     without_image: str = "jobs run on the head only, without a container"
+    # What to do to run a job in an image where the inventory names no container.
+    image_hint: str = "name the image in an inventory (container: {image: ...}), then: taco-launch -i FILE setup"
     # The module whose `options` reads what a request asks of it; "" where it has no options of its own.
     options: str = ""
 
@@ -23,6 +28,7 @@ ENGINES: Mapping[str, Engine] = {
     "slurm": Engine(
         "Slurm, on whose login node the head is",
         without_image="jobs run as plain processes on the nodes that Slurm chooses",
+        image_hint="start the container in the command: -- apptainer exec --nv IMAGE python3 train.py",
         options="taco_launch.core.slurm.requested",
     ),
 }

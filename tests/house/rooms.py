@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 12_350,
     "api": 1_500,
     "bench": 9_900,
-    "jobs": 14_450,
+    "jobs": 14_500,
     "setup": 9_100,
-    "hosts": 8_300,
+    "hosts": 8_400,
     "lab": 3_650,
-    "agent": 20_450,
-    "core": 35_350,
+    "agent": 20_550,
+    "core": 35_400,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import no_lab
+from taco_launch.core.model.engines import SLURM_PREFIX
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from taco_launch.setup.plan.host_plan import HostPlan
 
 _LAB = "lab"
-_SLURM = "slurm:"
 
 
 def _say_nothing(_words: str) -> None:
@@ -112,7 +112,7 @@ class Cluster:
             except ImportError as error:
                 raise no_lab(error) from None
             inventory = load_lab(source, self.environ)
-        elif (source or "").startswith(_SLURM):
+        elif (source or "").startswith(SLURM_PREFIX):
             from taco_launch.hosts.slurm_inventory import load as load_slurm  # noqa: PLC0415 - only for Slurm
 
             inventory = load_slurm(str(source), local_names, self._access)
@@ -126,7 +126,7 @@ class Cluster:
     @property
     def _with_head(self) -> Inventory:
         """The inventory, or as much of it as leads to the head, where that is less to ask for."""
-        if isinstance(self._given, Inventory) or not (self._source or "").startswith(_SLURM):
+        if isinstance(self._given, Inventory) or not (self._source or "").startswith(SLURM_PREFIX):
             return self.inventory
         from taco_launch.hosts.slurm_inventory import login_of  # noqa: PLC0415 - only for Slurm
 

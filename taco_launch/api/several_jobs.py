@@ -1,6 +1,7 @@
 """Several jobs of a cluster at once: one for each combination of values, and the wait for their ends."""
 
 import itertools
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,8 +10,10 @@ from difflib import get_close_matches
 
 from taco_launch.api.job import Job
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.model.engines import SlurmArray
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.jobs.backend import Backend
+from taco_launch.jobs.request.job_names import default_name
 
 # The variable of a job array of Slurm that has the job's number in it.
 ARRAY = "SLURM_ARRAY_TASK_ID"
@@ -54,11 +57,24 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
             raise UsageError(f"matrix: {key}: {given!r}: must be a list of values", hint=f"{{{key!r}: [0.1, 0.01]}}")
     _check_names(request.command, matrix)
     env = dict(request.env)
+    array = _array_of(request, matrix) if [*matrix] == [ARRAY] else None
     for number, chosen in enumerate(itertools.product(*matrix.values()), 1):
         values = dict(zip(matrix, map(str, chosen), strict=True))
         command = tuple(_filled(word, values) for word in request.command)
-        name = request.name and f"{request.name}-{chosen[0] if [*matrix] == [ARRAY] else number}"
-        yield replace(request, name=name, command=command, env=tuple({**env, **values}.items()))
+        base = request.name if array is None else array.name
+        name = base and f"{base}-{chosen[0] if [*matrix] == [ARRAY] else number}"
+        if array is not None:
+            array = replace(array, number=int(values[ARRAY]))
+        yield replace(request, name=name, array=array, command=command, env=tuple({**env, **values}.items()))
+
+
+def _array_of(request: JobRequest, matrix: Mapping[str, Sequence[object]]) -> SlurmArray | None:
+    """Return the job array that a matrix is, without a number; None where its values are not numbers."""
+    numbers = [str(value) for value in matrix[ARRAY]]
+    if len(set(numbers)) < len(numbers) or not all(each.isdecimal() and each == str(int(each)) for each in numbers):
+        return None
+    name = request.name or default_name(request.command)
+    return replace(request.array or SlurmArray(), name=name, count=len(numbers), id=os.urandom(8).hex())
 
 
 def _check_names(command: Sequence[str], matrix: Mapping[str, Sequence[object]]) -> None:

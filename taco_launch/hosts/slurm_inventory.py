@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from taco_launch.core.command import Command
 from taco_launch.core.errors import HostError, UsageError, last_line
+from taco_launch.core.model.engines import SLURM_PREFIX
 from taco_launch.core.model.host.hosts import PARTITION, Host, Inventory
 from taco_launch.core.slurm import nodes
 from taco_launch.hosts.fanout import connect
 from taco_launch.hosts.remote.credentials import Credentials
 
-# The scheme of such an inventory, and its engine.
-WORD = "slurm"
+# The engine of such an inventory, and the name of a cluster that has none.
+_WORD = SLURM_PREFIX.rstrip(":")
 _SECONDS = 60.0
 _LOGIN = re.compile(
     r"(?:(?P<user>[A-Za-z_][A-Za-z0-9._-]{0,31})@)?(?P<host>[A-Za-z0-9][A-Za-z0-9.-]{0,252})(?::(?P<port>\d{1,5}))?"
@@ -61,7 +62,7 @@ def login_of(source: str, names: Callable[[], frozenset[str]]) -> Inventory:
         UsageError: `source` names no login node.
     """
     head = _head(source, names())
-    return Inventory(cluster=WORD, head=head.name, hosts=(head,), source=source, engine=WORD)
+    return Inventory(cluster=_WORD, head=head.name, hosts=(head,), source=source, engine=_WORD)
 
 
 def head_of(host: Host, head: Host) -> Host:
@@ -74,8 +75,8 @@ def head_of(host: Host, head: Host) -> Host:
 
 
 def _inventory(cluster: str, head: str, hosts: tuple[Host, ...], source: str) -> Inventory:
-    name = re.sub("[^a-z0-9-]", "-", cluster.strip().lower()).strip("-") or WORD
-    return Inventory(cluster=name, head=head, hosts=hosts, source=source, engine=WORD)
+    name = re.sub("[^a-z0-9-]", "-", cluster.strip().lower()).strip("-") or _WORD
+    return Inventory(cluster=name, head=head, hosts=hosts, source=source, engine=_WORD)
 
 
 def _head(source: str, names: frozenset[str]) -> Host:

@@ -29,6 +29,7 @@ class Place(NamedTuple):
     host: str
     port: int
     address: str = "localhost"  # 127.0.0.1 or ::1, whichever a server listens on
+    program: str = ""  # of the head, which stands for ssh to the host; "" for ssh itself
 
 
 class FarPort(Protocol):
@@ -170,9 +171,10 @@ def rank_place(job: JobView, rank: int, port: int) -> Place:
     if state is not JobState.RUNNING:
         raise TacoLaunchError(f"job {name}: it is {state.value}: forwarding a port requires a RUNNING job")
     try:
-        return Place(plans.host_of(job.record.shares, rank), port)
+        host = plans.host_of(job.record.shares, rank)
     except LookupError as error:
         raise UsageError(f"job {name}: it has no rank {rank}", hint=str(error)) from None
+    return Place(host, port, program="" if job.spec.slurm is None else f"{job.folder}/bin/ssh")
 
 
 def board_starts(job: JobView) -> bool:
@@ -205,10 +207,14 @@ def reach(inventory: Inventory | None, access: Credentials, place: Place) -> Far
     """Return the port at a place, with the login that the inventory has for its host; None is this machine alone.
 
     Raises:
-        HostError: the host is not in the inventory, or as HostPort.
+        HostError: the host is not in the inventory, or as HostPort and StepPort.
     """
     if inventory is None:
         return LocalPort(place.host, place.port, place.address)
+    if place.program:
+        from taco_launch.hosts.ssh.step_port import StepPort  # noqa: PLC0415 - only jobs of Slurm
+
+        return StepPort(inventory, place.host, place.port, place.program, access)
     # Without a container jobs run on the head alone, which a job of the head's own command line calls localhost.
     names = (place.host, "" if inventory.container is not None else inventory.head) if place.host else (inventory.head,)
     host = next((host for name in names for host in inventory.hosts if host.name == name), None)

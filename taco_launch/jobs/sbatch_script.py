@@ -44,7 +44,7 @@ def script(spec: JobSpec, code: str = "") -> tuple[str, tuple[str, ...]]:
             f"job {spec.name} has no fixed number of ranks, which a batch script requires",
             hint="add np, or slotsPerHost, to the job file",
         )
-    spec, policy = replace(spec, slurm=spec.slurm or SlurmOptions()), spec.policy
+    spec, policy = replace(spec, slurm=replace(spec.slurm or SlurmOptions(), array=None)), spec.policy
     options = [directive.option for directive in batch_script.requested(spec)]
     if policy.timeout is not None:
         options.append(f"--time={math.ceil(policy.timeout / 60)}")

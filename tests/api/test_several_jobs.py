@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from taco_launch.api import Cluster, Job, JobRequest
-from taco_launch.api.several_jobs import ARRAY
+from taco_launch.api.several_jobs import ARRAY, combinations
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.model.engines import SlurmArray
 from taco_launch.core.model.job_rows import JobRow, row_of
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState
+from taco_launch.jobs.request.python_values import coerce_fields
 from tests.support.fake_backend import FakeBackend
 
 
@@ -58,6 +60,21 @@ def test_a_job_for_each_combination(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dict(jobs[1].spec.env) == {"A": "b", "LR": "1e-3"}
     assert [job.name for job in here.as_completed(jobs)] == ["t-2", "t-1"]
     assert here.wait_all(jobs) == (1, 2)
+
+
+def test_an_array_is_named_by_its_numbers() -> None:
+    request = JobRequest(command=("train",), array=SlurmArray(limit=2))
+    each = [coerce_fields(job) for job in combinations(request, {ARRAY: [2, 7]})]
+    base = each[0].array.name if each[0].array else ""
+    assert base.startswith("train-")
+    assert [job.name for job in each] == [f"{base}-2", f"{base}-7"]
+    assert [job.array and (job.array.number, job.array.count, job.array.limit) for job in each] == [
+        (2, 2, 2),
+        (7, 2, 2),
+    ]
+    assert len({job.array and job.array.id for job in each}) == 1
+    others = (*combinations(request, {ARRAY: ["a"]}), *combinations(request, {ARRAY: ["07"]}))
+    assert {job.array.count if job.array else 0 for job in others} == {0}
 
 
 def test_the_jobs_of_an_array_have_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,12 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,33 +41,54 @@ def call(environ: dict[str, str], *argv: str) -> str:
     return done.stdout
 
 
+def kept(taco: Taco, name: str) -> dict[str, Any]:
+    return dict(json.loads((taco.folder(name) / "slurm.json").read_text()))
+
+
 def number(taco: Taco, name: str) -> str:
-    return str(json.loads((taco.folder(name) / "slurm.json").read_text())["job"])
+    return str(kept(taco, name)["job"])
 
 
 def runs(taco: Taco, name: str) -> None:
     eventually(lambda: taco.job(name)["state"] == "RUNNING", 30, f"{name} to run")
 
 
-def test_a_job_for_each_number_of_an_array(on_slurm: Taco) -> None:
+def test_an_array_is_one_job_of_slurm(on_slurm: Taco, cluster: dict[str, str], tmp_path: Path) -> None:
+    script = f"echo part $SLURM_ARRAY_TASK_ID; until [ -e {tmp_path}/$SLURM_ARRAY_TASK_ID ]; do sleep 0.2; done"
     on_slurm.ok(
-        "submit",
-        "--name",
-        "a",
-        "--np",
-        "1",
-        "--array",
-        "2,7",
-        "--launcher",
-        "env",
-        "--",
-        "sh",
-        "-c",
-        "echo part $SLURM_ARRAY_TASK_ID",
+        *("submit", "--name", "a", "--np", "1", "--array", "0-4%2", "--launcher", "env", "--", "sh", "-c", script)
     )
-    assert number(on_slurm, "a-2") != number(on_slurm, "a-7")
-    assert on_slurm("wait", "a-2", "a-7").returncode == 0
-    assert [on_slurm("logs", name).stdout.partition("| ")[2] for name in ("a-2", "a-7")] == ["part 2\n", "part 7\n"]
+    for name in ("a-0", "a-1"):
+        runs(on_slurm, name)
+    listed = [
+        line.split() for line in call(cluster, "squeue", "--noheader", "--array", "--format=%F %K %T").splitlines()
+    ]
+    assert {array for array, _place, _state in listed} == {kept(on_slurm, "a-4")["of_array"].partition("_")[0]}
+    assert sorted((place, state) for _array, place, state in listed) == [
+        *(("0", "RUNNING"), ("1", "RUNNING"), ("2", "PENDING"), ("3", "PENDING"), ("4", "PENDING"))
+    ]
+    limit = "as many jobs of its array run as its limit allows"
+    eventually(lambda: limit in on_slurm.ok("get", "a-2").stdout, 20, "the reason to be told")
+    assert on_slurm.ok("exec", "a-1", "--", "echo", "hi").stdout == "hi\n"
+    on_slurm.ok("stop", "a-2")
+    call(cluster, "scancel", kept(on_slurm, "a-3")["of_array"])
+    on_slurm.ok("stop", "a-0")
+    runs(on_slurm, "a-4")  # it has the number of the array: to end it ends no other
+    assert on_slurm.job("a-4")["slurm_job"] == int(kept(on_slurm, "a-4")["of_array"].partition("_")[0])
+    on_slurm.ok("stop", "a-4")
+    assert on_slurm.job("a-1")["state"] == "RUNNING"
+    (tmp_path / "1").touch()
+    ends = [on_slurm("wait", f"a-{place}") for place in range(5)]
+    assert [end.returncode for end in ends] == [143, 0, 143, 143, 143]
+    assert "cancelled in Slurm before it started" in ends[3].stderr
+    assert on_slurm("logs", "a-1").stdout.partition("| ")[2] == "part 1\n"
+    on_slurm.ok("delete", *(f"a-{place}" for place in range(5)))
+
+
+def test_an_array_that_slurm_refuses(on_slurm: Taco) -> None:
+    on_slurm("submit", "--name", "a", "--np", "1", "--array", "1,999999", "--", "true")
+    for name in ("a-1", "a-999999"):
+        assert "Slurm refuses the job: Invalid job array specification" in on_slurm("wait", name).stderr
 
 
 def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, cluster: dict[str, str]) -> None:
@@ -136,6 +160,25 @@ def test_beside_its_ranks(on_slurm: Taco, tmp_path: Path) -> None:
     assert "jobs hold 4 of 4 slots" in on_slurm.ok("top", "node").stdout
 
 
+def test_a_port_of_a_node_without_sshd(on_slurm: Taco, tmp_path: Path) -> None:
+    (tmp_path / "sent").write_bytes(os.urandom(1 << 20))
+    # A node has processes of its own, but the network of this machine.
+    serve = "import http.server as h; s = h.ThreadingHTTPServer(('127.0.0.1', 0), h.SimpleHTTPRequestHandler); "
+    serve += "print('at', s.server_port, flush=True); s.serve_forever()"
+    program = f'cd {tmp_path}; [ $RANK = 3 ] || exec sleep 100; exec python3 -c "{serve}"'
+    on_slurm.ok("submit", "--name", "j", "--np", "4", "--launcher", "env", "--", "sh", "-c", program)
+    eventually(lambda: "at " in on_slurm.ok("logs", "j").stdout, 30, "it to listen")
+    port = on_slurm.ok("logs", "j").stdout.split()[-1]
+    with on_slurm.start("forward", "j", f"{port}:0", "--rank", "3") as forward:
+        assert forward.stdout is not None
+        here, _arrow, there = forward.stdout.readline().decode().split()
+        assert there == f"n2:{port}"
+        with urllib.request.urlopen(f"http://{here}/sent", timeout=30) as answer:
+            assert answer.read() == (tmp_path / "sent").read_bytes()
+        forward.terminate()
+    on_slurm.ok("stop", "j")
+
+
 def test_code_reaches_both_nodes_and_nothing_stays_there(on_slurm: Taco, tmp_path: Path) -> None:
     (tmp_path / "code").mkdir()
     (tmp_path / "code" / "text").write_text("here")
@@ -170,6 +213,20 @@ def test_a_node_that_fails(on_slurm: Taco, cluster: dict[str, str]) -> None:
     assert on_slurm.job("j")["state"] == "FAILED"
 
 
+def test_a_nightly_run(on_slurm: Taco, tmp_path: Path) -> None:
+    matrix = {
+        "name": "night",
+        "workloads": {"w": {"kind": "horovod", "command": "echo 'Total img/sec on 2 CPU(s): 100.0 +-0.3'"}},
+        "sizes": [2],
+        "variants": {"plain": {}},
+        "repeats": 2,
+        "warmUps": 0,
+    }
+    (tmp_path / "night.yaml").write_text(json.dumps(matrix))
+    done = on_slurm.ok("nightly", "run", str(tmp_path / "night.yaml"), "--deadline", "20s", timeout=120)
+    assert "nightly night: OK: 1 cell" in done.stdout
+
+
 def test_jobs_are_shown_while_slurm_does_not_answer(on_slurm: Taco, cluster: dict[str, str]) -> None:
     on_slurm.ok("run", "--name", "j", "--np", "1", "--", "echo", "hi")
     os.kill(int(cluster["SLURMCTLD_PID"]), signal.SIGSTOP)
@@ -192,6 +249,8 @@ def test_torchrun_on_both_nodes(on_slurm: Taco) -> None:
     [
         (("--np", "2", "--partition", "none"), "Slurm refuses the job: Invalid partition name specified"),
         (("--np", "2", "--priority", "3"), "--priority does not apply to Slurm"),
+        (("--np", "2", "--image", "a:1"), "start the container in the command: -- apptainer exec"),
+        (("--np", "2", "--tensorboard"), "start it on the login node: tensorboard"),
         (("--np", "2", "--qos", "a\nb"), "is not a valid value for Slurm"),
         ((), "the size of the job is missing"),
     ],
@@ -206,6 +265,8 @@ def test_without_slurm(taco: Taco, tmp_path: Path) -> None:
     done = Taco(taco.state, {**taco.env, "SLURM_CONF": str(tmp_path / "none")})("-i", "slurm:", "top", "node")
     assert done.returncode == 5
     assert "is this a login node of a Slurm cluster?" in done.stderr
+    limited = taco("submit", "--np", "1", "--array", "0-3%2", "--", "true")
+    assert "--array: the limit %2 works only with Slurm" in limited.stderr
     assert "--partition works only with Slurm" in taco("run", "--np", "1", "--partition", "p", "--", "true").stderr
 
 
@@ -247,6 +308,13 @@ def test_from_another_machine(taco: Taco, cluster: dict[str, str], tmp_path: Pat
         away.ok("submit", "--name", "long", "--np", "2", "--", "sleep", "100")
         eventually(lambda: "RUNNING" in away.ok("list").stdout, 30, "it to run")
         assert away.ok("exec", "long", "--rank", "1", "--", "echo", "hi").stdout == "hi\n"
+        # The machines have one network: the port that the node connects to is that of the login node's sshd.
+        with away.start("forward", "long", f"{login.port}:0") as forward:
+            assert forward.stdout is not None
+            name, here = forward.stdout.readline().decode().split()[0].split(":")
+            with socket.create_connection((name, int(here)), timeout=30) as connection:
+                assert connection.recv(4) == b"SSH-"
+            forward.terminate()
         away.ok("stop", "long")
         assert away("wait", "long").returncode == 143
         assert "n2 (ranks 2-3)" in away.ok("get", "j").stdout

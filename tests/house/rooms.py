@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_400,
+    "cli": 12_450,
     "api": 1_500,
     "bench": 9_900,
     "jobs": 14_500,
     "setup": 9_100,
-    "hosts": 8_300,
+    "hosts": 8_400,
     "lab": 3_650,
-    "agent": 20_500,
-    "core": 35_500,
+    "agent": 20_600,
+    "core": 35_550,
     "light": 935,
 }
 # Folders that users copy: data, no room.

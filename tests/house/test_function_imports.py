@@ -17,7 +17,7 @@ LIMITS = {
     "cli": 41,
     "api": 18,
     "bench": 2,
-    "jobs": 23,
+    "jobs": 24,
     "setup": 0,
     "hosts": 8,
     "lab": 0,

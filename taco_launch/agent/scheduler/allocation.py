@@ -104,6 +104,8 @@ class _Allocation:
     def __init__(self, shared: JobFolder, agent: str) -> None:
         self._shared, self._agent = shared, agent
         self._number = int(os.environ["SLURM_JOB_ID"])
+        array = os.environ.get("SLURM_ARRAY_JOB_ID")
+        self._id = f"{array}_{os.environ['SLURM_ARRAY_TASK_ID']}" if array else str(self._number)
         self._node = os.environ["SLURMD_NODENAME"]
         self._nodes, self._tasks = os.environ["SLURM_JOB_NODELIST"], os.environ["SLURM_TASKS_PER_NODE"]
         self._state = slurm_job.node_folder(self._number)
@@ -118,12 +120,11 @@ class _Allocation:
 
     def is_unwanted(self) -> bool:
         """Return whether the job has ended meanwhile, or has another number: sbatch was told that it failed, and had not."""
-        number = slurm_job.number_of(self._shared)
-        return records.record(self._shared).state.is_terminal or number not in (None, self._number)
+        return records.record(self._shared).state.is_terminal or slurm_job.id_of(self._shared) not in (None, self._id)
 
     def on_term(self, _number: int, _frame: object) -> None:
         """Have the job ended, because Slurm ends the allocation."""
-        job = f"Slurm job {self._number}"
+        job = f"Slurm job {self._id}"
         self._terminated_at = min(self._terminated_at, time.monotonic())
         if self._planned_end is not None and time.time() > self._planned_end - _LIMIT_SECONDS:
             self._terminated = SlurmEnd(JobState.FAILED, JobEnd.OUT_OF_TIME, f"reached the time limit in Slurm ({job})")
@@ -136,7 +137,7 @@ class _Allocation:
         Raises:
             TacoLaunchError: Slurm does not tell what it granted, or something cannot be written.
         """
-        details = _patiently(programs.describe, self._number) or ""
+        details = _patiently(programs.describe, self._id) or ""
         self._planned_end = _planned_end(details)
         names = _patiently(programs.names_of, self._nodes)
         self._count = len(names)
@@ -201,6 +202,8 @@ class _Allocation:
             now = time.monotonic()
             if now >= look_at:
                 look_at = now + _REQUESTS_SECONDS
+                with contextlib.suppress(OSError):
+                    slurm_job.note_number(self._shared, self._id, self._number)
                 self._copy_requests()
             if self._terminated is not None and not is_stopping:
                 is_stopping = True
@@ -286,7 +289,7 @@ class _Allocation:
     def _clean(self) -> None:
         """Remove the job's folder from its nodes, and those of earlier jobs that Slurm ended with all of their processes."""
         with contextlib.suppress(HostError):
-            others = (number for number, job in programs.jobs().items() if job.lives or job.waits)
+            others = (job.number for job in programs.jobs().values() if job.lives or job.waits)
             living = " ".join(str(number) for number in others if number != self._number)
             self._remove(("sh", "-c", _SWEEP, "sh", str(self._base), living, str(self._number)))
             return

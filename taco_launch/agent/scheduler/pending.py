@@ -27,6 +27,7 @@ from taco_launch.core.errors import DamagedRecordError, TacoLaunchError
 from taco_launch.core.lifecycle import waits
 from taco_launch.core.lifecycle.queue import WaitingJob
 from taco_launch.core.lifecycle.waits import WaitLimit
+from taco_launch.core.model.engines import SlurmArray
 from taco_launch.core.model.host.hosts import GpuConstraints
 from taco_launch.core.model.jobs import JobRecord, JobSpec, JobState, Policy
 from taco_launch.core.model.plans import SlotRequest, wanted_of
@@ -46,7 +47,7 @@ class ResourceRequest(NamedTuple):
 
     `hosts` are (name in the job's words, what to watch there, the most slots that the job takes there, None for all);
     `constraints` and `leaves` are those of Waiting, `variant` is which container of the cluster it runs in, `is_slurm` whether
-    Slurm decides on its hosts.
+    Slurm decides on its hosts, `array` its place in a job array there.
     """
 
     policy: Policy
@@ -57,6 +58,7 @@ class ResourceRequest(NamedTuple):
     leaves: Tuple[Tuple[str, str], ...] = ()
     variant: str = ""
     is_slurm: bool = False
+    array: Optional[SlurmArray] = None
 
 
 class PendingJob:
@@ -278,7 +280,8 @@ class PendingJobs:
         leaves = tuple((name, host.leaf) for name, host in watched if host.leaf is not None)
         variant = containers.of(spec)
         shared = (spec.policy, wanted_of(spec), hosts, spec.owner, constraints, leaves, variant)
-        return ResourceRequest(*map(self._one, shared))._replace(is_slurm=spec.slurm is not None)
+        array = None if spec.slurm is None else spec.slurm.array
+        return ResourceRequest(*map(self._one, shared))._replace(is_slurm=spec.slurm is not None, array=array)
 
     def _one(self, value: Any) -> Any:
         """Return an equal value that is kept already: of a thousand jobs that ask for the same it is there once."""

@@ -1,6 +1,6 @@
 """Submit waiting jobs to Slurm, record why they wait there, and notice those that Slurm ended before they started."""
 
-from typing import Dict, List
+from typing import Callable, Dict, Iterable, Iterator, List
 
 from taco_launch.agent.scheduler.job_starter import JobStarter, quietly
 from taco_launch.agent.scheduler.pending import PendingJob, Words
@@ -8,6 +8,7 @@ from taco_launch.agent.slurm import programs, slurm_job
 from taco_launch.agent.store import records
 from taco_launch.core.errors import HostError, UsageError
 from taco_launch.core.lifecycle import state
+from taco_launch.core.model.jobs import JobState
 from taco_launch.core.slurm.job_states import SlurmJob
 
 # Between two questions, by how long the newest of the jobs waits.
@@ -15,6 +16,9 @@ _ASK_SECONDS = (1.0, 15.0)
 _ASK_SHARE = 0.05
 # The first events of a job come from its node through the shared file system.
 _FIRST_WORDS_SECONDS = 20.0
+# How long an array waits for a job that is missing, since the newest of them: who submits it may have been ended.
+_ARRAY_SECONDS = 10.0
+_INCOMPLETE = "the other jobs of its array are not submitted yet"
 
 
 class SlurmQueue:
@@ -24,14 +28,18 @@ class SlurmQueue:
         """Know none yet."""
         self._starter = starter
         self._ask_at = self._submit_at = 0.0
-        # Since when a number is not in Slurm's queue any more, seconds since the epoch.
-        self._left: Dict[int, float] = {}
+        # Since when an id is not in Slurm's queue any more, seconds since the epoch.
+        self._left: Dict[str, float] = {}
 
     def step(self, now: float) -> None:
         """Submit new jobs, and look how the others stand, where it is time for that."""
         waiting = [entry for entry in self._starter.entries() if entry.is_in_slurm and not entry.is_asked]
-        for entry in waiting:
-            quietly(entry.name, lambda entry=entry: self._submit_new(entry, now))  # type: ignore[misc]
+        new: List[PendingJob] = []
+        for entry in waiting if now >= self._submit_at else ():
+            quietly(entry.name, lambda entry=entry: new.extend([entry] * self._is_new(entry)))  # type: ignore[misc]
+        for members in self._submissions(new, now):
+            self._ask_at = now + _ASK_SECONDS[0]
+            self._starter.under_lock(members[0], lambda members=members: self._submit(members, now))  # type: ignore[misc]
         if not waiting or now < self._ask_at:
             return
         newest = max(entry.queued_at for entry in waiting)
@@ -51,40 +59,77 @@ class SlurmQueue:
         waits = any(entry.is_in_slurm and not entry.is_asked for entry in self._starter.entries())
         return [self._ask_at] if waits else []
 
-    def _submit_new(self, entry: PendingJob, now: float) -> None:
-        """Submit a job that is not in Slurm, unless Slurm did not answer a moment ago."""
-        if now < self._submit_at or slurm_job.number_of(self._starter.pending.folder(entry)) is not None:
-            return
-        self._ask_at = now + _ASK_SECONDS[0]
-        self._starter.under_lock(entry, lambda: self._submit(entry, now))
+    def _is_new(self, entry: PendingJob) -> bool:
+        """Return whether a job is not in Slurm."""
+        return slurm_job.id_of(self._starter.pending.folder(entry)) is None
 
-    def _submit(self, entry: PendingJob, now: float) -> None:
-        folder = self._starter.pending.folder(entry)
+    def _submissions(self, new: Iterable[PendingJob], now: float) -> Iterator[List[PendingJob]]:
+        """Yield the jobs to submit at once: each alone, or all those of an array, once they are there."""
+        arrays: Dict[str, List[PendingJob]] = {}
+        for entry in new:
+            array = entry.asked and entry.asked.array
+            if array is None:
+                yield [entry]
+            else:
+                arrays.setdefault(array.id, []).append(entry)
+        for members in arrays.values():
+            array = members[0].asked and members[0].asked.array
+            assert array is not None
+            newest = max(entry.queued_at for entry in members)
+            if len(members) >= array.count or now - newest > _ARRAY_SECONDS:
+                yield members
+                continue
+            for entry in members:  # whoever submits it waits for a reason
+                quietly(entry.name, lambda entry=entry: self._tell(entry, _INCOMPLETE, now))  # type: ignore[misc]
+
+    def _submit(self, entries: List[PendingJob], now: float) -> None:
+        """Submit one job, or an array, the first of which is locked."""
+        folders = [self._starter.pending.folder(entry) for entry in entries]
         try:
-            number = slurm_job.submit(folder, records.read_spec(folder))
+            if entries[0].asked and entries[0].asked.array:
+                slurm_job.submit_array(folders)
+            else:
+                slurm_job.submit(folders[0], records.read_spec(folders[0]))
         except UsageError as error:
-            slurm_job.refused(folder, error)
+            refusal = error
+            self._each(entries, lambda entry: slurm_job.refused(self._starter.pending.folder(entry), refusal), now)
         except HostError as error:
-            self._submit_at = now + _ASK_SECONDS[1]
-            self._note(entry, f"Slurm does not answer: {error.message}", now)
+            self._submit_at, words = now + _ASK_SECONDS[1], f"Slurm does not answer: {error.message}"
+            self._each(entries, lambda entry: self._note(entry, words, now), now)
         else:
-            self._note(entry, f"submitted to Slurm as job {number}", now)
+            self._each(entries, lambda entry: self._submitted(entry, now), now)
 
-    def _look(self, entry: PendingJob, in_queue: Dict[int, SlurmJob], now: float) -> None:
+    def _each(self, entries: List[PendingJob], act: Callable[[PendingJob], None], now: float) -> None:
+        """Do something with the first job, whose lock is held, and with the others under their locks."""
+        act(entries[0])
+        if len(entries) > 1:
+            self._starter.pending.scan(now)  # their folders have changed
+        for entry in entries[1:]:
+            self._starter.under_lock(entry, lambda entry=entry: act(entry))  # type: ignore[misc]
+
+    def _submitted(self, entry: PendingJob, now: float) -> None:
+        """Record the id of a job in Slurm; or have Slurm do what was asked of the job meanwhile."""
         folder = self._starter.pending.folder(entry)
-        number = slurm_job.number_of(folder)
-        if number is None:
+        if entry.is_waiting:
+            self._note(entry, f"submitted to Slurm as job {slurm_job.id_of(folder)}", now)
+        else:
+            slurm_job.REQUESTS["hold" if entry.state is JobState.SUSPENDED else "cancel"](folder)
+
+    def _look(self, entry: PendingJob, in_queue: Dict[str, SlurmJob], now: float) -> None:
+        folder = self._starter.pending.folder(entry)
+        id_ = slurm_job.id_of(folder)
+        if id_ is None:
             return
-        job = in_queue.get(number)
+        job = in_queue.get(id_)
         if job is not None and job.waits:
-            self._left.pop(number, None)
+            self._left.pop(id_, None)
             self._tell(entry, job.words, now)
         elif job is not None and job.state == "CONFIGURING":
-            self._tell(entry, f"Slurm job {number}: its nodes are being prepared", now)
+            self._tell(entry, f"Slurm job {id_}: its nodes are being prepared", now)
         elif job is None or not job.lives:
-            since = self._left.setdefault(number, now)
+            since = self._left.setdefault(id_, now)
             if now - since > _FIRST_WORDS_SECONDS or (job is not None and job.state == "CANCELLED"):
-                end = slurm_job.end_of(folder, number)
+                end = slurm_job.end_of(folder, id_)
                 if end is not None:
                     self._starter.under_lock(entry, lambda: slurm_job.record_end(folder, end))
 

@@ -48,21 +48,29 @@ def submit(script: str, environ: Mapping[str, str]) -> int:
     return int(number)
 
 
-def jobs() -> Dict[int, SlurmJob]:
-    """Return all jobs of this user that Slurm knows, by number; also those that ended a few minutes ago.
+def jobs() -> Dict[str, SlurmJob]:
+    """Return all jobs of this user that Slurm knows, by their ids; also those that ended a few minutes ago.
 
     Raises:
         HostError: Slurm cannot be asked.
     """
     text = _call(
-        ("squeue", "--noheader", "--all", "--states=all", f"--user={os.geteuid()}", f"--format={job_states.FORMAT}")
+        (
+            "squeue",
+            "--noheader",
+            "--all",
+            "--array",
+            "--states=all",
+            f"--user={os.geteuid()}",
+            f"--format={job_states.FORMAT}",
+        )
     )
     return job_states.parse_squeue(text)
 
 
 def find(mark: str) -> Optional[int]:
     """Return the number of the job of this user with that comment, None where there is none. Raises as `jobs` does."""
-    text = _call(("squeue", "--noheader", "--all", f"--user={os.geteuid()}", "--format=%i|%k"))
+    text = _call(("squeue", "--noheader", "--all", f"--user={os.geteuid()}", "--format=%F|%k"))
     return next((int(line.partition("|")[0]) for line in text.splitlines() if line.endswith(f"|{mark}")), None)
 
 
@@ -74,35 +82,45 @@ def cluster() -> str:
     return next(names, "").strip()
 
 
-def details(number: int) -> Optional[Dict[str, str]]:
+def details(job: str) -> Optional[Dict[str, str]]:
     """Return what Slurm tells of a job, as NAME: VALUE; None where it does not know it any more. Raises as `jobs` does."""
-    text = describe(number)
+    text = describe(job)
     return None if text is None else job_states.parse_pairs(text)
 
 
-def describe(number: int) -> Optional[str]:
+def describe(job: str) -> Optional[str]:
     """Return what `scontrol show job -d` prints of a job; None where Slurm does not know it. Raises as `jobs` does."""
     try:
-        return _call(("scontrol", "show", "job", "--details", "--oneliner", str(number)))
+        return _call(("scontrol", "show", "job", "--details", "--oneliner", job))
     except HostError as error:
-        if _UNKNOWN in error.message:
+        if _UNKNOWN in error.message or f"Job {job} not found" in error.message:  # of an array
             return None
         raise
 
 
-def cancel(number: int, name: str) -> None:
+def cancel(job: str, name: str) -> None:
     """Have a job of that name ended; of one that has ended that is no error. Raises as `jobs` does."""
-    _call(("scancel", "--quiet", f"--name={name}", str(number)))
+    if not is_of_array(job):
+        _call(("scancel", "--quiet", f"--name={name}", job))
+    elif (details(job) or {}).get(
+        "JobName"
+    ) == name:  # with --name, scancel ends all jobs of an array that wait (22.05)
+        _call(("scancel", "--quiet", job))
 
 
-def hold(number: int) -> None:
+def is_of_array(job: str) -> bool:
+    """Return whether this is the id of a job of an array."""
+    return "_" in job
+
+
+def hold(job: str) -> None:
     """Have a waiting job wait until it is released. Raises as `jobs` does."""
-    _call(("scontrol", "hold", str(number)))
+    _call(("scontrol", "hold", job))
 
 
-def release(number: int) -> None:
+def release(job: str) -> None:
     """Have a held job wait for its nodes again. Raises as `jobs` does."""
-    _call(("scontrol", "release", str(number)))
+    _call(("scontrol", "release", job))
 
 
 def names_of(nodes: str) -> List[str]:
@@ -142,7 +160,7 @@ def _call(argv: Sequence[str], text: str = "", environ: Mapping[str, str] = os.e
         ) from None
     if not done.returncode:
         return done.stdout.decode("utf-8", "replace")
-    words = last_line(done.stderr).replace(f"{program}: error: ", "") or f"exit {done.returncode}"
+    words = last_line(done.stderr or done.stdout).replace(f"{program}: error: ", "") or f"exit {done.returncode}"
     _before, refused, reason = words.partition(_REFUSES)
     # A script that sbatch cannot read is refused for good, too; who does not answer may have the job all the same.
     if (refused or program == "sbatch") and not any(text in words for text in _NO_ANSWER):

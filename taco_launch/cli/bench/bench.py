@@ -128,7 +128,8 @@ def run(
     if unit is not None and pattern is None:
         raise click.UsageError("--unit requires --pattern", ctx)
     request = request_of(settings, command, options)
-    spec = spec_of(settings, request, sized=False)
+    # Slurm refuses a job without a size; each cell has its own.
+    spec = spec_of(settings, replace(request, np=1), sized=False)
     if repeats > 1:
         require()
     if advice := describe_few_repeats(repeats):

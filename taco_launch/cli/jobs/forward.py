@@ -56,7 +56,7 @@ def forward(ctx: click.Context, /, name: str, ports: tuple[int, int], *, yes: bo
 
     Connections to 127.0.0.1:LOCAL, by default the same number, lead to PORT on the loopback of the rank's host. PORT:0
     takes any free port here. The address is printed when connections can be made. Only this machine can connect. They go by
-    SSH to the host, or through the head; a lost connection is made again. Ctrl-C or the end of the job ends the command.
+    SSH to the host, or through the head, and on Slurm by srun on the login node; a lost connection is made again. Ctrl-C or the end of the job ends the command.
 
     \b
     Examples:

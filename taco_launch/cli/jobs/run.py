@@ -110,7 +110,7 @@ def run(
 @add_option(
     "--array",
     metavar="RANGE",
-    help="Start a job for each number, such as 0-3 or 0-99:10,5. SLURM_ARRAY_TASK_ID is the number, as in a job array of Slurm.",
+    help="Start a job for each number, such as 0-3 or 0-99:10,5. SLURM_ARRAY_TASK_ID is the number. On Slurm it is one job array, and 0-99%4 runs at most 4 of its jobs at a time.",
 )
 @add_option("--schema", is_flag=True, help="Print the JSON Schema of a job file, for an editor's completion.")
 def submit(
@@ -147,7 +147,8 @@ def submit(
     if each or array is not None:
         from taco_launch.cli.jobs import submit_each
 
-        submit_each.submit(settings, access_of(options), request, submit_each.matrix_of(each, array))
+        matrix = submit_each.matrix_of(each, array)
+        submit_each.submit(settings, access_of(options), submit_each.limited(request, matrix, array), matrix)
     else:
         from taco_launch.cli.jobs import start_job
 

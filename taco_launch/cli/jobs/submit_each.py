@@ -4,6 +4,7 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import click
 
@@ -12,6 +13,7 @@ from taco_launch.cli.options.common import Settings
 from taco_launch.cli.options.job_options import spec_of
 from taco_launch.cli.output import job_tables, render
 from taco_launch.core.errors import UsageError
+from taco_launch.core.model.engines import SlurmArray
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.hosts.remote.credentials import Credentials
 
@@ -62,14 +64,25 @@ def matrix_of(each: Sequence[str], array: str | None) -> dict[str, list[str]]:
     return matrix
 
 
+def limited(request: JobRequest, matrix: Mapping[str, Sequence[str]], array: str | None) -> JobRequest:
+    """Return the request with the limit of --array, how many of its jobs may run at a time, such as 2 of 0-9%2.
+
+    Raises:
+        UsageError: it is not a number above 0, or --each is given, too.
+    """
+    ranges, percent, limit = (array or "").partition("%")
+    if not percent:
+        return request
+    if not re.fullmatch("0*[1-9][0-9]{0,5}", limit):
+        raise UsageError(f"--array {array}: {limit!r} is not a number of jobs", hint=f"for example: --array {ranges}%4")
+    if len(matrix) > 1:
+        raise UsageError(f"--array {array}: --each and %{limit} exclude one another", hint=f"--array {ranges}")
+    return replace(request, array=SlurmArray(limit=int(limit)))
+
+
 def _numbers(text: str) -> Sequence[int]:
     """Return the numbers of an array."""
-    ranges, percent, _limit = text.partition("%")
-    if percent:
-        raise UsageError(
-            f"--array {text}: %{_limit} has no counterpart: each job starts when slots are free",
-            hint=f"--array {ranges}",
-        )
+    ranges = text.partition("%")[0]
     numbers: list[int] = []
     for part in ranges.split(","):
         match = _PART.fullmatch(part)

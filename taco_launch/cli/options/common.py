@@ -17,6 +17,7 @@ from taco_launch.core import trace
 from taco_launch.core.command import shell
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.engines import SLURM_PREFIX
 from taco_launch.hosts.inventory import VARIABLE
 from taco_launch.hosts.inventory.durations import parse_duration
 
@@ -57,7 +58,6 @@ class Seconds(click.types.FloatParamType):
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-_SLURM = "slurm:"
 _THIS_MACHINE = "taco_launch.this_machine"
 # Takes a status line away while a message is written to the terminal; waiting.waiting sets it.
 aside: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -191,8 +191,8 @@ class Settings:
         """Whether jobs are kept on another machine; True if the inventory cannot be read."""
         if self.source is None:
             return False
-        if self.source.startswith(_SLURM):
-            return self.source != _SLURM
+        if self.source.startswith(SLURM_PREFIX):
+            return self.source != SLURM_PREFIX
         try:
             found = self.load()
         except TacoLaunchError:
@@ -207,7 +207,7 @@ class Settings:
             cluster.say, cluster.git_secrets = self.talk, self.git_secrets
             return cluster
         # What asks for jobs alone does not ask Slurm for its nodes.
-        given = self.source if self.source.startswith(_SLURM) else self.load()
+        given = self.source if self.source.startswith(SLURM_PREFIX) else self.load()
         cluster = _new_cluster(given, access=access, typed=self.typed, say=self.talk)
         cluster.git_secrets = self.git_secrets
         click.get_current_context().call_on_close(cluster.close)

@@ -8,6 +8,7 @@ from taco_launch.agent.store.ownership import why_not_own
 from taco_launch.cli.options.common import FORMATS
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.engines import SLURM_PREFIX
 from taco_launch.hosts.inventory.load import read_file
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
@@ -73,4 +74,4 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
 
 def _is_absolute(inventory: str) -> bool:
     """Return whether an inventory's name means the same in every folder."""
-    return inventory.startswith(("/", "~/")) or inventory.partition(":")[0] in ("lab", "slurm")
+    return inventory.startswith(("/", "~/", SLURM_PREFIX)) or inventory.partition(":")[0] == "lab"

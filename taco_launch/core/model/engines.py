@@ -1,8 +1,11 @@
 """The engines that keep the jobs of a cluster and run them, by the word for them in an inventory; and what jobs request of one."""
 
-from typing import Mapping, Tuple
+from typing import Mapping, Optional, Tuple
 
 from taco_launch.core.frozen import dataclass
+
+# How the name of an inventory starts that is a Slurm cluster: this alone on a login node, else followed by USER@LOGIN.
+SLURM_PREFIX = "slurm:"
 
 
 @dataclass(frozen=True)
@@ -13,6 +16,8 @@ class Engine:
     description: str
     # How jobs run where the inventory names no container.
     without_image: str = "jobs run on the head only, without a container"
+    # What to do to run a job in an image where the inventory names no container.
+    image_hint: str = "name the image in an inventory (container: {image: ...}), then: taco-launch -i FILE setup"
     # The module whose `options` reads what a request asks of it; "" where it has no options of its own.
     options: str = ""
 
@@ -23,9 +28,23 @@ ENGINES: Mapping[str, Engine] = {
     "slurm": Engine(
         "Slurm, on whose login node the head is",
         without_image="jobs run as plain processes on the nodes that Slurm chooses",
+        image_hint="start the container in the command: -- apptainer exec --nv IMAGE python3 train.py",
         options="taco_launch.core.slurm.requested",
     ),
 }
+
+
+@dataclass(frozen=True)
+class SlurmArray:
+    """The place of a job in a job array of Slurm, whose jobs are called NAME-NUMBER."""
+
+    name: str = ""
+    number: int = 0
+    # how many jobs the array has, and at most how many of them may run at a time; None: all of them
+    count: int = 1
+    limit: Optional[int] = None
+    # the same for all jobs of one submission, and for no others
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,3 +61,4 @@ class SlurmOptions:
     exclude: Tuple[str, ...] = ()
     # True: each rank is to have a GPU
     gpus: bool = False
+    array: Optional[SlurmArray] = None

@@ -4,6 +4,7 @@ from dataclasses import field
 from typing import Mapping, Optional, Tuple, Union
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.engines import SlurmArray
 from taco_launch.core.model.jobs import CleanUp, Restart
 
 # The fields by which a job gets a container of its own.
@@ -68,6 +69,8 @@ class JobRequest:
     constraint: Optional[str] = None
     reservation: Optional[str] = None
     dependency: Optional[str] = None
+    # The job array that the job belongs to; before its place is known, only with the limit.
+    array: Optional[SlurmArray] = None
 
     # Environment variables of the ranks, (name, value); the value None takes the caller's.
     env: Tuple[Tuple[str, Optional[str]], ...] = ()

@@ -1,10 +1,11 @@
 """JobSpec -> the batch script by which Slurm gives the job its nodes. Pure."""
 
 import math
-from typing import Iterator, List, NamedTuple, Sequence, Tuple
+import posixpath
+from typing import Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from taco_launch.core.command import shell
-from taco_launch.core.model.engines import SlurmOptions
+from taco_launch.core.model.engines import SlurmArray, SlurmOptions
 from taco_launch.core.model.jobs import JobSpec
 
 # After TERM, what the supervisor and the guards take besides the job's own grace time; seconds.
@@ -20,14 +21,23 @@ class Directive(NamedTuple):
     why: str
 
 
-def directives(spec: JobSpec, output: str, mark: str = "") -> Tuple[Directive, ...]:
-    """Return the options of sbatch for a job; `output` is the file for what the script itself prints, `mark` its comment."""
+def directives(spec: JobSpec, output: str, mark: str = "", numbers: Iterable[int] = ()) -> Tuple[Directive, ...]:
+    """Return the options of sbatch for a job; `output` is the file for what the script itself prints, `mark` its comment.
+
+    `numbers` are those of the jobs of an array, of which `spec` and `output` are those of one.
+    """
+    assert spec.slurm is not None
+    array, output = spec.slurm.array, output.replace("%", "%%")
+    if array is not None:
+        folder, file = posixpath.split(output)
+        output = posixpath.join(posixpath.dirname(folder), f"{array.name}-%a", file)
     return (
         *requested(spec),
+        *([Directive(f"--array={_elements(numbers, array)}", "--array")] if array is not None else []),
         *_limits(spec),
         Directive("--no-requeue", "retries are the job's own: --backoff-limit"),
         Directive(f"--export={','.join(_EXPORTED)}", "ranks get the environment of the submission, kept with the job"),
-        Directive(f"--output={_quoted(output.replace('%', '%%'))}", "what Slurm and the supervisor print"),
+        Directive(f"--output={_quoted(output)}", "what Slurm and the supervisor print"),
         Directive("--open-mode=append", "a restarted script keeps what the first one printed"),
         *([Directive(f"--comment={mark}", "by which the job is found again")] if mark else []),
     )
@@ -37,16 +47,38 @@ def requested(spec: JobSpec) -> Tuple[Directive, ...]:
     """Return the options for what a job requests of Slurm: its name, size, partition and the like; not its time."""
     assert spec.slurm is not None
     return (
-        Directive(f"--job-name={spec.name}", "the job's name"),
+        Directive(f"--job-name={name_of(spec)}", "the job's name"),
         *_size(spec),
         *(Directive(f"--{option}={value}", why) for option, value, why in _passed_on(spec.slurm) if value),
     )
 
 
-def script(lines: Sequence[Directive], agent: str, folder: str) -> str:
-    """Return the batch script: it starts the job's queue and supervisor on the first node of the allocation."""
+def name_of(spec: JobSpec) -> str:
+    """Return the name of a job in Slurm: that of its array, where it belongs to one."""
+    assert spec.slurm is not None
+    return spec.name if spec.slurm.array is None else spec.slurm.array.name
+
+
+def _elements(numbers: Iterable[int], array: SlurmArray) -> str:
+    """Return the value of --array for some numbers, such as 0-3,8%2."""
+    ranges: List[List[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    text = ",".join(f"{first}-{last}" if last > first else str(first) for first, last in ranges)
+    return text if array.limit is None else f"{text}%{array.limit}"
+
+
+def script(lines: Sequence[Directive], agent: str, folder: str, *, is_array: bool = False) -> str:
+    """Return the batch script: it starts the job's queue and supervisor on the first node of the allocation.
+
+    The folders of the jobs of an array are called as `folder`, followed by a hyphen and their numbers.
+    """
     options = [f"#SBATCH {directive.option}" for directive in lines]
     command = shell(("python3", "-I", "-S", agent, "allocation", folder))
+    command += '"-$SLURM_ARRAY_TASK_ID"' if is_array else ""
     return "\n".join(("#!/bin/sh", *options, f"exec {command}", ""))
 
 

@@ -9,8 +9,8 @@ from typing import Dict, Mapping, NamedTuple, Optional
 from taco_launch.core.errors import SIGNAL_BASE, JobEnd
 from taco_launch.core.model.jobs import JobState
 
-# Of `squeue -o`; the last field may hold blanks.
-FORMAT = "%i|%T|%r"
+# Of `squeue -o`: the number, that of an array and the place in it, the state, and why it waits, which may hold blanks.
+FORMAT = "%A|%F_%K|%T|%r"
 # Words for the reasons that users meet, squeue(1) "JOB REASON CODES". Others are shown as Slurm has them.
 _REASONS: Mapping[str, str] = {
     "None": "Slurm has not considered it yet",
@@ -18,6 +18,7 @@ _REASONS: Mapping[str, str] = {
     "Priority": "jobs with a higher priority are before it",
     "Dependency": "a job that it depends on has not ended",
     "DependencyNeverSatisfied": "the job that it depends on ended otherwise: it never starts",
+    "JobArrayTaskLimit": "as many jobs of its array run as its limit allows",
     "JobHeldUser": "it is held by its user",
     "JobHeldAdmin": "an administrator holds it",
     "BeginTime": "its start time has not come",
@@ -46,10 +47,13 @@ _LIVES = frozenset(
 class SlurmJob(NamedTuple):
     """A job as Slurm knows it at this moment."""
 
-    id: int
+    # What Slurm's programs call it: its number, or in an array ARRAY_PLACE.
+    id: str
     state: str
     # Why it waits, as Slurm has it.
     reason: str = ""
+    # A job of an array has one of its own once it has nodes.
+    number: int = 0
 
     @property
     def waits(self) -> bool:
@@ -77,13 +81,14 @@ class SlurmEnd(NamedTuple):
     reason: str
 
 
-def parse_squeue(text: str) -> Dict[int, SlurmJob]:
-    """Return the jobs that `squeue -h -o FORMAT` has printed, by id; lines of arrays and others are left out."""
+def parse_squeue(text: str) -> Dict[str, SlurmJob]:
+    """Return the jobs that `squeue -h --array -o FORMAT` has printed, by id; other lines are left out."""
     jobs = {}
     for line in text.splitlines():
-        number, state, reason = (*line.split("|", 2), "", "")[:3]
+        number, place, state, reason = (*line.split("|", 3), "", "", "")[:4]
         if number.isdecimal() and state:
-            jobs[int(number)] = SlurmJob(int(number), state.strip(), reason.strip())
+            id_ = place if place.rpartition("_")[2].isdecimal() else number  # _N/A: it belongs to no array
+            jobs[id_] = SlurmJob(id_, state.strip(), reason.strip(), int(number))
     return jobs
 
 
@@ -95,7 +100,7 @@ def parse_pairs(text: str) -> Dict[str, str]:
     return pairs
 
 
-def end_of(number: int, pairs: Optional[Mapping[str, str]]) -> SlurmEnd:
+def end_of(number: str, pairs: Optional[Mapping[str, str]]) -> SlurmEnd:
     """Return the end of a job by what Slurm tells of it; None where Slurm does not know it any more."""
     if pairs is None:
         reason = f"Slurm does not know job {number} any more, and the job's supervisor recorded no end"

@@ -20,6 +20,7 @@ _REFUSED = {
     "selectors": "Slurm chooses the hosts: use --constraint or --partition",
     "elastic": "an allocation keeps its nodes: omit it",
     "gpu_topology": "Slurm chooses the GPUs of a host",
+    "tensorboard": "start it on the login node: tensorboard --logdir FOLDER, with the folder that the job writes to",
 }
 
 
@@ -44,4 +45,4 @@ def options(request: JobRequest, inventory: Inventory, hosts: Tuple[Host, ...]) 
     chosen = {host.name for host in hosts}
     others = tuple(host.name for host in inventory.job_hosts if host.name not in chosen)
     gpus = any(dict(host.labels).get(nodes.GPUS, "0") != "0" for host in hosts)
-    return SlurmOptions(**given, exclude=others, gpus=gpus)
+    return SlurmOptions(**given, exclude=others, gpus=gpus, array=request.array)

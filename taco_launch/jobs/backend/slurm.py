@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping
 
+from taco_launch.core.model.engines import SLURM_PREFIX
 from taco_launch.core.model.host.hosts import Host, Inventory
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.slots import SLOT, Drain, Occupancy, SlotHolder, SlotState
@@ -41,7 +42,7 @@ class SlurmBackend(AgentBackend):
 
     def nodes(self, inventory: Inventory) -> tuple[HostOccupancy, ...]:
         """Return the nodes and how many of their slots are in use, as sinfo shows them; squeue shows by which jobs."""
-        if not inventory.source.startswith(slurm_inventory.WORD):
+        if not inventory.source.startswith(SLURM_PREFIX):
             return tuple(
                 HostOccupancy(host, host.name == inventory.head, None, _UNREAD) for host in inventory.job_hosts
             )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from taco_launch.core.errors import Fault, SpecError, UsageError
+from taco_launch.core.model.engines import ENGINES
 from taco_launch.core.model.host.hosts import Container, DataSet, Inventory
 from taco_launch.core.model.host.job_containers import Variant
 from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
@@ -37,7 +38,7 @@ def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
         called = request.called(asked[0])
         raise UsageError(
             f"{called}: requires a container, and the inventory has none: the job would run directly on the hosts",
-            hint="name the image in an inventory (container: {image: ...}), then: taco-launch -i FILE setup",
+            hint=ENGINES.get(inventory.engine, ENGINES["agent"]).image_hint,
         )
     return _variant(request, base, inventory, image)
 

@@ -260,6 +260,11 @@ def _slurm(request: JobRequest, inventory: Inventory, hosts: tuple[Host, ...]) -
     if engine is not None and engine.options:
         options: SlurmOptions = import_module(engine.options).options(request, inventory, hosts)
         return options
+    if request.array is not None and request.array.limit is not None:
+        raise UsageError(
+            f"--array: the limit %{request.array.limit} works only with Slurm",
+            hint=f"omit %{request.array.limit}: each job starts when slots are free",
+        )
     first = next((name for name in OF_SLURM if getattr(request, name)), None)
     if first is not None:
         hint = "use -i slurm: on a login node, or -i slurm:USER@LOGIN"

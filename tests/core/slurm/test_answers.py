@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from taco_launch.core.errors import HostError
-from taco_launch.core.model.engines import SlurmOptions
+from taco_launch.core.model.engines import SlurmArray, SlurmOptions
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.jobs import JobSpec, JobState, Policy
 from taco_launch.core.slurm import allocation, job_states, nodes
@@ -39,12 +39,16 @@ def test_what_is_no_line_of_sinfo(line: str) -> None:
 
 
 def test_jobs() -> None:
-    jobs = job_states.parse_squeue("7|PENDING|Resources\n8_[1-3]|PENDING|Priority\n9|RUNNING|None\nslurm: error\n")
-    assert set(jobs) == {7, 9}
-    assert jobs[7].waits
-    assert jobs[7].words == "Slurm job 7: nodes that fit are in use (Resources)"
-    assert jobs[9].lives
-    assert job_states.SlurmJob(1, "PENDING", "SomethingNew").words == "Slurm job 1: SomethingNew"
+    lines = ("7|7_N/A|PENDING|Resources", "8|8_3|PENDING|JobArrayTaskLimit", "10|8_1|RUNNING|None", "slurm: error", "")
+    jobs = job_states.parse_squeue("\n".join(lines))
+    assert [(id_, job.id, job.number) for id_, job in jobs.items()] == [
+        *(("7", "7", 7), ("8_3", "8_3", 8), ("8_1", "8_1", 10))
+    ]
+    assert jobs["7"].waits
+    assert jobs["7"].words == "Slurm job 7: nodes that fit are in use (Resources)"
+    assert jobs["8_3"].words.startswith("Slurm job 8_3: as many jobs of its array run")
+    assert jobs["8_1"].lives
+    assert job_states.SlurmJob("1", "PENDING", "SomethingNew").words == "Slurm job 1: SomethingNew"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,7 @@ def test_jobs() -> None:
     ],
 )
 def test_ends(pairs: "dict[str, str] | None", state: JobState, code: int, words: str) -> None:
-    end = job_states.end_of(7, pairs)
+    end = job_states.end_of("7", pairs)
     assert (end.state, end.exit_code) == (state, code)
     assert words in end.reason
 
@@ -124,3 +128,16 @@ def test_the_script_is_one_of_a_shell_and_quotes_its_paths() -> None:
     assert lines[0] == "#!/bin/sh"
     assert '#SBATCH --output="/a b/50%%"' in lines
     assert lines[-1] == "exec python3 -I -S '/a b/agent.pyz' allocation '/a b/j'"
+
+
+def test_one_script_for_the_jobs_of_an_array() -> None:
+    array = SlurmArray("a 1", 3, 5, 2)
+    spec = JobSpec("a 1-3", ("true",), (Host("n1", "n1"),), np=1, slurm=SlurmOptions(array=array))
+    listed = directives(spec, "/j/a 1-3/debug.log", numbers=(3, 0, 1, 2, 9))
+    options = [each.option for each in listed]
+    assert options[0] == "--job-name=a 1"
+    assert "--array=0-3,9%2" in options
+    assert '--output="/j/a 1-%a/debug.log"' in options
+    assert (
+        script(listed, "z", "/j/a 1", is_array=True).splitlines()[-1].endswith("""'/j/a 1'"-$SLURM_ARRAY_TASK_ID\"""")
+    )

@@ -10,7 +10,6 @@ from typing import Callable, Iterator, List, Mapping
 
 from taco_launch.agent.store.ownership import require_own
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
-from taco_launch.core.launch.command_line.env import SESSIONS
 
 STATE_VARIABLE = "TACO_LAUNCH_STATE"
 # As core/model/host/paths.py names it.
@@ -174,7 +173,7 @@ class JobFolder:
         # The code as the ranks of one attempt have it.
         self.code = path / "code"
         # What Open MPI keeps while an attempt runs.
-        self.sessions = path / SESSIONS
+        self.sessions = path / "mpi"  # as core/launch/command_line/env.py names it
         self.logs = path / "logs"
         self.merged = self.logs / "merged"
         self.agent_log = self.logs / "agent"

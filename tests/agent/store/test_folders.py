@@ -11,6 +11,7 @@ import pytest
 
 from taco_launch.agent.store.folders import CLUSTER_VARIABLE, JobFolder, Jobs, require_local_disk, state_folder
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
+from taco_launch.core.launch.command_line.env import SESSIONS
 from taco_launch.core.model.host import paths
 from tests.support.patience import HANG
 from tests.support.threads import side_by_side
@@ -297,3 +298,7 @@ def test_jobs_of_another_head_are_not_ours(jobs: Jobs) -> None:
         caught.value.hint
         == "choose another --name, or delete that job through the head that ran its ranks on this host"
     )
+
+
+def test_the_folder_of_sessions_is_the_one_that_mpirun_is_given(tmp_path: Path) -> None:
+    assert JobFolder(tmp_path).sessions == tmp_path / SESSIONS

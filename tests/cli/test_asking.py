@@ -1,6 +1,7 @@
 """What `run` and `submit` ask for: flags, a job file under them, and the JobSpec that the head is sent."""
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -168,17 +169,30 @@ def test_a_line_in_quotes(verb: str, cluster: Path, monkeypatch: pytest.MonkeyPa
     assert call("-i", str(cluster), "run", "--dry-run", "my tool").exit_code == 0
 
 
-@pytest.mark.parametrize(("name", "hint"), [("ddp.py", "write python3 ddp.py, or ./ddp.py"), ("tool", "write ./tool")])
+@pytest.mark.parametrize(
+    ("name", "mode", "hint"),
+    [
+        ("ddp.py", 0o755, "write python3 ddp.py, or ./ddp.py\n"),
+        ("ddp.py", 0o644, "write python3 ddp.py\n"),
+        ("tool", 0o755, "write ./tool\n"),
+    ],
+)
 def test_a_file_without_a_path_is_no_program(
-    name: str, hint: str, cluster: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, mode: int, hint: str, cluster: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.with_name(name).touch()
+    cluster.with_name(name).touch(mode)
     monkeypatch.chdir(cluster.parent)
     told = failing("run", "--dry-run", "--np", "1", "--", name)
     assert f"{name} is a file in this folder, not a program on PATH\nhint: {hint}" in told
     remote = call("-i", str(cluster), "run", "--dry-run", "--", name)
     assert "not a program on PATH" not in remote.output, "the hosts may have it on theirs"
     assert "not a program on PATH" not in call("run", "--dry-run", "--np", "1", "--", f"./{name}").output
+
+
+def test_each_value_is_used_in_the_command(cluster: Path) -> None:
+    words = ("-i", str(cluster), "submit", "--each", "lr=1,2", "--np", "1", "--")
+    for command, warned in (("train --lr {LR}", True), ("sh -c 'train --lr $lr'", False), ("train {lr}", False)):
+        assert ("{lr} is not in the command" in call(*words, *shlex.split(command)).stderr) is warned
 
 
 def test_a_file_is_a_whole_job(submit: Submit) -> None:

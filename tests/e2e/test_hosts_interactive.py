@@ -60,7 +60,7 @@ def test_a_connection_that_is_lost(cluster: Cluster, controller: Controller, job
         eventually(lambda: [on for on, _pid in cluster.alive("^sleep 4323.5")] == [1])
         if how == "cut":
             controller.cut()
-            assert found.leaves() == 5
+            assert found.leaves() == 125
         else:
             os.kill(found.process.pid, signal.SIGKILL)
         eventually(lambda: not cluster.alive("^sleep 4323.5"))

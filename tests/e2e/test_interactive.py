@@ -100,7 +100,7 @@ def test_the_agent_is_killed(taco: Taco, shell: Typist) -> None:
         pid for pid in running("pyz", "exec", "") if str(taco.state) in Path(f"/proc/{pid}/cmdline").read_text()
     ]
     os.kill(agent, signal.SIGKILL)
-    assert shell.leaves() == 5
+    assert shell.leaves() == 125
     assert "localhost: the answer to exec broke off" in shell.shown
     eventually(lambda: not running("sleep", "64.5"))
     assert taco.job("j")["state"] == "RUNNING"

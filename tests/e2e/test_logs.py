@@ -127,7 +127,7 @@ def test_who_follows_a_job_that_waits_is_told_why(taco: Taco) -> None:
         assert told.startswith(b"job second: waiting: localhost: ")
         assert b"held by job first since" in told
     assert why[2].startswith(
-        b"job held: waiting: submitted with --suspend; it waits until it is resumed; taco-launch resume held lets"
+        b"job held: waiting: submitted with --suspend; it waits until it is resumed; taco-launch resume held starts it"
     )
     taco("stop", "--grace", "0", "first", "held")
     for follower, printed in zip(followers, (b"localhost/0 | mine\n", b""), strict=True):

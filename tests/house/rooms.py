@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 12_450,
     "api": 1_500,
     "bench": 9_900,
-    "jobs": 14_500,
+    "jobs": 14_550,
     "setup": 9_100,
     "hosts": 8_400,
     "lab": 3_650,
-    "agent": 20_600,
-    "core": 35_550,
+    "agent": 20_650,
+    "core": 35_600,
     "light": 935,
 }
 # Folders that users copy: data, no room.

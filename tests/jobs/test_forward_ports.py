@@ -280,7 +280,7 @@ def test_an_end_while_it_reports_that_it_is_ready(
     )
     with pytest.raises(error):
         forwarding.run((0,), raiser(error()))
-    eventually(lambda: threading.active_count() == before)
+    eventually(lambda: threading.active_count() <= before)  # a thread of an earlier test may end meanwhile
     assert failures == []
 
 

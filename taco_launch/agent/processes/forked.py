@@ -85,6 +85,7 @@ def start(
 
 
 def _detach(stderr: int, keep: Sequence[int]) -> None:
+    signal.set_wakeup_fd(-1)  # which is the parent's, and closed below
     os.setsid()
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Callable, List, Mapping, Optional, Sequence, T
 from taco_launch.agent.host import processes
 from taco_launch.agent.logs import segments
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.core.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE, quoted
+from taco_launch.core.errors import NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE
 from taco_launch.core.launch.command_line.env import FIRST_RANK, PMI_FD, RANK_VARIABLES, rank_env, rank_of
 from taco_launch.core.launch.command_line.separator import unescape
 from taco_launch.core.launch.light_program import names_light
@@ -29,7 +29,6 @@ from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import (
     EXITED,
-    IS_FOLDER,
     REASON_CHARACTERS,
     AllowExit,
     Exit,
@@ -100,44 +99,6 @@ def main(folder: JobFolder, command: Sequence[str]) -> int:
     return _Rank(guard, number, log, nccl, terminating=terminating).run(
         [unescape(word) for word in command], environment
     )
-
-
-def _advice(program: str, path: Optional[str]) -> str:
-    """Return what a program that cannot be run may have been meant as, or is."""
-    if os.path.isdir(program):  # noqa: PTH112 - as below
-        return IS_FOLDER
-    if len(program.split()) > 1:
-        return f" ({quoted(program)})"
-    import shutil  # noqa: PLC0415 - no rank that can run needs it
-
-    if program == "python" and shutil.which("python3", path=path) is not None:
-        return " (python3 is installed: use it instead)"
-    if "/" not in program and os.path.isfile(program):  # noqa: PTH113 - Path.is_file raises for a name that is too long
-        by_python = f"python3 {program}, or " if program.endswith(".py") else ""
-        return f" (this file is in the current folder: write {by_python}./{program})"
-    interpreter = _interpreter(program)
-    return f" (its first line names {interpreter!r})" if interpreter else ""
-
-
-# The kernel reads no more of it (BINPRM_BUF_SIZE).
-_MOST_OF_FIRST_LINE = 256
-
-
-def _interpreter(script: str) -> str:
-    """Return the interpreter that the first line of a script names, where no such file exists; "" otherwise."""
-    try:
-        file = os.open(script, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:
-        return ""
-    try:
-        first = os.read(file, _MOST_OF_FIRST_LINE).partition(b"\n")[0]
-    except OSError:
-        return ""
-    finally:
-        os.close(file)
-    words = first[2:].strip(b" \t").replace(b"\t", b" ").split(b" ")
-    name = words[0].decode("utf-8", "replace")
-    return name if first.startswith(b"#!") and not os.path.exists(name) else ""  # noqa: PTH110 - as above
 
 
 def _tracing_allowed() -> "Optional[Callable[[], None]]":
@@ -262,7 +223,9 @@ class _Rank:
             )
         except OSError as error:
             why = f"cannot run {command[0]!r}: {error.strerror}"
-            advice = _advice(
+            from taco_launch.agent.rank import unrunnable  # noqa: PLC0415 - no rank that can run needs it
+
+            advice = unrunnable.advice(
                 command[0], environment.get("PATH")
             )  # not in the reason: the finding repeats it as the next step
             self._log.write(f"taco-launch: {why}{advice}\n".encode("utf-8", "backslashreplace"))

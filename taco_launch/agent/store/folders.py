@@ -327,6 +327,9 @@ class Jobs:
         if numbered:
             hint = f"jobs with this name and a number: {numbered[0].name}, ...; stop, wait and delete accept '{name}-*'"
             raise NoJobError(f"job {name!r} not found", hint=hint)
+        if "*" in name:
+            hint = "only wait, stop, suspend, resume and delete accept a pattern"
+            raise NoJobError(f"job {name!r} not found", hint=hint)
         raise NoJobError(f"job {name!r} not found", hint="list all jobs: taco-launch list")
 
     def all(self) -> List[JobFolder]:

@@ -129,6 +129,12 @@ def _at_end(
 def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is_local: bool) -> Finding:
     """Return a finding; of a missing script with what to do about it, as the job's code came to its hosts."""
     finding = _no_program(spec, match)
+    # The ranks have the files and the environment of who started the job.
+    is_plain = spec.container is None and spec.code is None and is_local
+    if finding.signature == "module-missing" and is_plain:
+        return _own_module(spec, finding, match.text)
+    if finding.signature == "command-missing" and finding.next.endswith("-x PATH.") and is_plain:
+        return replace(finding, next="Check the name: it is not on your PATH. Give its full path, or install it.")
     named = re.search(ENTRIES[finding.signature].pattern, match.text) if finding.signature in _NO_SCRIPT else None
     file = (named["file"] or "").strip("'\"") if named else ""
     if not file:
@@ -142,12 +148,22 @@ def _script_named(spec: JobSpec, match: SignatureMatch, folder: JobFolder, *, is
         return replace(
             finding, next=f"The folder that --sync copied has no {inside}: check the name and --workdir; {ignored}."
         )
-    if spec.container is None and spec.code is None and is_local:
+    if is_plain:
         return _in_working_folder(spec, finding, file)
     name = file.rpartition("/")[2]
     return replace(
         finding, next=f"If {name} is on your machine, copy its folder to the hosts: --sync DIR. {finding.next}"
     )
+
+
+def _own_module(spec: JobSpec, finding: Finding, text: str) -> Finding:
+    """Return a finding; of a module that is in the folder in which the job starts with how Python finds it there."""
+    named, place = re.search(ENTRIES[finding.signature].pattern, text), Path(spec.cwd, spec.workdir)
+    module = named["module"] if named else ""
+    if not module or not ((place / module).is_dir() or (place / f"{module}.py").is_file()):
+        return finding
+    why = f"{module} is in the folder in which the job starts, but Python searches that of the script"
+    return replace(finding, next=f"Name that folder for Python: -x PYTHONPATH=. ({why}).")
 
 
 def _no_program(spec: JobSpec, match: SignatureMatch) -> Finding:

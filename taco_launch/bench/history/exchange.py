@@ -215,6 +215,7 @@ def _entry(data: Any, facts: Sequence[RunEnvironment], where: str) -> HistoryEnt
         ended=None if data.get("ended") is None else _time(data, "ended", where),
         outcome=_of(data, "outcome", str, where),
         accepted=_of(data, "accepted", bool, where),
+        baseline=_of(data, "baseline", str, where) if "baseline" in data else "",
     )
     runs = [_run(run, facts, f"{where}.runs[{place}]") for place, run in enumerate(_of(data, "runs", list, where))]
     if len({position for position, _ in runs}) < len(runs):

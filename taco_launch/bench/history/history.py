@@ -54,6 +54,8 @@ class Ladder:
     outcome: str = ""
     accepted: bool = False
     imported: bool = False
+    # The matrix's first variant, which the others are compared with; "" where there is none, or it is not known.
+    baseline: str = ""
 
     @property
     def broke_off(self) -> bool:
@@ -272,9 +274,9 @@ class History:
     def _insert(self, ladder: Ladder) -> None:
         what = (ladder.id, ladder.matrix, ladder.kind.value, ladder.digest, ladder.seed, ladder.cluster)
         self._db.execute(
-            "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, ended, outcome, accepted, imported)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*what, ladder.started, ladder.ended, ladder.outcome, ladder.accepted, ladder.imported),
+            "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, ended, outcome, accepted, imported, baseline)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*what, ladder.started, ladder.ended, ladder.outcome, ladder.accepted, ladder.imported, ladder.baseline),
         )
 
     def _add(self, ladder_id: str, position: int, run: Run) -> None:

@@ -49,6 +49,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE ladder ADD COLUMN imported INTEGER NOT NULL DEFAULT 0",
         "UPDATE ladder SET imported = 1 WHERE kind = 'import' OR (ended IS NULL AND outcome <> '')",
     ),
+    # The matrix's first variant.
+    ("ALTER TABLE ladder ADD COLUMN baseline TEXT NOT NULL DEFAULT ''",),
 )
 
 

@@ -26,9 +26,10 @@ def new_seed() -> int:
     return 1 + secrets.randbits(_SEED_BITS)
 
 
-def new_ladder(name: str, kind: LadderKind, digest: str, seed: int, cluster: str) -> Ladder:
-    """Return a ladder that starts now; `name` is the matrix's."""
-    return Ladder(ladder_id(name, secrets.token_hex(3)), name, kind, digest, seed, cluster, time.time())
+def new_ladder(name: str, kind: LadderKind, digest: str, seed: int, cluster: str, baseline: str = "") -> Ladder:
+    """Return a ladder that starts now; `name` is the matrix's, and `baseline` its first variant."""
+    one = ladder_id(name, secrets.token_hex(3))
+    return Ladder(one, name, kind, digest, seed, cluster, time.time(), baseline=baseline)
 
 
 def describe_few_repeats(repeats: int, *, nightly: bool = False) -> str:

@@ -162,7 +162,8 @@ def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, ce
             return earlier
         history.end(earlier.id, flow.GIVEN_UP)
     seed = new_seed() if matrix.seed is None else matrix.seed
-    one = new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster)
+    baseline = matrix.variants[0].name
+    one = new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster, baseline)
     history.begin(one)
     runs = cells * (matrix.repeats + matrix.warm_ups)
     settings.talk(f"sweep {one.id}: {render.counted(cells, 'cell')}, {render.counted(runs, 'run')}, seed {seed}")

@@ -22,7 +22,7 @@ def _sweep_options(function: "click.decorators.FC") -> "click.decorators.FC":
         "--baseline",
         metavar="VARIANT",
         default="",
-        help="Compare the other variants with this one. Default: the first by name.",
+        help="Compare the other variants with this one. Default: the first one of the matrix.",
     )(function)
     return click.argument("sweep", metavar="[SWEEP]", default="last", shell_complete=complete_ladder)(function)
 

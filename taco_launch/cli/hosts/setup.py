@@ -79,8 +79,8 @@ def _stages(_ctx: click.Context, _param: click.Parameter, value: Sequence[str]) 
     is_flag=False,
     flag_value=1,
     metavar="[N]",
-    help="Change N hosts at a time (without N: 1), the head last: drain them, wait for jobs that block the change (without limit, "
-    "or --wait-for-jobs TIME), change and check them, open them again. It stops at the first host that fails or has a fault.",
+    help="Change N hosts at a time, 1 if N is omitted, the head last. Each is drained, changed once no job blocks the change "
+    "(--wait-for-jobs TIME limits the wait), checked and opened again. The first host that fails or has a fault ends the change.",
 )
 @add_option(
     "--rotate-keys",

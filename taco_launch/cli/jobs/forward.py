@@ -139,14 +139,16 @@ def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool
             job = backend.get(name)
         return job
 
+    def shown(here: int, _host: str) -> None:
+        click.echo(f"http://{flow.LOOPBACK}:{here}/")
+        settings.talk("Ctrl-C ends this command; TensorBoard itself runs until some minutes after the job")
+
     _forward(
         settings,
         credentials,
         job_with_board,
         flow.board_place,
         lambda job: job.tensorboard is None or job.tensorboard.port is None,
-    ).run(
-        (_BOARD_PORT, 0) if port is None else (port,), lambda here, _host: click.echo(f"http://{flow.LOOPBACK}:{here}/")
-    )
+    ).run((_BOARD_PORT, 0) if port is None else (port,), shown)
     settings.talk(f"job {name}: its TensorBoard has ended")
     return 0

@@ -88,7 +88,9 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
     settings = settings_of(ctx)
     backend = settings.backend(access_of(access))
     names = named_jobs.matching(backend, names)
-    by, asked_at = f"{person()} (taco-launch stop)", time.time()
+    by = f"{person()} (taco-launch stop)"
+    # What ended before had ended already; what waited ends at once.
+    before = time.time() - (_SKEW if settings.source else 0.0)
 
     def ask(some: Sequence[str], owner: str | None) -> Outcomes:
         return backend.stop(some, by, signal.SIGTERM, grace, owner)
@@ -97,9 +99,7 @@ def stop(ctx: click.Context, /, names: tuple[str, ...], *, grace: float | None, 
         job = outcomes.job(name)
         if not job.record.state.is_terminal:
             job = backend.follow(LogQuery(name, tail=0), lambda _data: None)
-        elif (
-            job.record.ended or 0.0
-        ) < asked_at - _SKEW or job.record.reason != f"stopped by {by}":  # a waiting job ends at once
+        elif (job.record.ended or 0.0) < before or job.record.reason != f"stopped by {by}":
             return job.record.state.value, "it had already ended"
         return job.record.state.value, job.record.reason
 

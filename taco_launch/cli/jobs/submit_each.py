@@ -17,6 +17,8 @@ from taco_launch.core.model.engines import SlurmArray
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.hosts.remote.credentials import Credentials
 
+# {lr} is the value; in the command of a shell, $lr and ${{lr}} are.
+_USE = r"\{{{0}\}}|\${0}\b"
 _EACH = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 # As sbatch(1) has it for --array.
 _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?", re.ASCII)
@@ -27,7 +29,8 @@ _MOST_JOBS = 1000
 def submit(settings: Settings, access: Credentials, request: JobRequest, matrix: Mapping[str, Sequence[str]]) -> None:
     """Start a job for each combination of values, and print their names, or the jobs where data is requested."""
     spec_of(settings, next(combinations(request, matrix)))
-    for unused in [name for name in matrix if name != ARRAY and f"{{{name}}}" not in " ".join(request.command)]:
+    line = " ".join(request.command)
+    for unused in [name for name in matrix if name != ARRAY and not re.search(_USE.format(name), line)]:
         render.warning(
             settings, f"--each: {{{unused}}} is not in the command; jobs differ only in the variable {unused}"
         )

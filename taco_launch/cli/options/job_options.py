@@ -131,7 +131,8 @@ def request_of(settings: Settings, command: tuple[str, ...], options: Mapping[st
 
         request = over_file(settings, options["file"], request)
     if not request.command:
-        raise click.UsageError("The command is missing: add -- COMMAND", click.get_current_context(silent=True))
+        key = f", or the key command to {options['file']}" if options.get("file") is not None else ""
+        raise click.UsageError(f"The command is missing: add -- COMMAND{key}", click.get_current_context(silent=True))
     return request
 
 

@@ -149,7 +149,7 @@ def most_attempts(policy: Policy, record: JobRecord) -> int:
 
 
 def blame(record: JobRecord, result: AttemptResult) -> Blame:
-    """Return whose fault an end is; the same exception on two hosts, one attempt after the other, is the program's."""
+    """Return whose fault an end is; the same exception in two attempts, on two hosts if there are others, is the program's."""
     if result.signature in _OF_HARDWARE or (result.state is JobState.LOST and result.host):
         return Blame.HARDWARE
     if result.signature in _OF_PROGRAM or _MISTAKES.search(result.cause):
@@ -161,7 +161,11 @@ def blame(record: JobRecord, result: AttemptResult) -> Blame:
         return Blame.UNKNOWN
     alike = result.signature == "python-exception" and not _PASSING.search(result.cause)
     on_another = before.host and result.host and before.host != result.host
-    return Blame.PROGRAM if result.signature in _OF_PROGRAM_OR_HOST or (alike and on_another) else Blame.UNKNOWN
+    return (
+        Blame.PROGRAM
+        if result.signature in _OF_PROGRAM_OR_HOST or (alike and (on_another or result.single_host))
+        else Blame.UNKNOWN
+    )
 
 
 def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision:

@@ -49,6 +49,8 @@ SAID = re.compile(
 )
 
 
+# What NCCL writes on its way back from the function that failed.
+_WAY_BACK = re.compile(r"NCCL INFO \S+:\d+ -> \d")
 _HOST = re.compile(r"(?:.*@)?(?:\[(?P<quoted>[^\]]+)\](?::\d+)?|(?P<plain>[^\s\[\]]+?))[,:;.]?$")
 # A process of NCCL, with which each of its lines starts.
 SPEAKER = re.compile(r"[\w.-]{1,255}:\d+:(?=\d+ \[)")
@@ -137,6 +139,18 @@ def nearby(above: str, block: str, start: int, end: int, count: int) -> str:
     rank, host = label(at), clean(at)[0]
     words = [(label(line), *clean(line)) for line in lines]
     return "\n".join(text for by, on, text in words if by in ("", rank) and (not host or on in ("", host)))
+
+
+def lines_after_failure(text: str) -> int:
+    """Return how many lines at the end of a text only follow a failure: NCCL's way back, and a traceback that is cut off before its error."""
+    count = 0
+    for number, line in enumerate(reversed(text.rstrip().split("\n")), 1):
+        words = clean(line)[1]
+        if _WAY_BACK.search(words) or words.startswith("Traceback (most recent"):
+            count = number
+        elif not words.startswith("  "):
+            break
+    return count
 
 
 def end_of(block: str, overlap: int) -> int:

@@ -19,6 +19,7 @@ from taco_launch.core.signatures.lines import (
     host_in,
     label,
     last_said,
+    lines_after_failure,
     nearby,
     says,
     with_following,
@@ -273,7 +274,10 @@ class LogScan:
             self._last_of.update(last_said(seen, [match.text for _log, match in self._found]))
             words = seen[-_BLOCK // 64 :].strip() or seen.strip()
             if words:
-                self._lengths[self._log] = self.lines - seen.count("\n", len(seen.rstrip())) + seen.endswith("\n")
+                after = lines_after_failure(words) if last else 0
+                self._lengths[self._log] = (
+                    self.lines - seen.count("\n", len(seen.rstrip())) + seen.endswith("\n") - after
+                )
                 line = next(filter(says, reversed(words.split("\n"))), "")
                 self.last_words = clean(line)[1].strip()[-MOST_SHOWN:] or self.last_words
 

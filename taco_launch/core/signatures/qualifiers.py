@@ -74,6 +74,13 @@ ADVICE = (
     r"|remove|rerun|run|call|choose|either|provide|add|change|check|disable|enable|switch|unset|correct|convert|verify|wrap|create|move|load|start|restart|downgrade|lower|avoid|rename|define|replace|keep|split)\b[^\n]{4,240}?)(?=[.!](?:\s|$)|\s*$)"
 )
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
+    "port-in-use": (
+        Qualifier(
+            r"NCCL WARN (?:Net : )?(?:Call to )?[Bb]ind\b[^\n]*ddress already in use",
+            "NCCL on {host} found no free port: it listens on any port that is free.",
+            "Run ss -s on {host}: thousands of connections come from a loop that creates process groups or communicators and does not destroy them. sysctl net.ipv4.ip_local_port_range shows which ports there are.",
+        ),
+    ),
     "nccl-peer-gone": (
         Qualifier(
             r"Call to \w+ (?:from|to) (?P<peer>[^\s<]+)<\d+> failed : (?P<why>Connection timed out|No route to host)",
@@ -318,6 +325,11 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
         ),
     ),
     "command-not-found": (
+        Qualifier(
+            r"(?:\b(?:srun|sbatch|salloc|squeue|scontrol|qsub|qstat|bsub|jsrun): (?:command )?not found|command not found: (?:srun|sbatch|qsub|bsub))",
+            "{what} is not on {host}: the script is for a cluster with a scheduler (Slurm, PBS or LSF), and this is none of its hosts.",
+            "Run it on that cluster's login node, or see how it is typed without a scheduler: taco-launch translate SCRIPT.",
+        ),
         Qualifier(
             r"sh: (?:line \d+: )?cd: (?P<folder>/[^\s:]+): No such file",
             "{host} lacks the folder {folder} and what is started in it[[file? ({file})]]: the launcher uses the paths of the host on which it was started.",

@@ -1,9 +1,11 @@
 """A program that starts a container, in the place of a job's own -> the image, the mounts and the program in it: pure."""
 
+import itertools
 import posixpath
 from collections.abc import Sequence
 from dataclasses import replace
 
+from taco_launch.core.command import shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines import launcher_line
 from taco_launch.jobs.command_lines import launcher_options as table
@@ -50,8 +52,21 @@ def outside(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Part, ...]]:
 def script(words: Sequence[str]) -> tuple[str, ...]:
     """Return `sh -c SCRIPT` with the launchers that a container is started for, () for any other words."""
     begin = starter(words)[1] or len(words)
-    shell = next((tuple(words[at:]) for at in range(begin, len(words)) if of_line(words[at:])), ())
-    return shell if shell and any(inner(each.words) for each in read(shown(of_line(shell))).commands) else ()
+    line = next((tuple(words[at:]) for at in range(begin, len(words)) if of_line(words[at:])), ())
+    return line if line and any(inner(each.words) for each in read(shown(of_line(line))).commands) else ()
+
+
+def typed(words: Sequence[str]) -> str:
+    """Return the line here that runs what a container is started for, "" where its options cannot be read."""
+    name, count = starter(words)
+    try:
+        program, parts = _read(words, name, count) if name else ((), ())
+    except (UnclearError, ValueError):
+        return ""
+    options = [(part.name, part.value) for part in parts if part.use == table.OPTION]
+    variables = [("-x", f"{part.name}={part.value}") for part in parts if part.use == table.ENV]
+    words = ("taco-launch", "run", "--np", "N", *itertools.chain(*options, *variables), "--", *program)
+    return shell(tuple(map(shown, words))) if program else ""
 
 
 def without_shifter(parts: Sequence[Part], line: LauncherLine) -> list[Part]:

@@ -46,6 +46,11 @@ _MEANT = {
     **dict.fromkeys(("container", "dockerImage"), "image"),
     **dict.fromkeys(("partition",), "queue"),
 }
+# Fields by what their options are called, and by their keys in whatever section.
+_FIELDS = {
+    **{form.lstrip("-"): each.name for each in job_fields.FIELDS if each.section is not None for form in each.options},
+    **{each.written_key: each.name for each in job_fields.FIELDS if each.section is not None},
+}
 _VARIABLES = {"-x": "env", "--knob": "knobs", "--mca": "mca"}
 
 
@@ -284,8 +289,11 @@ class _Check:
 
 def _hint(loc: Loc, value: Any) -> str:
     """Return how a key is written that has been mistaken for another or has another name here, or a value for a number."""
-    if loc and loc[:-1] in _SECTIONS and loc[-1] in _MEANT and loc[-1] not in _SECTIONS[loc[:-1]].model_fields:
-        return f"did you mean {_key(_MEANT[str(loc[-1])])!r}?"
+    section = _SECTIONS.get(loc[:-1]) if loc else None
+    name = str(loc[-1]) if loc else ""
+    meant = _MEANT.get(name) or _FIELDS.get(name)
+    if section is not None and meant and loc[-1] not in section.model_fields:
+        return f"did you mean {_key(meant)!r}?"
     if loc == ("hosts",) and isinstance(value, (str, tuple, dict)):
         return "write host names in the key host, for example host: gpu1:8,gpu2:8"
     return "write it in quotes" if loc[:1] == ("env",) and isinstance(value, (bool, document.OddValue)) else ""

@@ -121,9 +121,12 @@ class _Pods(Manifest):
         resources, others = (*first, self.resources), (*other, self.resources)
         if pods.gpus(self, resources) != pods.gpus(self, others):
             self.faults.add(others, f"all pods have as many GPUs, and {path_of(resources)} differs")
-        if self.variables(other) != env:
+        here = self.variables(other)
+        if differ := sorted(name for name, _value in {*here.items()} ^ {*env.items()}):
+            names = ", ".join(dict.fromkeys(differ))
             self.faults.add(
-                (*other, "env"), f"all ranks have the same variables, and {path_of((*first, 'env'))} differs"
+                (*other, "env"),
+                f"all ranks have the same variables, and {path_of((*first, 'env'))} differs in {names}: write these in both, or in none",
             )
 
     def _plain(self, places: list[tuple[Loc, str]], words: Sequence[str], each: int, count: int) -> None:

@@ -79,8 +79,11 @@ def _refuse_file(spec: JobSpec, caller: Caller) -> None:
     if not local or "/" in name or "PATH" in dict(spec.env):
         return
     if caller.is_file(name) and not caller.is_program(name):
-        by_python = f"python3 {name}, or " if name.endswith(".py") else ""
-        raise UsageError(f"{name} is a file in this folder, not a program on PATH", hint=f"write {by_python}./{name}")
+        ways = [f"python3 {name}"] if name.endswith(".py") else []
+        if not ways or caller.is_program(f"{caller.folder}/{name}"):
+            ways.append(f"./{name}")
+        problem = f"{name} is a file in this folder, not a program on PATH"
+        raise UsageError(problem, hint=f"write {', or '.join(ways)}")
 
 
 def _refuse_script(spec: JobSpec, caller: Caller, unchanged: str) -> None:

@@ -186,9 +186,13 @@ def test_a_command_that_cannot_run(ranks: Ranks, command: str, code: int, why: s
 
 def test_python3_is_there(ranks: Ranks, tmp_path: Path) -> None:
     (tmp_path / "python3").symlink_to("/bin/true")
-    _process, guard = ranks.run("python", "x.py", shared={**SHARED, "PATH": str(tmp_path)})
-    assert guard.wait("exit") == report(127, "cannot run 'python': No such file or directory")
-    assert ranks.log.endswith(b"No such file or directory (python3 is installed: use it instead)\n")
+    for name, advice in (
+        ("python", "python3 is installed: use it instead"),
+        ("pyhton3", "check the name: python3 is on the PATH"),
+    ):
+        _process, guard = ranks.run(name, "x.py", shared={**SHARED, "PATH": f"/nosuch:{tmp_path}"})
+        assert guard.wait("exit") == report(127, f"cannot run '{name}': No such file or directory")
+        assert ranks.log.endswith(f"No such file or directory ({advice})\n".encode())
 
 
 @pytest.mark.parametrize(

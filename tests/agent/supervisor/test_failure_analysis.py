@@ -85,6 +85,27 @@ def test_a_missing_script_of_this_machine(folder: JobFolder, tmp_path: Path, fil
     assert found.next.startswith(told.format(cwd=tmp_path))
 
 
+@pytest.mark.parametrize("kind", ["folder", "file", "none"])
+def test_a_module_in_the_folder_in_which_the_job_starts(folder: JobFolder, tmp_path: Path, kind: str) -> None:
+    if kind == "folder":
+        (tmp_path / "mylib").mkdir()
+    elif kind == "file":
+        (tmp_path / "mylib.py").touch()
+    spec = JobSpec("job", ("true",), (Host("localhost", "127.0.0.1", connection="local"),), cwd=str(tmp_path))
+    records.write_spec(folder, spec)
+    write(folder.rank(0), b"ModuleNotFoundError: No module named 'mylib'\n")
+    (found,) = analyze_failure(folder, 0, "localhost", ended_itself=True, exit_code=1).findings
+    assert found.next.startswith("Name that folder for Python: -x PYTHONPATH=. (mylib is in") is (kind != "none")
+
+
+def test_a_program_that_is_not_on_the_path_of_this_machine(folder: JobFolder, tmp_path: Path) -> None:
+    spec = JobSpec("job", ("true",), (Host("localhost", "127.0.0.1", connection="local"),), cwd=str(tmp_path))
+    records.write_spec(folder, spec)
+    write(folder.rank(0), b"taco-launch: cannot run 'qqq': No such file or directory\n")
+    (found,) = analyze_failure(folder, 0, "localhost", ended_itself=True, exit_code=127).findings
+    assert found.next == "Check the name: it is not on your PATH. Give its full path, or install it."
+
+
 LACKS = "The folder that --sync copied has no"
 CANNOT_OPEN, COPY = (
     "python3: can't open file '{}': [Errno 2] x",

@@ -23,7 +23,7 @@ def db(tmp_path: Path) -> Path:
         for number in (1, 2):
             rates = (("tcp", 1, 10.0), ("tcp", 16, 100.0), (HOSTILE, 16, 140.0))
             runs = [run(rate + n, variant, ranks, repeat=n) for variant, ranks, rate in rates for n in range(3)]
-            history.merge(ladder(number, outcome="done", ended=number + 1.0), list(enumerate(runs)))
+            history.merge(ladder(number, outcome="done", ended=number + 1.0, baseline="tcp"), list(enumerate(runs)))
         key = MetricKey(("gpu1", "gpu2"), "A100", "horovod", "tcp", 16, "img/sec")
         change = Interval(-0.3, -0.31, -0.29)
         history.keep_verdicts(ladder(2).id, [Verdict(key, VerdictKind.REGRESSION, change, 1e-4, "30 % slower")])
@@ -44,7 +44,10 @@ def test_a_page_needs_nothing_else(db: Path, tmp_path: Path, language: str, head
 
 
 def test_markdown_and_json_are_printed(db: Path) -> None:
-    shown = call("bench", "report", "--db", str(db), "--format", "md", "--baseline", "tcp").stdout
+    words = ("bench", "report", "--db", str(db), "--format", "md")
+    shown = call(*words, "--baseline", "tcp").stdout
+    assert call(*words).stdout == shown, "the matrix's first variant"
+    assert call(*words, "--baseline", HOSTILE).stdout != shown
     assert "| 16 | 101.0 ±2.5 | 62.3" in shown.replace("  ", " ") or "| 16 | 101.0 ±2.5 |" in shown
     assert "x$ & \\|" in shown
     data = json.loads(call("bench", "report", "--db", str(db), "--format", "json").stdout)

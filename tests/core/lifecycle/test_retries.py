@@ -1,6 +1,7 @@
 """When a job is tried again: by its policy, and by whose fault a failure is."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -138,15 +139,16 @@ def test_hardware_has_a_limit_of_its_own() -> None:
 RAISED = Finding("python-exception", "The program raised ValueError: no (line 3 of t.py).", "", "a", 3)
 
 
-def again(before: Finding, **changes: str) -> Retry | None:
+def again(before: Finding, **changes: Any) -> Retry | None:
     result = AttemptResult(JobState.FAILED, 1, "b", signature=before.signature, cause=before.cause)
-    return decide(policy(), record(1, blamed=before), result._replace(**changes)).retry  # type: ignore[arg-type]
+    return decide(policy(), record(1, blamed=before), result._replace(**changes)).retry
 
 
 def test_the_same_exception_on_two_hosts_is_the_programs() -> None:
     assert again(RAISED) is None
     assert again(RAISED, host="a") is not None
     assert again(RAISED, cause="The program raised ValueError: yes.") is not None
+    assert again(RAISED, host="a", single_host=True) is None
     passing = replace(RAISED, cause="The program raised OSError: [Errno 5] Input/output error.")
     assert again(passing) is not None
 

@@ -82,6 +82,11 @@ REFUSED_BY = tuple(
         ),
     )
 )
+_COMPILER = (
+    "Read the compiler's own error further up, after FAILED. nvcc --version must match torch.version.cuda, and nvcc must support that g++ (ds_report "
+    "shows what DeepSpeed finds). Then remove the half-built files: rm -rf ~/.cache/torch_extensions."
+)
+
 FRAMEWORKS = (
     Signature(
         "lightning-rank-ended",
@@ -318,10 +323,16 @@ FRAMEWORKS = (
         "extension-build-failed",
         keys=("Error building extension '",),
         cause="torch could not compile the C++ or CUDA extension {name} when it was first used on {host}.",
-        next="Read the compiler's own error further up, after FAILED. nvcc --version must match torch.version.cuda, and nvcc must support that g++ (ds_report "
-        "shows what DeepSpeed finds). Then remove the half-built files: rm -rf ~/.cache/torch_extensions.",
+        next=_COMPILER,
         pattern=r"Error building extension '(?P<name>[^'\r\n]{1,80})'",
         unless=("compiler-missing", "header-missing", "nvcc-too-old"),
+    ),
+    Signature(
+        "extension-compiler-failed",
+        keys=("Command '['ninja', ",),
+        cause="torch could not compile a C++ or CUDA extension when it was first used on {host}.",
+        next=_COMPILER,
+        unless=("extension-build-failed", "compiler-missing", "header-missing", "nvcc-too-old"),
     ),
     Signature(
         "ray-versions",

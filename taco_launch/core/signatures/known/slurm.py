@@ -164,7 +164,7 @@ SLURM = (
         "slurm-not-ending",
         keys=("STEPD TERMINATED",),
         cause="Slurm could not end {what} on {host}: a process did not end even when it was killed, because the kernel waits for a file server, a GPU or the network. Slurm takes such a node out of use.",
-        next="On {host}: ps -eo pid,stat,wchan:30,cmd | grep ' D' and dmesg -T | tail show what it waits for; scontrol show node {host} shows whether it drains. When it is clean: scontrol update nodename={host} "
+        next="On {host}: ps -eo pid,stat,wchan:30,cmd | grep ' D' and dmesg -T | tail show what it waits for; scontrol show node {host} shows whether it drains. When those processes are gone: scontrol update nodename={host} "
         "state=resume; UnkillableStepTimeout in slurm.conf gives processes longer.",
         pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) STEPD TERMINATED ON (?P<host>\S+)",
     ),

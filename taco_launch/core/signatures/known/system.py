@@ -266,7 +266,7 @@ SYSTEM = (
         "sysv-memory-full",
         keys=("shmget(",),
         cause="System V shared memory of {host} is used up: by segments that ended jobs have left, or by the kernel's limits.",
-        next="ipcs -m lists them, ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. To run UCX without it: -x "
+        next="ipcs -m lists the shared memory segments, and ipcrm -m ID removes one; sysctl kernel.shmmni kernel.shmall. To run UCX without it: -x "
         "UCX_TLS=^sysv.",
         pattern=r"shmget\([^\r\n]*No space left on device",
     ),

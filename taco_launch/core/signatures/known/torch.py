@@ -300,6 +300,7 @@ TORCH = (
         "SIGSEGV: -x PYTHONFAULTHANDLER=1.]]",
         pattern=r"^(?:subprocess\.)?CalledProcessError: Command (?P<command>[^\r\n]{1,2000}?) (?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>\w+))",
         kind=FailureText.FALLBACK,
+        unless=("extension-build-failed", "extension-compiler-failed"),
     ),
     Signature(
         "torch-other-build",
@@ -1211,11 +1212,19 @@ TORCH_RANKS = (
         next="Write timeout=datetime.timedelta(seconds=1800).",
     ),
     Signature(
+        "torch-tensor-empty",
+        keys=("The size of tensor a (",),
+        cause="An operation on {host} got a tensor of size 0 and one of size {size}. With DeepSpeed ZeRO-3 it is a parameter that is used outside its own module, and so is not gathered; otherwise a batch is empty.",
+        next="Read such a parameter (tied or frozen weights, weights used by hand) within deepspeed.zero.GatheredParameters, or pass use_reentrant=False to gradient checkpointing. Without ZeRO-3, print the sizes of the batch before that line.",
+        pattern=r"The size of tensor a \((?:0\) must match the size of tensor b \((?P<size>\d+)\)|(?P<size2>\d+)\) must match the size of tensor b \(0\))",
+    ),
+    Signature(
         "torch-shapes-differ",
         keys=("shapes cannot be multiplied (", "The size of tensor a ("),
         cause="[[left?On {host} a layer received an input of another size than it was built for: {left} times {right}, where {inner} and {outer} must be equal||An operation on {host} got two tensors whose sizes do not fit: {one} and {two}]].",
         next="Compare the size of [[left?the layer with the output of the one before it||the two]]: print(x.shape) before that line. A checkpoint or tokenizer of another model is a usual reason[[one?, or an optimizer state that was saved with another number of ranks]].",
         # aten/src/ATen/native: mat1 and mat2 of addmm
         pattern=r"shapes cannot be multiplied \((?P<left>\d+x(?P<inner>\d+)) and (?P<right>(?P<outer>\d+)x\d+)\)|The size of tensor a \((?P<one>\d+)\) must match the size of tensor b \((?P<two>\d+)\)",
+        unless=("torch-tensor-empty",),
     ),
 )

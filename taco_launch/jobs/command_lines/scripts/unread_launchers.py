@@ -107,6 +107,8 @@ def of_another_system(words: Sequence[str]) -> str:
         return f"{containers.starter(words)[0]} {_DOES[CONTAINS]}: {INSTEAD[CONTAINS].replace('LINE', inside)}"
     for line in (words, *(each.words for each in read(shown(of_line(words))).commands)):
         other, program = elsewhere((*line, "-")), bare(line)[2]  # what is submitted may be redirected
+        if other is not None and other[1] == CONTAINS and (here := containers.typed(line)):
+            return f"{other[0]} {_DOES[CONTAINS]}: give the number of ranks, and what runs inside: {here}"
         if other is not None:
             return f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}"
         if [posixpath.basename(word) for word in program[:2]] == ["ray", "start"]:

@@ -5,7 +5,8 @@ The text is made on the controller and read by every host, which takes it from o
 
 import json
 import re
-from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from collections import Counter
+from typing import Any, AnyStr, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 SCHEMA = 2
 MOST_BYTES = 1 << 26  # of the text
@@ -88,10 +89,10 @@ def parsed(data: bytes) -> Manifest:
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise ValueError("not a manifest of this version")
     manifest = Manifest(
-        tuple(_file(each) for each in _rows(document, "files")),
+        _files(_rows(document, "files")),
         tuple(_link(each) for each in _rows(document, "links")),
         tuple(_text(each) for each in _rows(document, "folders")),
-        tuple(_file(each) for each in _rows(document, "config")),
+        _files(_rows(document, "config")),
     )
     check(manifest)
     return manifest
@@ -140,6 +141,32 @@ def check_path(path: str) -> bytes:
     return name
 
 
+def check_paths(paths: Sequence[str]) -> List[bytes]:
+    """Return paths below a tree's root in bytes, all looked at together. Raises as `check_path` does for the first bad one."""
+    try:
+        joined = in_bytes("\0".join(paths))
+    except ValueError:
+        return [check_path(path) for path in paths]
+    names, rooted = joined.split(b"\0"), b"/" + joined.replace(b"\0", b"/\0/") + b"/"
+    is_right = (
+        len(names) == len(paths)
+        and not any(bad in rooted for bad in (b"//", b"/./", b"/../"))
+        and max(map(len, names)) <= _PATH_BYTES
+        and max(map(len, rooted.split(b"/"))) <= _NAME_BYTES
+    )
+    return names if is_right else [check_path(path) for path in paths]
+
+
+def folders_above(names: Iterable[AnyStr], separator: AnyStr) -> Set[AnyStr]:
+    """Return every folder that is above some paths, but the root."""
+    above: Set[AnyStr] = set()
+    for folder in {name.rpartition(separator)[0] for name in names}:
+        while folder and folder not in above:
+            above.add(folder)
+            folder = folder.rpartition(separator)[0]  # noqa: PLW2901 - up to the root
+    return above
+
+
 def _rows(document: Mapping[str, Any], key: str) -> List[Any]:
     found = document.get(key)
     if not isinstance(found, list) or len(found) > MOST_ENTRIES:
@@ -147,13 +174,30 @@ def _rows(document: Mapping[str, Any], key: str) -> List[Any]:
     return found
 
 
-def _file(row: Any) -> FileEntry:
-    if not (isinstance(row, list) and len(row) == 4 and type(row[1]) is bool and type(row[2]) is int and row[2] >= 0):
+def _files(rows: List[Any]) -> Tuple[FileEntry, ...]:
+    """Return the entries of files; columns are checked, as that is faster than each value of many rows.
+
+    Raises:
+        ValueError: a row is no entry of a file.
+    """
+    if set(map(type, rows)) - {list} or set(map(len, rows)) - {4}:
         raise ValueError("not a manifest: an entry of a file is invalid")
-    path, executable, size, content = row
-    if not isinstance(content, str) or not is_hash(content):
+    paths, executable, sizes, hashes = zip(*rows) if rows else ((), (), (), ())
+    if set(map(type, executable)) - {bool} or set(map(type, sizes)) - {int} or min(sizes, default=0) < 0:
+        raise ValueError("not a manifest: an entry of a file is invalid")
+    if set(map(type, hashes)) - {str} or set(map(len, hashes)) - {64} or not _is_hex("".join(hashes)):
         raise ValueError("not a manifest: invalid hash")
-    return FileEntry(_text(path), executable, size, content)
+    if set(map(type, paths)) - {str}:
+        raise ValueError("not a manifest: a name is not text")
+    return tuple(map(FileEntry._make, rows))
+
+
+def _is_hex(text: str) -> bool:
+    """Return whether a text is bytes in hexadecimal, written in lower case."""
+    try:
+        return bytes.fromhex(text).hex() == text
+    except ValueError:
+        return False
 
 
 def _link(row: Any) -> Tuple[str, str]:
@@ -177,23 +221,18 @@ def check(manifest: Manifest) -> None:
     files, links = manifest.files, manifest.links
     if len(files) + len(links) + len(manifest.folders) > MOST_ENTRIES:
         raise ValueError(f"more than {MOST_ENTRIES} files, links and folders")
-    sizes = contents(manifest)
-    if any(sizes[file.content] != file.size for file in (*files, *manifest.config)):
+    sizes, every_file = contents(manifest), (*files, *manifest.config)
+    if len(sizes) < len(every_file) and any(sizes[file.content] != file.size for file in every_file):
         raise ValueError("two sizes for one content")
     if sum(sizes.values()) > MOST_CONTENT:
         raise ValueError(f"more than {MOST_CONTENT >> 40} TiB")
-    ends: Set[bytes] = set()
-    for path in (*(file.path for file in files), *(path for path, _target in links)):
-        _add(ends, check_path(path), path)
-    every = set(ends)
-    for path in manifest.folders:
-        _add(every, check_path(path), path)
-    above: Set[bytes] = set()
-    for name in every:
-        parent = name.rpartition(b"/")[0]
-        while parent and parent not in above:
-            above.add(parent)
-            parent = parent.rpartition(b"/")[0]
+    names = check_paths([*(file.path for file in files), *(path for path, _target in links)])
+    ends, folders = set(names), check_paths(manifest.folders)
+    every = ends.union(folders)
+    if len(every) < len(names) + len(folders):
+        ((name, _count),) = Counter((*names, *folders)).most_common(1)
+        raise ValueError(f"twice: {name.decode('utf-8', 'surrogateescape')[:100]!r}")
+    above = folders_above(every, b"/")
     for name in above & ends:  # nothing is ever written by way of a link
         raise ValueError(f"an entry is below a path that is a file: {name[:100]!r}")
     for path, target in links:

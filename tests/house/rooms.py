@@ -20,8 +20,8 @@ ROOMS = {
     "setup": 9_100,
     "hosts": 8_400,
     "lab": 3_650,
-    "agent": 20_650,
-    "core": 35_600,
+    "agent": 20_700,
+    "core": 35_650,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -9,10 +9,10 @@ import os
 import shutil
 import stat
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Set
+from typing import List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.snapshots.store import Pack, Place, write
-from taco_launch.core.manifest import FileEntry, Manifest
+from taco_launch.core.manifest import FileEntry, Manifest, folders_above
 
 _BLOCK = 1 << 20
 
@@ -50,19 +50,14 @@ def write_files(pack: Pack, files: Sequence[FileEntry], folder: Path) -> List[st
     """
     if not files:
         return []
-    places = pack.places()
+    places = pack.places({file.content for file in files})
     return [file.path for file in files if not _write(places[file.content], file, folder)]
 
 
 def _folders(manifest: Manifest) -> Set[str]:
     """Return every folder of a tree."""
-    found: Set[str] = set()
-    above = [path.rpartition("/")[0] for path in (*(file.path for file in manifest.files), *dict(manifest.links))]
-    for path in (*manifest.folders, *above):
-        while path and path not in found:
-            found.add(path)
-            path = path.rpartition("/")[0]  # noqa: PLW2901 - up to the root
-    return found
+    ends = (*(file.path for file in manifest.files), *dict(manifest.links), *manifest.folders)
+    return folders_above(ends, "/").union(manifest.folders)
 
 
 class _Clearing:
@@ -81,33 +76,46 @@ class _Clearing:
         ahead = [""]
         while ahead:
             above = ahead.pop()
-            with os.scandir(f"{self._folder}/{above}") as entries:
-                inside = list(entries)
-            for entry in inside:
-                path = f"{above}/{entry.name}" if above else entry.name
-                status = entry.stat(follow_symlinks=False)
+            prefix = f"{above}/" if above else ""
+            for name, status in statuses(f"{self._folder}/{above}"):
+                path = prefix + name
                 is_folder = stat.S_ISDIR(status.st_mode)
-                if self._is_right(path, entry, status):
+                if self._is_right(path, status):
                     stay.add(path)
                     ahead += [path] if is_folder else []
                 elif is_folder:
-                    shutil.rmtree(entry.path)
+                    shutil.rmtree(f"{self._folder}/{path}")
                 else:
-                    os.unlink(entry.path)  # noqa: PTH108 - a Path takes longer, and there may be many
+                    os.unlink(f"{self._folder}/{path}")  # noqa: PTH108 - a Path takes longer, and there may be many
         return stay
 
-    def _is_right(self, path: str, entry: "os.DirEntry[str]", status: os.stat_result) -> bool:
-        if stat.S_ISLNK(status.st_mode):
-            return os.readlink(entry.path) == self._links.get(path)
-        if stat.S_ISDIR(status.st_mode):
-            return path in self._folders and status.st_uid == self._user and stat.S_IMODE(status.st_mode) == 0o700
+    def _is_right(self, path: str, status: os.stat_result) -> bool:
         file = self._files.get(path)
-        return (
-            file is not None
-            and stat.S_ISREG(status.st_mode)
-            and status.st_ctime_ns < self._written
-            and (status.st_nlink, status.st_size, status.st_uid) == (1, file.size, self._user)
-        )
+        if file is not None and stat.S_ISREG(status.st_mode):
+            return (
+                status.st_ctime_ns < self._written
+                and status.st_size == file.size
+                and status.st_nlink == 1
+                and status.st_uid == self._user
+            )
+        if stat.S_ISLNK(status.st_mode):
+            return path in self._links and os.readlink(f"{self._folder}/{path}") == self._links[path]
+        is_private = status.st_uid == self._user and stat.S_IMODE(status.st_mode) == 0o700
+        return stat.S_ISDIR(status.st_mode) and path in self._folders and is_private
+
+
+def statuses(folder: str) -> List[Tuple[str, os.stat_result]]:
+    """Return the name and the status of what a folder holds; by its descriptor, which spares a look-up of the path for each.
+
+    Raises:
+        OSError: it is a link, or cannot be read.
+    """
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with os.scandir(file) as entries:
+            return [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+    finally:
+        os.close(file)
 
 
 def _write(place: Place, file: FileEntry, folder: Path) -> bool:

@@ -3,6 +3,7 @@
 It takes the order from a socket of the guard's, and answers on it; it ends when the guard does.
 """
 
+import gc
 import os
 import shutil
 import socket
@@ -33,6 +34,7 @@ def main(folder: JobFolder, descriptor: int) -> int:
         return FAILED
     threading.Thread(target=_end_with, args=(sock,), daemon=True).start()
     begun = time.monotonic()
+    gc.disable()  # this process ends soon, and a large tree has many objects that stay until then
     try:
         answer = _Fetch(folder, order).run()
     except HostError as error:

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from taco_launch.agent.snapshots.checkout import Before
+from taco_launch.agent.snapshots.checkout import Before, statuses
 from taco_launch.agent.snapshots.store import DamagedError, Pack, SnapshotStore
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
@@ -130,12 +130,10 @@ def _outputs(tree: Path, written: int) -> Optional[List[str]]:
         above = ahead.pop()
         if time.monotonic() > until:
             return None
-        with os.scandir(f"{tree}/{above}") as entries:
-            for entry in entries:
-                path = f"{above}/{entry.name}" if above else entry.name
-                status = entry.stat(follow_symlinks=False)
-                if stat.S_ISDIR(status.st_mode):
-                    ahead.append(path)
-                elif status.st_ctime_ns >= written:
-                    found.append(path)
+        prefix = f"{above}/" if above else ""
+        for name, status in statuses(f"{tree}/{above}"):
+            if stat.S_ISDIR(status.st_mode):
+                ahead.append(prefix + name)
+            elif status.st_ctime_ns >= written:
+                found.append(prefix + name)
     return found

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import Collection, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Collection, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 from taco_launch.agent.store import untrusted
 from taco_launch.agent.store.folders import make_private
@@ -21,8 +21,15 @@ from taco_launch.core.manifest import Manifest
 PART = ".part"
 LINE_BYTES = 128
 _LINE = re.compile(rb"(-|[0-9a-f]{64}) ([0-9]{1,9}) ([0-9]{1,15})\n")
+# The end of a file's row in a manifest: within a name, a quotation mark has a backslash before it.
+_ROW_END = re.compile(r'[0-9],"([0-9a-f]{64})"\]')
+# The manifests that this process has read last, by the hashes of their texts: a tree, the one before it, and the base of both.
+_PARSED: Dict[str, Manifest] = {}
+_MOST_PARSED = 3
 # A new snapshot is compared with so many of those that were used last.
 _MOST_BASES = 4
+# A base that has this part of the bytes is taken without a look at older ones.
+_ENOUGH = 0.95
 
 
 class DamagedError(Exception):
@@ -61,22 +68,22 @@ class Pack:
         """Return whether all contents are there."""
         return os.fstat(self.file).st_size == self._begin + self.content
 
-    def places(self) -> Dict[str, Place]:
-        """Return where each content lies.
+    def places(self, wanted: Optional[Collection[str]] = None) -> Dict[str, Place]:
+        """Return where each content lies, or at least each of those that are wanted.
 
         Raises:
             DamagedError: the base is not here, or damaged.
         """
         found: Dict[str, Place] = {}
-        if self.base_path:
-            self._base = self._base or open_pack(self.base_path, is_base=True)
-            found = self._base.places()
         offset = self._begin
-        for name, size in missing(self.manifest, found).items():
+        for name, size in missing(self.manifest, _named(self.base_path) if self.base_path else ()).items():
             found[name] = Place(self.file, offset, size)
             offset += size
         if offset != self._begin + self.content:
             raise DamagedError("the contents of a snapshot do not fit its manifest")
+        if self.base_path and (wanted is None or not found.keys() >= set(wanted)):
+            self._base = self._base or open_pack(self.base_path, is_base=True)
+            found.update(self._base.places())
         return found
 
     def __enter__(self) -> "Pack":  # noqa: PYI034 - typing.Self is of Python 3.11
@@ -158,11 +165,7 @@ class SnapshotStore:
             OSError: it cannot be written.
         """
         found, path = checked(snapshot, text), self.pack(snapshot)
-        there: Dict[str, Place] = {}
-        if base:
-            with open_pack(self.pack(base), is_base=True) as opened:
-                there = opened.places()
-        wanted = missing(found, there)
+        wanted = missing(found, _named(self.pack(base)) if base else ())
         line = b"%s %d %d\n" % (base.encode() or b"-", len(text), sum(wanted.values()))
         make_private(self.packs)
         part = path.with_name(path.name + PART)
@@ -180,9 +183,9 @@ class SnapshotStore:
         part.rename(self.pack(snapshot))
 
     def base_for(self, found: Manifest) -> str:
-        """Return the base that has at least half of the bytes of a new snapshot, and the most; "" where none has."""
+        """Return the base that has at least half of the bytes of a new snapshot, and the most or enough; "" where none has."""
         wanted = manifest.contents(found)
-        best, most = "", max(sum(wanted.values()) / 2, 1)
+        best, most, enough = "", max(sum(wanted.values()) / 2, 1), sum(wanted.values()) * _ENOUGH
         try:
             names = sorted(os.scandir(self.packs), key=lambda entry: -entry.stat(follow_symlinks=False).st_mtime)
         except OSError:
@@ -192,11 +195,12 @@ class SnapshotStore:
             with contextlib.suppress(OSError, DamagedError):
                 if seen < _MOST_BASES and manifest.is_hash(entry.name) and not header_of(Path(entry.path)).base:
                     seen += 1
-                    with self.open(entry.name) as pack:
-                        there = manifest.contents(pack.manifest)
+                    there = _named(Path(entry.path))
                     shared = sum(size for name, size in wanted.items() if name in there)
                     if shared >= most:
                         best, most = entry.name, shared
+                    if shared >= enough:
+                        break
         return best
 
     def drop(self, snapshot: str) -> None:
@@ -240,6 +244,25 @@ def open_pack(path: Path, *, is_base: bool = False) -> Pack:
             raise DamagedError(f"snapshot {path.name[:12]} is not whole")
         stack.pop_all()
     return pack
+
+
+def _named(path: Path) -> Set[str]:
+    """Return the contents of a whole base at a path, by its text alone: reading every entry of it takes ten times as long.
+
+    Raises:
+        DamagedError: it cannot be read, is not whole, or not what its name says.
+    """
+    try:
+        with untrusted.opened(path) as file:
+            line, found = _line(path, os.read(file, LINE_BYTES))
+            text, size = os.pread(file, found.text, len(line)), os.fstat(file).st_size
+    except OSError as error:
+        raise DamagedError(f"{path}: {error.strerror}") from None
+    if found.base or size != len(line) + found.text + found.content:
+        raise DamagedError(f"snapshot {path.name[:12]} is not whole")
+    if hashlib.sha256(text).hexdigest() != path.name:
+        raise DamagedError(f"the manifest of snapshot {path.name[:12]} is damaged")
+    return set(_ROW_END.findall(text.decode("ascii", "replace")))
 
 
 def _begun(part: Path, data: bytes) -> int:
@@ -314,10 +337,15 @@ def checked(snapshot: str, data: bytes) -> Manifest:
     """
     if hashlib.sha256(data).hexdigest() != snapshot:
         raise DamagedError(f"the manifest of snapshot {snapshot[:12]} is damaged")
-    try:
-        return manifest.parsed(data)
-    except ValueError as error:
-        raise DamagedError(f"snapshot {snapshot[:12]}: {error}") from None
+    if snapshot not in _PARSED:
+        try:
+            parsed = manifest.parsed(data)
+        except ValueError as error:
+            raise DamagedError(f"snapshot {snapshot[:12]}: {error}") from None
+        while len(_PARSED) >= _MOST_PARSED:
+            _PARSED.pop(next(iter(_PARSED)), None)
+        _PARSED[snapshot] = parsed
+    return _PARSED[snapshot]
 
 
 def write(file: int, data: bytes) -> None:

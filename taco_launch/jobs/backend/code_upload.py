@@ -37,7 +37,7 @@ def answered(talk: Dialogue, host: str, snapshot: Snapshot, say: Callable[[str],
                 raise HostError(f"{host}: the host requested a file that is not part of the code: {content[:12]}")
             left.remove(content)
         if wanted == [snapshot.id]:
-            _send(talk, zlib.compress(snapshot.text, 6))
+            _send(talk, zlib.compress(snapshot.text, 1))  # most of it is hashes, which no level makes smaller
         else:
             _send_contents(talk, host, snapshot, wanted, say)
 
@@ -45,7 +45,7 @@ def answered(talk: Dialogue, host: str, snapshot: Snapshot, say: Callable[[str],
 def _send_contents(
     talk: Dialogue, host: str, snapshot: Snapshot, wanted: list[str], say: Callable[[str], None]
 ) -> None:
-    total = sum(snapshot.places[content].size for content in wanted)
+    total = sum(map(snapshot.size, wanted))
     trace.decision("code: %s lacks %s files, %s bytes", host, len(wanted), total)
     progress, sent = _Progress(total, say), 0
     for data in _joined(piece for content in wanted for piece in snapshot.read(content)):

@@ -4,13 +4,16 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from taco_launch.agent.store.folders import make_private, private
 from taco_launch.core.digest import digest
+from taco_launch.jobs.code.tree_walk import FoundFile
 
-_SCHEMA = 2
+_SCHEMA = 3
 _MOST_BYTES = 1 << 27
+_HASH_LENGTH = 64
 # A file that changed so short before it was read may change again without another time: clocks of file systems tick slowly.
 _FRESH_NS = 2_000_000_000
 
@@ -21,27 +24,31 @@ class HashCache:
     def __init__(self, folder: Path, root: str) -> None:
         """Read what is kept of the tree at `root`."""
         self._path = folder / "hashes" / f"{digest((os.fsencode(os.path.realpath(root)),))}.json"
-        self._known: dict[str, list[object]] = {}
-        self._found: dict[str, list[object]] = {}
+        self._known: dict[str, str] = {}
+        self._found: dict[str, str] = {}
         self._begun = time.time_ns()
-        with contextlib.suppress(OSError, ValueError, RecursionError, LookupError, TypeError):
+        with contextlib.suppress(OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
             with open(self._path, "rb") as file:
                 document = json.loads(file.read(_MOST_BYTES))
-            if document["schema"] == _SCHEMA and isinstance(document["files"], dict):
+            if document["schema"] == _SCHEMA and set(map(type, document["files"].values())) <= {str}:
                 self._known = document["files"]
 
-    def content(self, path: str, status: os.stat_result) -> str | None:
-        """Return the hash of a file, None where it may have changed since it was computed."""
-        kept = self._known.get(path)
-        if not isinstance(kept, list) or kept[:-1] != _stamp(status):
-            return None
-        self._found[path] = kept
-        return str(kept[-1])
+    def contents(self, files: Iterable[FoundFile]) -> list[str]:
+        """Return the hash of each file, "" where it may have changed since it was computed."""
+        hashes = []
+        for path, status in files:
+            kept = self._known.get(path, "")
+            if kept.startswith(_stamp(status)):
+                self._found[path] = kept
+                hashes.append(kept[-_HASH_LENGTH:])
+            else:
+                hashes.append("")
+        return hashes
 
-    def keep(self, path: str, status: os.stat_result, content: str) -> None:
+    def keep(self, file: FoundFile, content: str) -> None:
         """Note the hash of a file that was read."""
-        if max(status.st_mtime_ns, status.st_ctime_ns) < self._begun - _FRESH_NS:
-            self._found[path] = [*_stamp(status), content]
+        if max(file.status.st_mtime_ns, file.status.st_ctime_ns) < self._begun - _FRESH_NS:
+            self._found[file.path] = _stamp(file.status) + content
 
     def save(self) -> None:
         """Write what is known of the files that were asked for, where anything of it is new."""
@@ -58,5 +65,6 @@ class HashCache:
                 part.unlink()
 
 
-def _stamp(status: os.stat_result) -> list[object]:
-    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev]
+def _stamp(status: os.stat_result) -> str:
+    """Return what tells that a file has not changed: a text is compared and read faster than a list."""
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino} {status.st_dev} "

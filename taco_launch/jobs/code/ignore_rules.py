@@ -15,6 +15,7 @@ _MOST_BYTES = 1 << 20
 _MOST_CHARACTERS = 4096  # as a path
 # Spaces at the end count only behind a backslash.
 _RULE = re.compile(r"(?:\\.?|[^ \\]| +(?=[^ ]))*", re.DOTALL)
+_PLAIN = re.compile(r"[^*?\[\\/]+")
 _TOKEN = re.compile(
     r"(\*+)|(\?)|\[([!^]?)((?:\\.|\[:\w+:\]|[^\\])(?:\\.|\[:\w+:\]|[^\]\\]){0,255})\]|\\(.)|(.)", re.DOTALL
 )
@@ -28,14 +29,23 @@ _Part = Callable[[str], object] | None
 
 
 class _Rule(NamedTuple):
-    """A line: the parts of the paths that it matches, None for `**`, counted below `level` folders."""
+    """A line: the parts of the paths that it matches, None for `**`, counted below `level` folders; `text` is its pattern."""
 
     leaves_out: bool
     for_folders: bool
     level: int
     parts: tuple[_Part, ...]
+    text: str
     file: str
     line: int
+
+
+class _Look(NamedTuple):
+    """What most names are compared with alone: rules that are a name or the end of one, all at once, and the others."""
+
+    names: frozenset[str]
+    ends: tuple[str, ...]
+    others: tuple[_Rule, ...]
 
 
 class IgnoreRules(NamedTuple):
@@ -43,6 +53,8 @@ class IgnoreRules(NamedTuple):
 
     rules: tuple[_Rule, ...]
     deadline: float
+    for_files: _Look
+    for_folders: _Look
 
     def leave_out(self, path: str, *, is_folder: bool) -> bool:
         """Return whether a path, counted from the root, is left out: the last rule that matches decides.
@@ -50,8 +62,16 @@ class IgnoreRules(NamedTuple):
         Raises:
             UsageError: the deadline has passed.
         """
+        look = self.for_folders if is_folder else self.for_files
+        name = path.rpartition("/")[2]
+        if name in look.names or name.endswith(look.ends):
+            rules = self.rules
+        elif look.others:
+            rules = look.others
+        else:
+            return False
         names = path.split("/")
-        for rule in reversed(self.rules):
+        for rule in reversed(rules):
             _check_time(self.deadline, rule.file, rule.line)
             if (is_folder or not rule.for_folders) and _fits(rule.parts, names[rule.level :]):
                 return rule.leaves_out
@@ -68,7 +88,17 @@ def rules_of(
     """
     level = folder.count("/") + 1 if folder else 0
     own = [rule for name in names for rule in _read(f"{there}/{name}", level, deadline)]
-    return IgnoreRules((*(above.rules if above else ()), *own), deadline) if own else above
+    if not own:
+        return above
+    rules = (*(above.rules if above else ()), *own)
+    return IgnoreRules(rules, deadline, _look([rule for rule in rules if not rule.for_folders]), _look(rules))
+
+
+def _look(rules: Sequence[_Rule]) -> _Look:
+    names = {rule.text for rule in rules if _PLAIN.fullmatch(rule.text)}
+    ends = {rule.text[1:] for rule in rules if rule.text.startswith("*") and _PLAIN.fullmatch(rule.text[1:])}
+    others = (rule for rule in rules if rule.text not in names and not (rule.text[0] == "*" and rule.text[1:] in ends))
+    return _Look(frozenset(names), tuple(ends), tuple(others))
 
 
 def _check_time(deadline: float, path: str, line: int) -> None:
@@ -101,7 +131,7 @@ def _read(path: str, level: int, deadline: float) -> list[_Rule]:
             raise UsageError(f"{path}: line {number}: ! must be followed by a pattern")
         pattern = body.removesuffix("/")
         if pattern:
-            rules.append(_Rule(body is line, pattern is not body, level, _parts(pattern), path, number))
+            rules.append(_Rule(body is line, pattern is not body, level, _parts(pattern), pattern, path, number))
     return rules
 
 

@@ -23,21 +23,19 @@ _PIECE_BYTES = 1 << 20
 _LEAVE_OUT = "leave it out: write its path into .tacoignore"
 
 
-class _Place(NamedTuple):
-    """Where a content lies: a file, its size, and what tells that it has not changed; None of a config file."""
-
-    path: str
-    size: int
-    status: os.stat_result | None
-
-
 class Snapshot(NamedTuple):
-    """A manifest, its text and the SHA-256 of that, and where the contents are, by their hashes."""
+    """A manifest, its text and the SHA-256 of that, and where the contents are, by their hashes: files below `root`, config files."""
 
     id: str
     manifest: Manifest
     text: bytes
-    places: dict[str, _Place]
+    root: str
+    places: dict[str, FoundFile | ConfigFile]
+
+    def size(self, content: str) -> int:
+        """Return the bytes of a content."""
+        place = self.places[content]
+        return place.size if isinstance(place, ConfigFile) else place.status.st_size
 
     def read(self, content: str) -> Iterator[bytes]:
         """Yield a content in pieces.
@@ -46,9 +44,12 @@ class Snapshot(NamedTuple):
             UsageError: its file has changed since the snapshot was made, or cannot be read.
         """
         place = self.places[content]
+        path, status = (
+            (place.source, None) if isinstance(place, ConfigFile) else (f"{self.root}/{place.path}", place.status)
+        )
         try:
-            with _opened(place.path) as file:
-                hasher, remaining = None if place.status else hashlib.sha256(), place.size
+            with _opened(path) as file:
+                hasher, remaining = None if status else hashlib.sha256(), self.size(content)
                 while remaining and (piece := file.read(min(_PIECE_BYTES, remaining))):
                     if hasher:
                         hasher.update(piece)
@@ -56,13 +57,9 @@ class Snapshot(NamedTuple):
                     yield piece
                 now = os.fstat(file.fileno())
         except OSError as error:
-            raise UsageError(f"{shown(place.path)}: cannot be read: {error.strerror}") from None
-        if (
-            remaining
-            or (place.status and _stamp(place.status) != _stamp(now))
-            or (hasher and hasher.hexdigest() != content)
-        ):
-            raise _changes(place.path)
+            raise UsageError(f"{shown(path)}: cannot be read: {error.strerror}") from None
+        if remaining or (status and _stamp(status) != _stamp(now)) or (hasher and hasher.hexdigest() != content):
+            raise _changes(path)
 
 
 def take(
@@ -75,23 +72,26 @@ def take(
     Raises:
         UsageError: it is larger than `most` bytes, with its largest files; a file cannot be read, or changes meanwhile.
     """
-    places: dict[str, _Place] = {}
+    places: dict[str, FoundFile | ConfigFile] = {}
     files: dict[str, FileEntry] = {}
     links: dict[str, str] = {}
     folders: list[str] = []
 
     if tree is not None:
         _check_size(tree, most)
-        for found, (content, status) in zip(tree.files, _hashed(tree, HashCache(cache, tree.root)), strict=True):
-            files[found.path] = FileEntry(found.path, bool(status.st_mode & stat.S_IXUSR), status.st_size, content)
-            places.setdefault(content, _Place(f"{tree.root}/{found.path}", status.st_size, status))
+        hashes, found = _hashed(tree, HashCache(cache, tree.root))
+        files = {
+            path: FileEntry(path, bool(status.st_mode & stat.S_IXUSR), status.st_size, content)
+            for content, (path, status) in zip(hashes, found, strict=True)
+        }
+        places.update(zip(hashes, found, strict=True))
         links, folders = dict(tree.links), list(tree.folders)
         if alias and not _has(alias, (*files, *links, *folders)):
             links[alias] = ".."
     placed = []
     for file in config:
         entry = FileEntry(file.target, False, file.size, file.content)
-        places.setdefault(file.content, _Place(file.source, file.size, None))
+        places.setdefault(file.content, file)
         if file.target.startswith("/"):
             placed.append(entry)
         else:  # it stands in the place of what the tree has there
@@ -106,7 +106,7 @@ def take(
         except ValueError as error:
             raise UsageError(f"--config-file: {error}") from None
     text = manifest.written(made)
-    return Snapshot(hashlib.sha256(text).hexdigest(), made, text, places)
+    return Snapshot(hashlib.sha256(text).hexdigest(), made, text, tree.root if tree else "", places)
 
 
 def _has(alias: str, paths: Sequence[str]) -> bool:
@@ -145,21 +145,18 @@ def _biggest_folders(tree: Tree, size: int) -> Iterator[str]:
 _Hashed = tuple[str, os.stat_result]
 
 
-def _hashed(tree: Tree, cache: HashCache) -> list[_Hashed]:
-    """Return the hash of each file, and its status; files that are not known are read, several side by side."""
-    found: list[_Hashed | None] = []
-    for file in tree.files:
-        content = cache.content(file.path, file.status)
-        found.append(None if content is None else (content, file.status))
-    new = [number for number, known in enumerate(found) if known is None]
+def _hashed(tree: Tree, cache: HashCache) -> tuple[list[str], list[FoundFile]]:
+    """Return the hash of each file, and the file as it was read; those that are not known are read, several side by side."""
+    known, files = cache.contents(tree.files), list(tree.files)
+    new = [number for number, content in enumerate(known) if not content]
     if new:
         with ThreadPoolExecutor(_READERS) as pool:
             read = pool.map(lambda number: _read(tree.root, tree.files[number]), new)
-            for number, hashed in zip(new, read, strict=True):
-                found[number] = hashed
-                cache.keep(tree.files[number].path, hashed[1], hashed[0])
+            for number, (content, status) in zip(new, read, strict=True):
+                known[number], files[number] = content, FoundFile(files[number].path, status)
+                cache.keep(files[number], content)
     cache.save()
-    return [hashed for hashed in found if hashed is not None]
+    return known, files
 
 
 def _read(root: str, file: FoundFile) -> _Hashed:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from taco_launch.core.errors import UsageError
-from taco_launch.core.manifest import MOST_ENTRIES, check_path, links_out
+from taco_launch.core.manifest import MOST_ENTRIES, check_paths, links_out
 from taco_launch.jobs.code import ignore_rules
 from taco_launch.jobs.code.ignore_rules import IgnoreRules
 
@@ -57,6 +57,7 @@ def walk(root: str, say: Say, rules: Sequence[str] = ignore_rules.FILES) -> Tree
         )
     found = _Walk(root, rules)
     found.folder("", None)
+    found.check()
     skipped = found.skipped
     for path, what in skipped[:_MOST_NAMED]:
         say(f"left out: {shown(path)} is {what}")
@@ -91,57 +92,66 @@ class _Walk:
             raise UsageError(
                 f"{shown(there)}: reading the files before this folder took {_MOST_SECONDS:g} s", hint=_IGNORE
             )
-        try:
-            with os.scandir(there) as entries:
-                inside = sorted(entries, key=lambda entry: entry.name)
-        except OSError as error:
-            raise _unreadable(there, error) from None
-        there_are = {entry.name for entry in inside}
-        names = [name for name in self._rules if name in there_are]
-        rules = ignore_rules.rules_of(path, there, names, above, self._deadline) if names else above
-        empty = True
-        for entry in inside:
-            if entry.name in _LEFT_OUT:
-                continue
-            own = f"{path}/{entry.name}" if path else entry.name
-            is_folder = entry.is_dir(follow_symlinks=False)
-            if rules is not None and rules.leave_out(own, is_folder=is_folder):
-                continue
-            empty = False
-            if is_folder:
-                self.folder(own, rules)
-            else:
-                self._entry(own, entry)
+        others = self.files, self.links, self.skipped
+        before = sum(map(len, others))
+        below, rules = self._inside(path, there, above)
         # one whose whole content is left out counts as empty
-        if empty and path:
-            self._add_folder(path)
-
-    def _entry(self, path: str, entry: "os.DirEntry[str]") -> None:
-        try:
-            status = entry.stat(follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode):
-                self._check(path)
-                self.files.append(FoundFile(path, status))
-            elif stat.S_ISLNK(status.st_mode):
-                self._check(path)
-                self.links.append((path, os.readlink(entry.path)))  # noqa: PTH115 - see above
-            else:
-                self.skipped.append((path, next((what for is_it, what in _KINDS if is_it(status.st_mode)), "no file")))
-        except OSError as error:
-            raise _unreadable(entry.path, error) from None
-
-    def _add_folder(self, path: str) -> None:
-        self._check(path)
-        self.folders.append(path)
-
-    def _check(self, path: str) -> None:
-        if len(self.files) + len(self.links) + len(self.folders) >= MOST_ENTRIES:
+        if path and not below and sum(map(len, others)) == before:
+            self.folders.append(path)
+        if len(self.files) + len(self.links) + len(self.folders) > MOST_ENTRIES:
             raise UsageError(
                 f"{shown(self._root)}: more than {MOST_ENTRIES} files",
                 hint="check that this is the right folder; to exclude data, list it in .tacoignore",
             )
+        for inner in below:
+            self.folder(inner, rules)
+
+    def _inside(self, path: str, there: str, above: IgnoreRules | None) -> tuple[list[str], IgnoreRules | None]:
+        """Add what a folder holds beside folders; return these, and the rules for them.
+
+        Raises:
+            UsageError: an entry cannot be read.
+        """
+        below, at, prefix = [], there, f"{path}/" if path else ""
         try:
-            check_path(path)
+            # by its descriptor, which spares a look-up of the whole path for each entry
+            file = os.open(there, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if path else 0))
+            try:
+                with os.scandir(file) as entries:
+                    inside = {entry.name: entry for entry in entries}
+                names = [name for name in self._rules if name in inside]
+                rules = ignore_rules.rules_of(path, there, names, above, self._deadline) if names else above
+                for name in sorted(inside.keys() - _LEFT_OUT):
+                    own, at = prefix + name, f"{there}/{name}"
+                    is_folder = inside[name].is_dir(follow_symlinks=False)
+                    if rules is not None and rules.leave_out(own, is_folder=is_folder):
+                        continue
+                    if is_folder:
+                        below.append(own)
+                        continue
+                    status = inside[name].stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        self.files.append(FoundFile(own, status))
+                    elif stat.S_ISLNK(status.st_mode):
+                        self.links.append((own, os.readlink(name, dir_fd=file)))
+                    else:
+                        kind = next((what for is_it, what in _KINDS if is_it(status.st_mode)), "no file")
+                        self.skipped.append((own, kind))
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise _unreadable(at, error) from None
+        return below, rules
+
+    def check(self) -> None:
+        """Check that a snapshot can hold the paths, all of them together.
+
+        Raises:
+            UsageError: one is too long, or has a name that no host can have.
+        """
+        paths = (*(file.path for file in self.files), *(path for path, _target in self.links), *self.folders)
+        try:
+            check_paths(paths)
         except ValueError as error:
             raise UsageError(f"{shown(self._root)}: {error}", hint=_IGNORE) from None
 

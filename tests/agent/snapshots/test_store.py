@@ -71,6 +71,40 @@ def test_the_next_has_only_what_its_base_lacks(store: SnapshotStore, tmp_path: P
     assert not store.pack(name).exists()
 
 
+def test_a_name_that_looks_like_a_content_is_none(store: SnapshotStore) -> None:
+    new = hashlib.sha256(b"new").hexdigest()
+    names = (f'1,"{new}"]', new)
+    base = packs.keep(
+        store, Manifest(tuple(FileEntry(name, False, len(DATA), CONTENT) for name in sorted(names))), DATA
+    )
+    name = packs.keep(store, Manifest((*TREE.files, FileEntry("new", False, 3, new))), DATA, b"new", base=base)
+    with store.open(name) as pack:
+        assert pack.content == 3
+        assert pack.places([new])[new].size == 3
+        assert pack.places().keys() == {new, CONTENT}
+
+
+def test_a_damaged_base_is_not_chosen(store: SnapshotStore) -> None:
+    path = store.pack(kept(store))
+    assert store.base_for(TREE) == path.name
+    path.write_bytes(path.read_bytes().replace(b"folder/file", b"folder/fool"))
+    assert store.base_for(TREE) == ""
+    path.write_bytes(path.read_bytes().replace(b"folder/fool", b"folder/file")[:-1])
+    assert store.base_for(TREE) == ""
+
+
+def test_entries_are_read_once_and_a_change_of_one_byte_is_still_seen(
+    store: SnapshotStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = kept(store)
+    monkeypatch.setattr(manifest, "parsed", lambda _data: pytest.fail("it was read again"))
+    with store.open(name) as pack:
+        assert pack.manifest == TREE
+    text = manifest.written(TREE)
+    with pytest.raises(DamagedError, match="is damaged"):
+        checked(name, text.replace(b"run", b"ran"))
+
+
 @pytest.mark.parametrize("data", [b"evil data", b"some dat!"])
 def test_a_content_that_was_tampered_with_is_not_written(store: SnapshotStore, tmp_path: Path, data: bytes) -> None:
     path = store.pack(kept(store))
@@ -172,6 +206,9 @@ H = "0" * 64
         {"files": [["a", False, 1, "x"]]},
         {"files": [["a", False, 1, [H]]]},
         {"files": [["a", False, 1, "../" + H[3:]]]},
+        {"files": [["a", False, 1, "A" * 64]]},
+        {"files": [["a", False, 1, "0" * 31 + "  " + "0" * 31]]},
+        {"files": [["a", False, 1, "\u0660" * 64]]},
         {"files": [["a", 1, 1, H]]},
         {"files": [["a", False, True, H]]},
         {"files": [["a", False, 1 << 62, H]]},
@@ -197,6 +234,17 @@ def test_a_hostile_manifest_is_refused(changes: dict[str, Any]) -> None:
         manifest.parsed(text)
     with pytest.raises(DamagedError):
         checked(hashlib.sha256(text).hexdigest(), text)
+
+
+@given(st.lists(st.text(max_size=3) | st.sampled_from(["a/b", "..", "a/../b", "./a", "a//b", "x" * 256, "\udc80"])))
+def test_paths_are_looked_at_together_as_one_by_one(paths: list[str]) -> None:
+    found: list[object] = []
+    for look in (manifest.check_paths, lambda every: [manifest.check_path(path) for path in every]):
+        try:
+            found.append(look(paths))
+        except ValueError as error:
+            found.append(str(error))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b"1", b"[" * 100_000, b'"text"', b"\xff\xfe"])

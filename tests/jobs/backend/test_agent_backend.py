@@ -209,7 +209,7 @@ def test_code_goes_in_the_call_that_submits_its_job(tmp_path: Path) -> None:
     assert backend.submit(spec, {}) == job
     (request,) = head.asked
     assert request.takes_input
-    assert [getattr(frame, "data", frame) for frame in head.frames] == [zlib.compress(taken.text, 6), b"some code"]
+    assert [getattr(frame, "data", frame) for frame in head.frames] == [zlib.compress(taken.text, 1), b"some code"]
     assert head.closed.is_set()
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.core.errors import UsageError
-from taco_launch.jobs.code import tree_walk
+from taco_launch.jobs.code import ignore_rules, tree_walk
 from taco_launch.jobs.code.tree_walk import walk
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed (apt-get install git)")
@@ -97,6 +97,13 @@ def test_rules_for_folders(tmp_path: Path, rules: Sequence[str], left: set[str])
         (tmp_path / path).touch()
     (tmp_path / ".gitignore").write_text("\n".join(rules))
     assert files(tmp_path) == left
+
+
+def test_names_and_ends_of_names_are_not_compared_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.py").touch()
+    (tmp_path / ".gitignore").write_text("*.pyc\nbuild/\n.venv\n*~\n")
+    monkeypatch.setattr(ignore_rules, "_fits", lambda *_words: pytest.fail("a rule was looked at"))
+    assert files(tmp_path) == {".gitignore", "a.py"}
 
 
 def test_tacoignore_goes_before_gitignore(tmp_path: Path) -> None:

@@ -40,20 +40,23 @@ except zipimport.ZipImportError:  # what it says of compressed files where zlib 
 # Code of these rooms is read by few processes and is compressed; what every rank starts with is not, which saves 2 to 4 ms of
 # its 50. Sources serve other Pythons and tracebacks only: compressed too, the file has 4 MB instead of 6.6.
 _SELDOM_USED = tuple(
-    f"taco_launch/{room}/"
-    for room in (
-        "agent/counters",
-        "agent/messages",
-        "agent/slurm",
-        "agent/snapshots",
-        "agent/stacks",
-        "agent/tensorboard",
-        "core/facts",
-        "core/messages",
-        "core/signatures",
-        "core/slurm",
-        "core/usage",
-        "light",
+    f"taco_launch/{part}"
+    for part in (
+        "agent/counters/",
+        "agent/messages/",
+        "agent/slurm/",
+        "agent/snapshots/",
+        "agent/stacks/",
+        "agent/tensorboard/",
+        "agent/rank/exec_process.py",
+        "agent/rank/unrunnable.py",
+        "agent/supervisor/failure_analysis.py",
+        "core/facts/",
+        "core/messages/",
+        "core/signatures/",
+        "core/slurm/",
+        "core/usage/",
+        "light/",
     )
 )
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the zip format's first moment: the same sources give the same file

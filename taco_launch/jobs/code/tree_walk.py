@@ -3,7 +3,7 @@
 import os
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from typing import NamedTuple
 
 from taco_launch.core.errors import UsageError
@@ -92,7 +92,7 @@ class _Walk:
             raise UsageError(
                 f"{shown(there)}: reading the files before this folder took {_MOST_SECONDS:g} s", hint=_IGNORE
             )
-        others = self.files, self.links, self.skipped
+        others: tuple[Sized, ...] = (self.files, self.links, self.skipped)
         before = sum(map(len, others))
         below, rules = self._inside(path, there, above)
         # one whose whole content is left out counts as empty

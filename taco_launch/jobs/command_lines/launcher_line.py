@@ -349,7 +349,7 @@ class Reader:
     def _variable(self, at: int, words: tuple[str, ...], text: str) -> Part:
         name, equals, value = text.partition("=")
         if not equals and name not in self._variables:
-            return Part(at, words, table.BARE, name, why="the ranks have their container's own")
+            return Part(at, words, table.BARE, name, why="the ranks have that of their host or container")
         value = value if equals else self._variables[name]
         same = table.parameter(name)
         return Part(at, words, table.MCA if same else table.ENV, same or name, value)

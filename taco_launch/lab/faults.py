@@ -205,7 +205,8 @@ FAULTS = (
         "accepts no connection on port 22",
         script="systemctl stop ssh.socket ssh.service 2>/dev/null || systemctl stop ssh.service\n",
         undo="start-sshd",
-        seen="! systemctl --quiet is-active ssh.service ssh.socket",
+        # not while it boots
+        seen="! systemctl --quiet is-active ssh.service ssh.socket && case $(systemctl is-system-running) in initializing | starting) false ;; esac",
     ),
     InjectedFault("start-sshd", "undo stop-sshd", "accepts connections again", script="systemctl start ssh.service\n"),
     InjectedFault(

@@ -42,6 +42,8 @@ def main(folder: JobFolder, event_time: str, spec_file: int, events_file: int) -
         return OK
     record = state.reduce(events[: place + 1])
     event = events[place]
+    if event.kind == state.ENDED and not record.admitted:
+        return OK  # refused at the prompt of who submitted it: it leaves no record
     found = record.findings[:1] if event.kind == state.ENDED else ()
     more = [line for finding in found for line in (f"cause: {finding.cause}", f"next: {finding.next}")]
     mask = Masker(spec, {}).text

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taco_launch.cli.output import job_tables
-from taco_launch.cli.output.render import age, columns, printable
+from taco_launch.cli.output.render import age, columns, printable, with_inventory_option
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.job_view import LiveJob, Usage
@@ -29,10 +29,14 @@ def top_nodes(nodes: Sequence[HostOccupancy], *, wide: bool) -> str:
         total, held = total + count, held + taken
         line = [node.host.name, node.host.address, "head" if node.is_head else "", status(node), str(count), str(taken)]
         line += use if names else []
-        cells.append([*line, describe_holders(node.occupancy) if node.occupancy else ""][: None if wide else -1])
+        cells.append(
+            [*line, with_inventory_option(describe_holders(node.occupancy)) if node.occupancy else ""][
+                : None if wide else -1
+            ]
+        )
     header = ["NAME", "ADDRESS", "ROLE", "STATUS", words.upper(), "HELD", *names, *(["HELD BY"] if wide else [])]
     others = [
-        printable(f"{node.host.name}: {other}")
+        printable(f"{node.host.name}: {with_inventory_option(other)}")
         for node in nodes
         if not wide and node.occupancy is not None and (other := describe_holders(node.occupancy, jobs=False))
     ]

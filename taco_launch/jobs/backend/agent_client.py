@@ -310,6 +310,7 @@ class AgentClient:
             job.record,
             hint=job.record.hint and as_typed(job.record.hint, self.typed),
             warnings=tuple(as_typed(warning, self.typed) for warning in job.record.warnings),
+            waiting=tuple((host, as_typed(why, self.typed)) for host, why in job.record.waiting),
         )
         events = (replace(each, hint=each.hint and as_typed(each.hint, self.typed)) for each in job.events)
         return reply.replace(job=replace(job, record=record, events=tuple(events)))

@@ -72,11 +72,12 @@ def disk_space(facts: HostFacts) -> Iterator[HealthVerdict]:
 
 def space(disks: Sequence[Disk]) -> Iterator[HealthVerdict]:
     """Judge how much is free on disks."""
-    low = [disk for disk in disks if disk.free < disk.size * _NEARLY_FULL]
+    none_left = [disk for disk in disks if disk.free < disk.size * _FULL]
+    low = none_left or [disk for disk in disks if disk.free < disk.size * _NEARLY_FULL]
     words = ", ".join(f"{disk.path} has {size(disk.free)} free of {size(disk.size)}" for disk in low)
     full = " ".join(shlex.quote(disk.path) for disk in low)
     hint = f"du -xh --max-depth=2 {full} | sort -h shows what fills it; taco-launch prune --older-than 30d deletes old jobs, docker system prune images"
-    if any(disk.free < disk.size * _FULL for disk in low):
+    if none_left:
         yield HealthVerdict("disk space", FAULT, words, _DISK, hint)
     elif low:
         yield HealthVerdict("disk space", WARNING, words, _NHC, hint)

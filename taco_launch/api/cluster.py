@@ -12,6 +12,7 @@ Every call raises a TacoLaunchError (taco_launch.core.errors) with a message and
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from taco_launch.core import trace
 from taco_launch.core.command import BARE
 from taco_launch.core.errors import no_lab
 from taco_launch.core.model.engines import SLURM_PREFIX
-from taco_launch.core.model.host.hosts import Inventory
+from taco_launch.core.model.host.hosts import Inventory, SlurmCluster
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.hosts.inventory import VARIABLE
@@ -58,6 +59,7 @@ class Cluster:
         typed: str = BARE,
         say: Callable[[str], None] = _say_nothing,
         backend: Backend | None = None,
+        slurm_containers: str = "",
     ) -> None:
         """Name the hosts; nothing is read or connected to before it is needed.
 
@@ -65,9 +67,10 @@ class Cluster:
         $TACO_LAUNCH_INVENTORY, else this machine. `access` holds what hosts may ask for: sudo's password. `environ` is
         the environment that jobs take variables from, by default this process's. `typed` is how hints call taco-launch;
         `say` is given what is going on. `backend` keeps the jobs, by default the engine that the
-        inventory names.
+        inventory names. `slurm_containers` is what the nodes of `slurm:` have for containers: apptainer or pyxis.
         """
         self._given = inventory
+        self._slurm = SlurmCluster(slurm_containers)
         self._access = access or Credentials()
         self.environ = os.environ if environ is None else environ
         self.typed = typed
@@ -115,7 +118,7 @@ class Cluster:
         elif (source or "").startswith(SLURM_PREFIX):
             from taco_launch.hosts.slurm_inventory import load as load_slurm  # noqa: PLC0415 - only for Slurm
 
-            inventory = load_slurm(str(source), local_names, self._access)
+            inventory = replace(load_slurm(str(source), local_names, self._access), slurm=self._slurm)
         else:
             inventory = load(None if self._given is None else source, self.environ, local_names)
         trace.decision(

@@ -58,7 +58,7 @@ def _configured(settings: Settings) -> tuple[Check, Settings]:
         config = user_config.read(path, os.getuid())
     except TacoLaunchError as error:
         return Check(name, CheckState.ERROR, error.message, error.hint or ""), settings
-    found = [key for key in ("inventory", "output") if getattr(config, key)]
+    found = [key for key in ("inventory", "output", "containers") if getattr(config, key)]
     shown = ", ".join(found) or ("sets nothing" if path.exists() else "not used: no such file")
     return Check(name, CheckState.OK, f"{path}: {shown}"), replace(settings, default_inventory=config.inventory)
 

@@ -187,7 +187,7 @@ def _use_config(ctx: click.Context) -> None:
         if ctx.resilient_parsing:  # completion has nowhere to report it
             return
         raise
-    settings = replace(settings_of(ctx), default_inventory=config.inventory)
+    settings = replace(settings_of(ctx), default_inventory=config.inventory, slurm_containers=config.containers)
     if config.output and ctx.get_parameter_source("output") is click.core.ParameterSource.DEFAULT:
         settings = replace(settings, output=config.output)
     ctx.obj = settings

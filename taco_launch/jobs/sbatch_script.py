@@ -98,6 +98,8 @@ def _missing(spec: JobSpec, code: str) -> Iterator[str]:
     yield "settings of NCCL, UCX, MPI and OpenMP that follow from the hardware of the nodes"
     if spec.container is not None:
         yield f"the container {spec.container.image}: the script runs the command on the nodes themselves"
+    if spec.slurm is not None and spec.slurm.container is not None:
+        yield f"the container {spec.slurm.container.image}: the script runs the command on the nodes themselves"
     if code:
         where = f"all nodes must have {code}" if code.startswith("/") else f"put {code} where the script runs"
         yield f"the copy of the code on each host: {where}"

@@ -16,12 +16,12 @@ ROOMS = {
     "cli": 12_450,
     "api": 1_500,
     "bench": 9_900,
-    "jobs": 14_550,
+    "jobs": 14_630,
     "setup": 9_100,
-    "hosts": 8_400,
+    "hosts": 8_420,
     "lab": 3_650,
-    "agent": 20_700,
-    "core": 35_650,
+    "agent": 20_770,
+    "core": 35_700,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -29,6 +29,7 @@ from taco_launch.core.protocol.calls import Reply, Request
 from taco_launch.core.protocol.calls.caller_input import WINDOW
 from taco_launch.core.protocol.calls.copy_files import ReadFiles, WriteFiles
 from taco_launch.core.protocol.calls.exec_command import Exec, Exited, Output
+from taco_launch.core.slurm import container_lines
 
 _CHUNK = 1 << 16
 _TICK_MS = 5000
@@ -52,7 +53,8 @@ def _exec(jobs: Jobs, _agent: str, request: Exec, caller: CallerStream) -> Itera
         how = f"{exec_process.TERMINAL}:{terminal.kind}:{terminal.rows}:{terminal.columns}"
     folder = jobs.get(request.name)
     try:
-        argv = _argv(folder, request.rank, how, request.command)
+        before = container_lines.prefix(records.read_spec(folder), str(slurm_job.entry_of(folder)))
+        argv = _argv(folder, request.rank, how, (*before, *request.command))
     except NotRunningError as error:
         error.exit_code = NO_JOB
         raise

@@ -15,11 +15,11 @@ import stat
 import subprocess
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, Mapping, Optional, Tuple, TypeVar
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from taco_launch.agent.host import gpus, processes
 from taco_launch.agent.scheduler import scheduler
-from taco_launch.agent.slurm import programs, slurm_job
+from taco_launch.agent.slurm import node_containers, programs, slurm_job
 from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import (
     IN_ALLOCATION,
@@ -35,7 +35,7 @@ from taco_launch.core.command import shell
 from taco_launch.core.errors import OK, HostError, JobEnd, TacoLaunchError, UnusableError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobSpec, JobState
-from taco_launch.core.slurm import allocation
+from taco_launch.core.slurm import allocation, container_lines
 from taco_launch.core.slurm.job_states import SlurmEnd, parse_pairs
 
 _Asked = TypeVar("_Asked")
@@ -81,7 +81,7 @@ case $node in
 {cases}
   *) gres= ;;
 esac
-{conf}exec {srun} --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist="$node" $gres --unbuffered --quiet --input=all --kill-on-bad-exit=0 \\
+{conf}exec {srun} --jobid={job} --overlap --nodes=1 --ntasks=1 --nodelist="$node" $gres --unbuffered --quiet --input=all --kill-on-bad-exit=0 {options}\\
   /bin/sh -c '{remote}' sh '{base}' "$*"
 """
 
@@ -117,6 +117,7 @@ class _Allocation:
         self._terminated: Optional[SlurmEnd] = None
         self._terminated_at = math.inf
         self._planned_end: Optional[float] = None
+        self._containers: Optional[node_containers.NodeContainers] = None
 
     def is_unwanted(self) -> bool:
         """Return whether the job has ended meanwhile, or has another number: sbatch was told that it failed, and had not."""
@@ -153,10 +154,16 @@ class _Allocation:
         make_private(self._state)
         ssh = slurm_job.ssh_of(self._shared)  # daemons on other nodes start further ones by it
         make_private(ssh.parent)
-        ssh.write_text(_ssh(self._number, self._base, granted), encoding="utf-8")
-        ssh.chmod(0o700)
+        _write_ssh(ssh, self._number, self._base, granted)
         self._enter(ssh)
-        spec = allocation.granted(records.read_spec(self._shared), tasks, _to_choose(granted, self._node), self._node)
+        spec, entry = records.read_spec(self._shared), slurm_job.entry_of(self._shared)
+        options = container_lines.of_srun(spec)
+        if options:
+            start = entry.with_name("start-container")
+            _write_ssh(start, self._number, self._base, granted, options)
+            self._containers = node_containers.NodeContainers(self._state)
+            self._containers.start(start, entry, names)
+        spec = allocation.granted(spec, tasks, _to_choose(granted, self._node), self._node, str(entry))
         self._publish(spec, ssh)
         scheduler.admit(self._jobs, self._agent)
 
@@ -281,6 +288,8 @@ class _Allocation:
             self._shared.caller.unlink(missing_ok=True)
         with contextlib.suppress(OSError), open(self._shared.debug, "ab", opener=untrusted.opener) as target:
             target.write(untrusted.read(self._own.debug, _MOST_EVENTS)[-(1 << 20) :])
+        if self._containers is not None:
+            self._containers.close()
         if self._terminated is not None:
             _kill_children()
         self._clean()
@@ -353,8 +362,10 @@ def _to_choose(granted: Dict[str, Tuple[int, ...]], node: str) -> Dict[str, Tupl
     return granted
 
 
-def _ssh(number: int, base: Path, granted: Mapping[str, Tuple[int, ...]]) -> str:
-    """Return the script that stands for ssh; a step sees only the GPUs that it requests."""
+def _write_ssh(
+    path: Path, number: int, base: Path, granted: Mapping[str, Tuple[int, ...]], options: Sequence[str] = ()
+) -> None:
+    """Write the script that stands for ssh; a step sees only the GPUs that it requests, and gets these options of srun."""
     cases: Dict[int, List[str]] = {}
     for name, indices in granted.items():
         cases.setdefault(len(indices), []).append(name)
@@ -363,7 +374,9 @@ def _ssh(number: int, base: Path, granted: Mapping[str, Tuple[int, ...]]) -> str
     words = {"conf": f"export SLURM_CONF={shell((conf,))}\n" if conf else "", "srun": shutil.which("srun") or "srun"}
     text = _SSH.replace("{conf}", words["conf"]).replace("{srun}", words["srun"])
     text = text.replace("{cases}", "\n".join(lines) or "  '') ;;").replace("{job}", str(number))
-    return text.replace("{remote}", _REMOTE).replace("{base}", str(base))
+    text = text.replace("{options}", f"{shell(options)} " if options else "")
+    path.write_text(text.replace("{remote}", _REMOTE).replace("{base}", str(base)), encoding="utf-8")
+    path.chmod(0o700)
 
 
 def _planned_end(text: str) -> Optional[float]:

@@ -110,6 +110,11 @@ def ssh_of(folder: JobFolder) -> Path:
     return folder.path / "bin" / "ssh"
 
 
+def entry_of(folder: JobFolder) -> Path:
+    """Return the program that runs a command in the container of pyxis on a node of a job."""
+    return folder.path / "bin" / "in-container"
+
+
 def argv_on_node(folder: JobFolder, host: str, line: Sequence[str]) -> Tuple[str, ...]:
     """Return the command that runs an operation of a job's agent on one of its nodes; `line` may name the job's folder."""
     own = node_folder(number_of(folder) or 0) / "jobs" / folder.name

@@ -156,6 +156,8 @@ class Settings:
     inventory: str | None = None
     # That of the user's configuration file.
     default_inventory: str | None = None
+    # What the configuration file says that a Slurm without an inventory has for containers.
+    slurm_containers: str = ""
     output: str = "table"
     # How often -v was given.
     verbose: int = 0
@@ -171,7 +173,8 @@ class Settings:
     @functools.cached_property
     def _inventory(self) -> "Inventory":
         named = self.inventory
-        return _new_cluster(self.source if named is None and os.environ.get(VARIABLE) is None else named).inventory
+        source = self.source if named is None and os.environ.get(VARIABLE) is None else named
+        return _new_cluster(source, slurm_containers=self.slurm_containers).inventory
 
     @property
     def source(self) -> str | None:
@@ -208,7 +211,9 @@ class Settings:
             return cluster
         # What asks for jobs alone does not ask Slurm for its nodes.
         given = self.source if self.source.startswith(SLURM_PREFIX) else self.load()
-        cluster = _new_cluster(given, access=access, typed=self.typed, say=self.talk)
+        cluster = _new_cluster(
+            given, access=access, typed=self.typed, say=self.talk, slurm_containers=self.slurm_containers
+        )
         cluster.git_secrets = self.git_secrets
         click.get_current_context().call_on_close(cluster.close)
         return cluster

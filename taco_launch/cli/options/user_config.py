@@ -8,13 +8,13 @@ from taco_launch.agent.store.ownership import why_not_own
 from taco_launch.cli.options.common import FORMATS
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.engines import SLURM_PREFIX
+from taco_launch.core.model.engines import CONTAINERS, SLURM_PREFIX
 from taco_launch.hosts.inventory.load import read_file
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
 from taco_launch.hosts.inventory.schema.text import decode
 
-_KEYS = ("inventory", "output")
+_KEYS = ("inventory", "output", "slurm")
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class UserConfig:
     path: Path
     inventory: str | None = None
     output: str | None = None
+    # What `slurm:` as the inventory has for containers: one of CONTAINERS, "" for nothing.
+    containers: str = ""
 
 
 def read(path: Path, uid: int) -> UserConfig:
@@ -60,6 +62,9 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
     for key, value in values.items():
         if key not in _KEYS:
             faults.add_unknown((key,), str(key), _KEYS, "unknown key", lists="known keys")
+        elif key == "slurm":
+            if not (isinstance(value, dict) and [*value] == ["containers"] and value["containers"] in CONTAINERS):
+                faults.add((key,), f"must be a mapping with the key containers, which is {' or '.join(CONTAINERS)}")
         elif not isinstance(value, str) or not value:
             faults.add((key,), "must be a string")
         elif key == "output" and value not in FORMATS:
@@ -69,7 +74,7 @@ def _parsed(data: bytes, path: Path) -> UserConfig:
     faults.raise_any()
     inventory = values.get("inventory")
     expanded = os.path.expanduser(inventory) if inventory else None  # noqa: PTH111 - lab:NAME is not a path
-    return UserConfig(path, expanded, values.get("output"))
+    return UserConfig(path, expanded, values.get("output"), values.get("slurm", {}).get("containers", ""))
 
 
 def _is_absolute(inventory: str) -> bool:

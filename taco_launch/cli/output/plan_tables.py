@@ -89,10 +89,14 @@ def lines(found: LaunchPlan, launcher: str) -> str:
 
 def show_script(spec: JobSpec, output: str, *, explain: bool) -> None:
     """Print the batch script that Slurm would get, or with `explain` why each of its lines is there; JSON has both."""
-    from taco_launch.core.slurm import batch_script  # noqa: PLC0415 - other plans need none of it
+    from taco_launch.core.slurm import batch_script, container_lines  # noqa: PLC0415 - other plans need none of it
 
     directives = batch_script.directives(spec, f"jobs/{spec.name}/debug.log")
     text = batch_script.script(directives, "agent.pyz", f"jobs/{spec.name}")
+    container = container_lines.shown(spec)
+    if container is not None:
+        text += f"# {container.why}: {container.option}\n"
+        directives = (*directives, container)
     if output in ("json", "yaml"):
         render.data({"script": text, "directives": [each._asdict() for each in directives]}, output)
     elif explain:

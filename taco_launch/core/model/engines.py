@@ -28,7 +28,8 @@ ENGINES: Mapping[str, Engine] = {
     "slurm": Engine(
         "Slurm, on whose login node the head is",
         without_image="jobs run as plain processes on the nodes that Slurm chooses",
-        image_hint="start the container in the command: -- apptainer exec --nv IMAGE python3 train.py",
+        image_hint="add what the nodes have to the inventory, or for -i slurm: to ~/.config/taco-launch/config.yaml: slurm: {containers: apptainer} "
+        "or slurm: {containers: pyxis}; or start the container in the command: -- apptainer exec --nv IMAGE python3 train.py",
         options="taco_launch.core.slurm.requested",
     ),
 }
@@ -47,6 +48,22 @@ class SlurmArray:
     id: str = ""
 
 
+# The programs by which jobs of Slurm run in containers.
+CONTAINERS = ("apptainer", "pyxis")
+
+
+@dataclass(frozen=True)
+class SlurmContainer:
+    """The container that the ranks of a job on Slurm run in."""
+
+    # one of CONTAINERS
+    program: str
+    # its image, as the program calls it
+    image: str
+    # (path on the nodes, path inside, `rw` or `ro`)
+    mounts: Tuple[Tuple[str, str, str], ...] = ()
+
+
 @dataclass(frozen=True)
 class SlurmOptions:
     """The options that a job passes to Slurm besides its size; "" keeps Slurm's default."""
@@ -62,3 +79,4 @@ class SlurmOptions:
     # True: each rank is to have a GPU
     gpus: bool = False
     array: Optional[SlurmArray] = None
+    container: Optional[SlurmContainer] = None

@@ -7,6 +7,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 from taco_launch.core.errors import HostError
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.model.jobs import JobSpec
+from taco_launch.core.slurm import container_lines
 
 _TASKS = re.compile(r"(\d+)(?:\(x(\d+)\))?")
 # Of `scontrol show job -d`: the nodes of one line have the same share.
@@ -45,11 +46,16 @@ def _range(text: str) -> range:
 
 
 def granted(
-    spec: JobSpec, tasks: Sequence[Tuple[str, str, int]], gpus: Mapping[str, Tuple[int, ...]], first: str
+    spec: JobSpec,
+    tasks: Sequence[Tuple[str, str, int]],
+    gpus: Mapping[str, Tuple[int, ...]],
+    first: str,
+    entry: str = "",
 ) -> JobSpec:
     """Return a job on the hosts that Slurm granted: (name, address, ranks) each.
 
     `gpus` are the indices of their GPUs, empty where jobs see only their own, or have none; the job is started on `first`.
+    `entry` is the program that enters the container of pyxis on a node.
     """
     hosts = []
     for name, address, count in tasks:
@@ -70,6 +76,7 @@ def granted(
     policy = replace(spec.policy, suspend=False, queue_timeout=None)
     return replace(
         spec,
+        command=(*container_lines.prefix(spec, entry), *spec.command),
         hosts=tuple(hosts),
         head=first,
         host_count=None,

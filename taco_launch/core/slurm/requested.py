@@ -1,7 +1,7 @@
 """What a request asks of Slurm, and the options that are Slurm's own affair."""
 
 import re
-from typing import Tuple
+from typing import Any, Dict, Tuple
 
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.engines import SlurmOptions
@@ -30,7 +30,7 @@ def options(request: JobRequest, inventory: Inventory, hosts: Tuple[Host, ...]) 
     Raises:
         UsageError: Slurm decides what an option says, a value is not valid, or the size is missing.
     """
-    given = {name: getattr(request, name) or "" for name in OF_SLURM}
+    given: Dict[str, Any] = {name: getattr(request, name) or "" for name in OF_SLURM}
     for name, why in _REFUSED.items():
         if getattr(request, name) not in (None, False, ()):
             raise UsageError(f"{request.called(name)} does not apply to Slurm", hint=why)

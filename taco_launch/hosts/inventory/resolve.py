@@ -17,6 +17,7 @@ from taco_launch.core.model.host.hosts import (
     Network,
     Peermem,
     Registry,
+    SlurmCluster,
     Toolkit,
 )
 from taco_launch.hosts.inventory import ansible, file_kinds, ranges
@@ -78,6 +79,8 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         faults.add_unknown(("head",), head, entries, "no such host in this inventory")
     container = _container(file, faults)
     data_roots = _data_roots(file, faults)
+    if file.slurm.containers is not None and file.engine != "slurm":
+        faults.add(("slurm", "containers"), "applies only to a Slurm cluster", "add engine: slurm, or omit it")
     _check_sources("docker", file.docker, faults)
     _check_sources("toolkit", file.toolkit, faults)
     faults.raise_any()
@@ -99,6 +102,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
             proxy=tuple((name.removesuffix("_proxy"), value) for name, value in proxy if value is not None),
         ),
         toolkit=_copied(Toolkit, file.toolkit),
+        slurm=_copied(SlurmCluster, file.slurm),
         peermem=_copied(Peermem, file.peermem),
         data=tuple(_copied(DataSet, entry, name=name) for name, entry in file.data.items()),
         data_roots=data_roots,

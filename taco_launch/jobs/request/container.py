@@ -1,19 +1,24 @@
-"""The container of a job: the inventory's, or a variant of it with the job's own image, data or /dev/shm."""
+"""The container of a job: the inventory's, or a variant of it with the job's own image, data or /dev/shm; on Slurm one of the nodes' own programs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from taco_launch.core.errors import Fault, SpecError, UsageError
-from taco_launch.core.model.engines import ENGINES
+from taco_launch.core.model.engines import ENGINES, SlurmContainer
 from taco_launch.core.model.host.hosts import Container, DataSet, Inventory
 from taco_launch.core.model.host.job_containers import Variant
 from taco_launch.core.model.job_request import OF_CONTAINER, JobRequest
+from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.hosts.inventory.schema import mounts, names
 from taco_launch.setup.model import job_containers
 
 _FILE = re.compile(r"/[^\x00-\x1f\x7f:]{1,1023}")
 # Where nobody says where an image comes from: setup/job_containers/prepare.py looks.
 _AUTO = "auto"
+_Mount = tuple[str, str, str]
+# What each program calls a file with an image, and the image NAME of a registry.
+_ENDINGS = {"apptainer": ".sif", "pyxis": ".sqsh"}
+_NOT_ON_SLURM = {"image_from": "the nodes get images from their registry", "shm_size": "it is the /dev/shm of the node"}
 
 
 def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
@@ -27,13 +32,7 @@ def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
     asked = [name for name in OF_CONTAINER if getattr(request, name) not in (None, ())]
     if not asked:
         return base
-    image = request.image or request.worker_image or ""
-    if request.image and request.worker_image and request.image != request.worker_image:
-        raise UsageError(
-            f"{request.called('worker_image')}: {request.worker_image}: all ranks of a job run in one image, which is "
-            f"{request.image} ({request.called('image')})",
-            hint="leave one of them out; or start two jobs, with an image each: the launcher here runs in the image of its ranks",
-        )
+    image = _image_of(request)
     if base is None:
         called = request.called(asked[0])
         raise UsageError(
@@ -41,6 +40,74 @@ def container_of(request: JobRequest, inventory: Inventory) -> Container | None:
             hint=ENGINES.get(inventory.engine, ENGINES["agent"]).image_hint,
         )
     return _variant(request, base, inventory, image)
+
+
+def _image_of(request: JobRequest) -> str:
+    """Return the image that a request names, "" for none.
+
+    Raises:
+        UsageError: the workers are to have another image.
+    """
+    if request.image and request.worker_image and request.image != request.worker_image:
+        raise UsageError(
+            f"{request.called('worker_image')}: {request.worker_image}: all ranks of a job run in one image, which is "
+            f"{request.image} ({request.called('image')})",
+            hint="leave one of them out; or start two jobs, with an image each: the launcher here runs in the image of its ranks",
+        )
+    return request.image or request.worker_image or ""
+
+
+def on_slurm(request: JobRequest, inventory: Inventory) -> SlurmContainer:
+    """Return the container that the ranks run in.
+
+    Raises:
+        UsageError: the image is missing, or something does not apply to Slurm or to the launcher.
+        SpecError: the image or a mount is wrong; all faults at once.
+    """
+    program, image = inventory.slurm.containers, _image_of(request)
+    for name, why in _NOT_ON_SLURM.items():
+        if getattr(request, name) is not None:
+            raise UsageError(f"{request.called(name)} does not apply to containers on Slurm", hint=why)
+    if not image:
+        raise UsageError(
+            f"{request.called('data')}: requires a container",
+            hint=f"add {request.called('image')} NAME; without a container the ranks see the folders of the nodes",
+        )
+    launcher = LAUNCHERS[request.launcher or "mpirun"]
+    if launcher.sets_rendezvous:
+        raise UsageError(
+            f"{request.called('launcher')} {launcher.name} starts no ranks in containers on Slurm: it would run outside of them",
+            hint=f"use {request.called('launcher')} env: it sets the same variables for torch.distributed",
+        )
+    faults: list[Fault] = []
+    # Slurm runs a job as its user, who may mount what that user can read.
+    sets, paths = _mounts(request.data, inventory, request.called("data"), faults, mounts.parse_mount)
+    try:
+        image = _on_slurm_image(program, image)
+    except ValueError as error:
+        faults.append(Fault(request.called("image"), names.shown(image), *error.args))
+    if faults:
+        raise SpecError(request.source or names.COMMAND_LINE, tuple(faults))
+    return SlurmContainer(program, image, (*sets, *paths))
+
+
+def _on_slurm_image(program: str, text: str) -> str:
+    """Return an image as its program calls it: that of a registry, or an absolute path of a file.
+
+    Raises:
+        ValueError: (problem, hint)
+    """
+    ending = _ENDINGS[program]
+    if text.endswith(ending) or text.startswith("/"):
+        if not (text.endswith(ending) and mounts.PATH.fullmatch(text)):
+            raise ValueError(
+                f"must be the absolute path of a file *{ending} on the nodes, or an image of a registry", ""
+            )
+        return text
+    names.image(text)
+    if program == "pyxis":  # REGISTRY#NAME
+        text = re.sub(r"^((?=[^/]*[.:])[^/]+|localhost)/", r"\1#", text)
+    return f"docker://{text}"
 
 
 def _variant(request: JobRequest, base: Container, inventory: Inventory, image: str) -> Container:
@@ -59,7 +126,9 @@ def _variant(request: JobRequest, base: Container, inventory: Inventory, image: 
     if source not in ("", _AUTO, "registry", "controller") and not _FILE.fullmatch(source):
         problem = "must be registry, controller, or the absolute path of a tar file on this machine"
         faults.append(Fault(request.called("image_from"), names.shown(source), problem, ""))
-    sets, data = _mounts(request.data, inventory, request.called("data"), faults)
+    sets, data = _mounts(
+        request.data, inventory, request.called("data"), faults, lambda text: _of_path(text, inventory)
+    )
     shm_size = None if request.shm_size is None else _size(request.shm_size, request.called("shm_size"), faults)
     if faults:
         raise SpecError(request.source or names.COMMAND_LINE, tuple(faults))
@@ -70,18 +139,18 @@ def _variant(request: JobRequest, base: Container, inventory: Inventory, image: 
 
 
 def _mounts(
-    texts: Sequence[str], inventory: Inventory, called: str, faults: list[Fault]
-) -> tuple[tuple[tuple[str, str, str], ...], tuple[tuple[str, str, str], ...]]:
-    """Return the mounts of data sets, and those of paths."""
+    texts: Sequence[str], inventory: Inventory, called: str, faults: list[Fault], of_path: Callable[[str], _Mount]
+) -> tuple[tuple[_Mount, ...], tuple[_Mount, ...]]:
+    """Return the mounts of data sets, and those of paths, which `of_path` reads; what is wrong with them is added to the faults."""
     known = {each.name: each for each in inventory.data}
-    of_sets: list[tuple[str, str, str]] = []
-    of_paths: list[tuple[str, str, str]] = []
+    of_sets: list[_Mount] = []
+    of_paths: list[_Mount] = []
     places: dict[str, str] = {}
     for text in texts:
         name, _colon, rest = text.partition(":")
         try:
             if name.startswith("/"):
-                found = _of_path(text, inventory)
+                found = of_path(text)
                 of_paths.append(found)
             else:
                 found = _of_set(name, rest, known)

@@ -259,7 +259,10 @@ def _slurm(request: JobRequest, inventory: Inventory, hosts: tuple[Host, ...]) -
     engine = ENGINES.get(inventory.engine)
     if engine is not None and engine.options:
         options: SlurmOptions = import_module(engine.options).options(request, inventory, hosts)
-        return options
+        if not inventory.slurm.containers or all(getattr(request, name) in (None, ()) for name in OF_CONTAINER):
+            return options
+        inside = import_module(f"{__package__}.container").on_slurm(request, inventory)
+        return replace(options, container=inside)
     if request.array is not None and request.array.limit is not None:
         raise UsageError(
             f"--array: the limit %{request.array.limit} works only with Slurm",
@@ -281,7 +284,7 @@ def _head(inventory: Inventory, hosts: tuple[Host, ...]) -> str:
 
 def _container(request: JobRequest, inventory: Inventory) -> Container | None:
     """Return the container that a job runs in; what says which is loaded where one is asked for."""
-    if all(getattr(request, name) in (None, ()) for name in OF_CONTAINER):
+    if inventory.slurm.containers or all(getattr(request, name) in (None, ()) for name in OF_CONTAINER):
         return inventory.container
     from taco_launch.jobs.request.container import container_of  # noqa: PLC0415 - see above
 

@@ -62,8 +62,12 @@ def test_the_output_is_that_of_the_command_line_else_of_the_environment_else_of_
             "inventory: hosts.yaml\n",
             "must be lab, lab:NAME, slurm:, slurm:USER@LOGIN, or a path that starts with / or ~/",
         ),
-        ("- inventory\n", "must be a mapping with the keys inventory, output"),
+        ("- inventory\n", "must be a mapping with the keys inventory, output, slurm"),
         ("inventory: [\n", "invalid YAML"),
+        ("slurm: pyxis\n", "must be a mapping with the key containers, which is apptainer or pyxis"),
+        ("slurm: {containers: docker}\n", "which is apptainer or pyxis"),
+        ("slurm: {containers: [pyxis]}\n", "which is apptainer or pyxis"),
+        ("slurm: {container: pyxis}\n", "must be a mapping with the key containers"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_an_error_with_its_place(home: Path, text: str, fault: str) -> None:

@@ -51,6 +51,7 @@ _OF_CONDA = "-n --name -p --prefix --cwd"
 _WRAPPERS = {
     "env": ("-u --unset -C --chdir -S --split-string", 0),
     "nohup": ("", 0),
+    "in-container": ("", 0),  # ours, of a job on Slurm
     "setsid": ("", 0),
     "time": ("-f --format -o --output", 0),
     "sudo": ("-u --user -g --group -h --host -p --prompt -C -D --chdir -R -T -r -t -U", 0),

@@ -9,7 +9,7 @@ from taco_launch.core.launch.command_line import profile_options as entries
 from taco_launch.core.launch.command_line.decisions import Decisions, decide, versions
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
 from taco_launch.core.launch.command_line.light_2d_allreduce import torus
-from taco_launch.core.launch.command_line.nested_launcher import inner
+from taco_launch.core.launch.command_line.nested_launcher import bare, inner
 from taco_launch.core.launch.command_line.network_remarks import join_texts, network_remarks
 from taco_launch.core.launch.command_line.overrides import Option, given_options, replaced, tells_hosts
 from taco_launch.core.launch.command_line.profile_options import LeftOut
@@ -276,7 +276,8 @@ def _inside(spec: JobSpec) -> Iterator[str]:
 
 def _unread(command: Sequence[str]) -> Iterator[str]:
     """Name the words that a shell in each rank was to put a rank's values into, and none does."""
-    if command[0].rpartition("/")[2] in _SHELLS:
+    program = bare(command)[2] or command
+    if program[0].rpartition("/")[2] in _SHELLS:
         return
     words = [word for word in command if _PLACE.search(word)]
     if words:

@@ -154,6 +154,14 @@ class Container:
 
 
 @dataclass(frozen=True)
+class SlurmCluster:
+    """What the nodes of a Slurm cluster have."""
+
+    # by what jobs run in containers: one of engines.CONTAINERS; "" for nothing
+    containers: str = ""
+
+
+@dataclass(frozen=True)
 class DataSet:
     """A folder of the hosts that jobs name."""
 
@@ -295,6 +303,8 @@ class Inventory:
     peermem: Peermem = field(default_factory=Peermem)
     # what keeps and runs the jobs: a key of ENGINES
     engine: str = "agent"
+    # what its jobs on Slurm use
+    slurm: SlurmCluster = field(default_factory=SlurmCluster)
     # the data sets that jobs may name
     data: Tuple[DataSet, ...] = ()
     # folders of the hosts that jobs may mount by path, with all below them: (path, `ro` or `rw`)

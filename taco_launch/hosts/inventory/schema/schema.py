@@ -12,6 +12,7 @@ from taco_launch.hosts.inventory.schema.data_folders import DataEntry, DataRootE
 from taco_launch.hosts.inventory.schema.health import HealthPolicy
 from taco_launch.hosts.inventory.schema.notify import DESCRIPTION, NoticesEntry
 from taco_launch.hosts.inventory.schema.section import SchemaSection, text_or_mapping
+from taco_launch.hosts.inventory.schema.slurm import Slurm
 from taco_launch.hosts.inventory.schema.values import (
     AutoOrOff,
     ClusterName,
@@ -338,6 +339,7 @@ class InventoryFile(SchemaSection):
         description=f"What manages and runs the jobs. {'; '.join(f'{name}: {engine.description}' for name, engine in ENGINES.items())}. "
         "Another installed package may provide more.",
     )
+    slurm: Slurm = Field(default_factory=Slurm, description="With engine slurm: what the nodes have.")
     ssh: Ssh = Field(default_factory=Ssh, description="ssh to the hosts: login, key, host keys, timeouts.")
     network: Network = Field(default_factory=Network, description="The network of jobs: interface, RDMA, ports.")
     container: Container | None = Field(

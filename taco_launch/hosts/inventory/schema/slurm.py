@@ -1,0 +1,16 @@
+"""The section of an inventory about the Slurm of its hosts."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from taco_launch.hosts.inventory.schema.section import SchemaSection
+
+
+class Slurm(SchemaSection):
+    """What the nodes of a Slurm cluster have."""
+
+    containers: Literal["apptainer", "pyxis"] | None = Field(
+        default=None,
+        description="By what jobs run in containers (--image). apptainer: Apptainer. pyxis: pyxis and enroot. Default: none.",
+    )

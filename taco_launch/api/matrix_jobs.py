@@ -82,8 +82,8 @@ def _resolve_jobs(
     jobs: dict[tuple[str, str], JobSpec] = {}
     for workload in matrix.workloads:
         for variant in matrix.variants:
-            # Slurm refuses a job without a size; each cell has its own.
-            request = replace(over(request_of(matrix, workload.name, variant.name), line), source="", np=1)
+            # Slurm refuses a job without a size; each cell has its own. Of several ranks no launcher may be the program.
+            request = replace(over(request_of(matrix, workload.name, variant.name), line), source="", np=2)
             try:
                 spec = resolve(request)
                 if with_code:

@@ -129,7 +129,7 @@ def run(
         raise click.UsageError("--unit requires --pattern", ctx)
     request = request_of(settings, command, options)
     # Slurm refuses a job without a size; each cell has its own.
-    spec = spec_of(settings, replace(request, np=1), sized=False)
+    spec = spec_of(settings, replace(request, np=max(sizes)), sized=False)
     if repeats > 1:
         require()
     if advice := describe_few_repeats(repeats):

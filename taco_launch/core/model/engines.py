@@ -18,6 +18,8 @@ class Engine:
     without_image: str = "jobs run on the head only, without a container"
     # What to do to run a job in an image where the inventory names no container.
     image_hint: str = "name the image in an inventory (container: {image: ...}), then: taco-launch -i FILE setup"
+    # Whether jobs may run in containers of the site's own programs, which `slurm: {containers: ...}` names.
+    has_sites_containers: bool = False
     # The module whose `options` reads what a request asks of it; "" where it has no options of its own.
     options: str = ""
 
@@ -30,9 +32,15 @@ ENGINES: Mapping[str, Engine] = {
         without_image="jobs run as plain processes on the nodes that Slurm chooses",
         image_hint="add what the nodes have to the inventory, or for -i slurm: to ~/.config/taco-launch/config.yaml: slurm: {containers: apptainer} "
         "or slurm: {containers: pyxis}; or start the container in the command: -- apptainer exec --nv IMAGE python3 train.py",
+        has_sites_containers=True,
         options="taco_launch.core.slurm.requested",
     ),
 }
+
+
+def has_sites_containers(engine: str) -> bool:
+    """Return whether jobs of an engine may run in containers of the site's own programs; no engine of another package has them."""
+    return engine in ENGINES and ENGINES[engine].has_sites_containers
 
 
 @dataclass(frozen=True)

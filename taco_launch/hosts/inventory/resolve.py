@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from taco_launch.core.errors import SpecError
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model.engines import has_sites_containers
 from taco_launch.core.model.host.hosts import (
     Container,
     DataSet,
@@ -79,7 +80,7 @@ def resolve(file: InventoryFile, faults: Faults) -> Inventory:
         faults.add_unknown(("head",), head, entries, "no such host in this inventory")
     container = _container(file, faults)
     data_roots = _data_roots(file, faults)
-    if file.slurm.containers is not None and file.engine != "slurm":
+    if file.slurm.containers is not None and not has_sites_containers(file.engine):
         faults.add(("slurm", "containers"), "applies only to a Slurm cluster", "add engine: slurm, or omit it")
     _check_sources("docker", file.docker, faults)
     _check_sources("toolkit", file.toolkit, faults)

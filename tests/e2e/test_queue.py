@@ -1,6 +1,5 @@
 """The queue with real jobs on this machine: order, deadlines, what is shown of a job that waits, stop and suspend."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -205,39 +204,9 @@ def test_ctrl_c_before_a_job_has_its_place(taco: Taco, when: str) -> None:
     assert taco.job("mine")["state"] == "CANCELLED"
 
 
-def test_suspend_and_resume(taco: Taco) -> None:
-    hold(taco, "mine", 2)
-    assert taco("suspend", "mine").returncode == 0
-    eventually(lambda: taco.job("mine")["state"] == "SUSPENDED")
-    assert taco("run", "--name", "other", "--np", "2", "--", "true").returncode == 0  # its slots are free
-    assert taco("resume", "mine").returncode == 0
-    eventually(lambda: taco.job("mine")["state"] == "RUNNING")
-    assert taco.job("mine")["attempt"] == 2
-    assert "ATTEMPT" not in taco("get", "mine").stdout  # it has not failed
-    assert re.search(r"\[taco-launch: suspended by .*\]\n\[taco-launch: attempt 2\]\n", taco("logs", "mine").stdout)
-    assert taco("resume", "mine").returncode == 2
-    assert taco("stop", "mine").returncode == 0
-    refused = taco("suspend", "mine")
-    assert refused.returncode == 2
-    assert "it is CANCELLED" in refused.stderr
-
-
 def test_a_job_that_is_submitted_to_wait(taco: Taco) -> None:
     submit(taco, "later", "--np", "1", "--suspend", "--", "true")
     assert taco.job("later")["state"] == "SUSPENDED"
     assert not schedulers(taco)  # nobody has to look after it
     assert taco("resume", "later").returncode == 0
     assert taco.ended("later")["state"] == "SUCCEEDED"
-
-
-def test_suspend_of_a_job_that_waits(taco: Taco) -> None:
-    hold(taco)
-    for name in ("a", "b"):
-        submit(taco, name, "--np", "1", "--", "true")
-    assert taco("suspend", "a").returncode == 0
-    assert taco.job("a")["state"] == "SUSPENDED"
-    assert taco("stop", "holder").returncode == 0
-    assert taco.ended("b")["state"] == "SUCCEEDED"  # it keeps nobody
-    assert taco.job("a")["state"] == "SUSPENDED"
-    assert taco("stop", "a").returncode == 0
-    assert taco.job("a")["state"] == "CANCELLED"

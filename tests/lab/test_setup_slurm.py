@@ -5,14 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from taco_launch.lab.images import root
 from tests.lab.rig import Lab, made
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with made("slurm", tmp_path_factory.mktemp("slurm-state"), "--hosts", "2", "--slots", "2") as lab:
+@pytest.fixture(scope="module", params=["bookworm", "trixie"])
+def bare(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Hosts of Debian 12 (Slurm 22.05) and 13 (Slurm 24.11)."""
+    if root.own_release() not in ("bookworm", "trixie"):
+        pytest.skip("cannot: both come from the archives of Debian")
+    words = ("--hosts", "2", "--slots", "2", "--release", request.param)
+    with made("slurm", tmp_path_factory.mktemp("slurm-state"), *words) as lab:
         yield lab
 
 

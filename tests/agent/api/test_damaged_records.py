@@ -219,6 +219,7 @@ def test_a_record_that_no_agent_writes_is_refused_by_its_size(jobs: Jobs, grow: 
     assert time.process_time() - begun < 1
 
 
+@pytest.mark.nightly
 def test_a_record_of_many_small_events_takes_time_in_proportion(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.path.mkdir()

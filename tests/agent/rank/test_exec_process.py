@@ -134,7 +134,9 @@ def said(visitor: "subprocess.Popen[bytes]", until: str) -> str:
 ENDS = {"terminate", "guard-gone", "caller-gone", "hangup", "no-frame"}
 
 
-@pytest.mark.parametrize("how", sorted(ENDS))
+@pytest.mark.parametrize(
+    "how", [pytest.param(how, marks=[pytest.mark.nightly] * (how == "hangup")) for how in sorted(ENDS)]
+)
 @pytest.mark.parametrize("mode", ["pipes", "terminal:xterm:10:40"])
 def test_it_ends_with_the_job_and_with_its_caller(visit: Visit, how: str, mode: str) -> None:
     """With all that it has started, also what has made a session of its own."""

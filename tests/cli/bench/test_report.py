@@ -83,6 +83,7 @@ def test_what_is_refused(db: Path, tmp_path: Path) -> None:
     assert "job failed: exit code 1" in page.read_text("utf-8")
 
 
+@pytest.mark.nightly
 def test_cells_over_time_that_are_not_drawn_are_counted(tmp_path: Path) -> None:
     path, page = tmp_path / "history.db", tmp_path / "r.html"
     with open_history(path) as history:

@@ -40,6 +40,7 @@ def test_each_call_of_git_says_what_protocols_it_may_use() -> None:
     )
 
 
+@pytest.mark.nightly
 def test_git_is_started_nowhere_else() -> None:
     found = set()
     for name, _function, node in _functions():

@@ -309,6 +309,7 @@ def test_any_text_is_read(text: str) -> None:
         assert not {*shell_words.MARKS} & set("".join((*job.options, *job.program, *rows)))
 
 
+@pytest.mark.nightly
 def test_what_a_script_repeats_grows_no_further_than_a_value() -> None:
     """Without a limit these lines of 100 KB would become gigabytes."""
     value = "x " * 30_000

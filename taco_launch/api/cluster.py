@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from taco_launch.core import trace
 from taco_launch.core.command import BARE
-from taco_launch.core.errors import no_lab
-from taco_launch.core.model.engines import SLURM_PREFIX
+from taco_launch.core.errors import UsageError, no_lab
+from taco_launch.core.model.engines import CONTAINERS, SLURM_PREFIX
 from taco_launch.core.model.host.hosts import Inventory, SlurmCluster
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import JobSpec
@@ -68,8 +68,13 @@ class Cluster:
         the environment that jobs take variables from, by default this process's. `typed` is how hints call taco-launch;
         `say` is given what is going on. `backend` keeps the jobs, by default the engine that the
         inventory names. `slurm_containers` is what the nodes of `slurm:` have for containers: apptainer or pyxis.
+
+        Raises:
+            UsageError: `slurm_containers` is another program.
         """
         self._given = inventory
+        if slurm_containers not in ("", *CONTAINERS):
+            raise UsageError(f"slurm_containers: {slurm_containers!r} is neither {' nor '.join(CONTAINERS)}")
         self._slurm = SlurmCluster(slurm_containers)
         self._access = access or Credentials()
         self.environ = os.environ if environ is None else environ

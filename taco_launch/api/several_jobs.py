@@ -58,23 +58,20 @@ def combinations(request: JobRequest, matrix: Mapping[str, Sequence[object]]) ->
     _check_names(request.command, matrix)
     env = dict(request.env)
     array = _array_of(request, matrix) if [*matrix] == [ARRAY] else None
+    base = request.name if array is None else request.name or default_name(request.command)
     for number, chosen in enumerate(itertools.product(*matrix.values()), 1):
         values = dict(zip(matrix, map(str, chosen), strict=True))
         command = tuple(_filled(word, values) for word in request.command)
-        base = request.name if array is None else array.name
         name = base and f"{base}-{chosen[0] if [*matrix] == [ARRAY] else number}"
-        if array is not None:
-            array = replace(array, number=int(values[ARRAY]))
         yield replace(request, name=name, array=array, command=command, env=tuple({**env, **values}.items()))
 
 
 def _array_of(request: JobRequest, matrix: Mapping[str, Sequence[object]]) -> SlurmArray | None:
-    """Return the job array that a matrix is, without a number; None where its values are not numbers."""
+    """Return the job array that a matrix is; None where its values are not numbers."""
     numbers = [str(value) for value in matrix[ARRAY]]
     if len(set(numbers)) < len(numbers) or not all(each.isdecimal() and each == str(int(each)) for each in numbers):
         return None
-    name = request.name or default_name(request.command)
-    return replace(request.array or SlurmArray(), name=name, count=len(numbers), id=os.urandom(8).hex())
+    return replace(request.array or SlurmArray(), count=len(numbers), id=os.urandom(8).hex())
 
 
 def _check_names(command: Sequence[str], matrix: Mapping[str, Sequence[object]]) -> None:

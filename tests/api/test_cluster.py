@@ -254,3 +254,8 @@ def test_messages_name_the_inventory_from_any_folder(
         Path(where).write_text("cluster: c\nhosts: {gpu1: {slots: 2}}\n")
     spec = Cluster(where, environ=ENVIRON).resolve(JobRequest(command=("true",), np=1, notify=notify))
     assert spec.policy.typed == typed.format(folder=tmp_path)
+
+
+def test_the_containers_of_slurm_are_by_a_known_program() -> None:
+    with pytest.raises(UsageError, match="'docker' is neither apptainer nor pyxis"):
+        Cluster("slurm:", slurm_containers="docker")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import has_ended
+from tests.e2e import slurm
 from tests.e2e.cluster import NAMES, STATE, Cluster, on_plain_hosts
 
 
@@ -35,3 +36,13 @@ def name(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[str]:
         cluster.call("delete", names=[job])
     for on, pid in cluster.victims():  # one test's failure is no other's
         cluster.kill(pid, on)
+
+
+@pytest.fixture(scope="module")
+def of_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The variables of a running Slurm of two nodes."""
+    reason = slurm.why_not()
+    if reason:
+        pytest.skip(reason)
+    with slurm.slurm(tmp_path_factory.mktemp("slurm")) as environ:
+        yield environ

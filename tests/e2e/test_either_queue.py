@@ -1,25 +1,13 @@
-"""What a user sees of waiting jobs is the same in our own queue and in a real Slurm of two nodes."""
+"""A user sees the same of waiting jobs in our own queue and in a real Slurm of two nodes."""
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from tests.conftest import Taco, eventually
 from tests.e2e.queue_view import submit
-from tests.e2e.slurm import slurm, why_not
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture(scope="module")
-def of_slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables of a running Slurm."""
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
-    with slurm(tmp_path_factory.mktemp("slurm")) as environ:
-        yield environ
 
 
 @pytest.fixture(params=["agent", "slurm"])

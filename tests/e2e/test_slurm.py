@@ -7,33 +7,21 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Taco, eventually
-from tests.e2e.slurm import slurm, why_not
 from tests.support import sshd as ssh_server
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables of a running Slurm."""
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
-    with slurm(tmp_path_factory.mktemp("slurm")) as environ:
-        yield environ
-
-
 @pytest.fixture
-def on_slurm(taco: Taco, cluster: dict[str, str]) -> Taco:
+def on_slurm(taco: Taco, of_slurm: dict[str, str]) -> Taco:
     """The command line with `-i slurm:` as its inventory."""
-    return Taco(taco.state, {**taco.env, **cluster, "TACO_LAUNCH_INVENTORY": "slurm:"})
+    return Taco(taco.state, {**taco.env, **of_slurm, "TACO_LAUNCH_INVENTORY": "slurm:"})
 
 
 def call(environ: dict[str, str], *argv: str) -> str:
@@ -53,7 +41,7 @@ def runs(taco: Taco, name: str) -> None:
     eventually(lambda: taco.job(name)["state"] == "RUNNING", 30, f"{name} to run")
 
 
-def test_an_array_is_one_job_of_slurm(on_slurm: Taco, cluster: dict[str, str], tmp_path: Path) -> None:
+def test_an_array_is_one_job_of_slurm(on_slurm: Taco, of_slurm: dict[str, str], tmp_path: Path) -> None:
     script = f"echo part $SLURM_ARRAY_TASK_ID; until [ -e {tmp_path}/$SLURM_ARRAY_TASK_ID ]; do sleep 0.2; done"
     on_slurm.ok(
         *("submit", "--name", "a", "--np", "1", "--array", "0-4%2", "--launcher", "env", "--", "sh", "-c", script)
@@ -61,7 +49,7 @@ def test_an_array_is_one_job_of_slurm(on_slurm: Taco, cluster: dict[str, str], t
     for name in ("a-0", "a-1"):
         runs(on_slurm, name)
     listed = [
-        line.split() for line in call(cluster, "squeue", "--noheader", "--array", "--format=%F %K %T").splitlines()
+        line.split() for line in call(of_slurm, "squeue", "--noheader", "--array", "--format=%F %K %T").splitlines()
     ]
     assert {array for array, _place, _state in listed} == {kept(on_slurm, "a-4")["of_array"].partition("_")[0]}
     assert sorted((place, state) for _array, place, state in listed) == [
@@ -71,7 +59,7 @@ def test_an_array_is_one_job_of_slurm(on_slurm: Taco, cluster: dict[str, str], t
     eventually(lambda: limit in on_slurm.ok("get", "a-2").stdout, 20, "the reason to be told")
     assert on_slurm.ok("exec", "a-1", "--", "echo", "hi").stdout == "hi\n"
     on_slurm.ok("stop", "a-2")
-    call(cluster, "scancel", kept(on_slurm, "a-3")["of_array"])
+    call(of_slurm, "scancel", kept(on_slurm, "a-3")["of_array"])
     on_slurm.ok("stop", "a-0")
     runs(on_slurm, "a-4")  # it has the number of the array: to end it ends no other
     assert on_slurm.job("a-4")["slurm_job"] == int(kept(on_slurm, "a-4")["of_array"].partition("_")[0])
@@ -91,12 +79,12 @@ def test_an_array_that_slurm_refuses(on_slurm: Taco) -> None:
         assert "Slurm refuses the job: Invalid job array specification" in on_slurm("wait", name).stderr
 
 
-def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, cluster: dict[str, str]) -> None:
+def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, of_slurm: dict[str, str]) -> None:
     words = (
         "echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE; sleep 2; [ $OMPI_COMM_WORLD_RANK != 3 ] || exit 7"
     )
     on_slurm.ok("submit", "--name", "j", "--np", "4", "--partition", "all", "--", "sh", "-c", words)
-    assert "|j|" in call(cluster, "squeue", "--noheader", "--format=|%j|")
+    assert "|j|" in call(of_slurm, "squeue", "--noheader", "--format=|%j|")
     waited = on_slurm("wait", "j")
     assert waited.returncode == 7
     assert "job j: FAILED" in waited.stderr
@@ -106,11 +94,11 @@ def test_a_job_is_in_slurms_queue_and_its_end_is_told_right(on_slurm: Taco, clus
     assert [(share["host"], share["ranks"]) for share in shown["shares"]] == [("n1", 2), ("n2", 2)]
     logs = on_slurm.ok("logs", "j", "-v").stdout
     assert all(f"rank {rank} of 4" in logs for rank in range(4)), logs
-    assert call(cluster, "scontrol", "show", "job", "-o", number(on_slurm, "j")).partition("ExitCode=")[2][:3] == "7:0"
+    assert call(of_slurm, "scontrol", "show", "job", "-o", number(on_slurm, "j")).partition("ExitCode=")[2][:3] == "7:0"
     on_slurm.ok("delete", "j")
 
 
-def test_cancelled_by_slurm(on_slurm: Taco, cluster: dict[str, str]) -> None:
+def test_cancelled_by_slurm(on_slurm: Taco, of_slurm: dict[str, str]) -> None:
     on_slurm.ok("submit", "--name", "runs", "--np", "4", "--", "sleep", "100")
     on_slurm.ok("submit", "--name", "waits", "--np", "4", "--", "sleep", "100")
     runs(on_slurm, "runs")
@@ -119,31 +107,31 @@ def test_cancelled_by_slurm(on_slurm: Taco, cluster: dict[str, str]) -> None:
         20,
         "the reason to be told",
     )
-    call(cluster, "scancel", number(on_slurm, "waits"))
-    call(cluster, "scancel", number(on_slurm, "runs"))
+    call(of_slurm, "scancel", number(on_slurm, "waits"))
+    call(of_slurm, "scancel", number(on_slurm, "runs"))
     for name in ("runs", "waits"):
         waited = on_slurm("wait", name)
         assert waited.returncode == 143
         assert f"cancelled in Slurm (Slurm job {number(on_slurm, name)})" in waited.stderr
 
 
-def test_stop_of_a_job_that_runs_and_of_one_that_waits(on_slurm: Taco, cluster: dict[str, str]) -> None:
+def test_stop_of_a_job_that_runs_and_of_one_that_waits(on_slurm: Taco, of_slurm: dict[str, str]) -> None:
     for name in ("runs", "waits"):
         on_slurm.ok("submit", "--name", name, "--np", "4", "--", "sleep", "100")
     runs(on_slurm, "runs")
     on_slurm.ok("stop", "waits", "runs")
     assert [on_slurm("wait", name).returncode for name in ("runs", "waits")] == [143, 143]
-    eventually(lambda: not call(cluster, "squeue", "--noheader").strip(), 30, "Slurm's queue to be empty")
+    eventually(lambda: not call(of_slurm, "squeue", "--noheader").strip(), 30, "Slurm's queue to be empty")
 
 
-def test_suspended_and_resumed(on_slurm: Taco, cluster: dict[str, str], tmp_path: Path) -> None:
+def test_suspended_and_resumed(on_slurm: Taco, of_slurm: dict[str, str], tmp_path: Path) -> None:
     flag = tmp_path / "again"
     script = f"[ -e {flag} ] && exit 0; touch {flag}; sleep 100"
     on_slurm.ok("submit", "--name", "s", "--np", "1", "--", "sh", "-c", script)
     eventually(flag.exists, 30, "the job to run")
     on_slurm.ok("suspend", "s")
     assert on_slurm.job("s")["state"] == "SUSPENDED"
-    eventually(lambda: not call(cluster, "squeue", "--noheader").strip(), 30, "its nodes to be given back")
+    eventually(lambda: not call(of_slurm, "squeue", "--noheader").strip(), 30, "its nodes to be given back")
     on_slurm.ok("resume", "s")
     assert on_slurm("wait", "s").returncode == 0
 
@@ -190,25 +178,25 @@ def test_code_reaches_both_nodes_and_nothing_stays_there(on_slurm: Taco, tmp_pat
     assert [line.rpartition(" ")[2] for line in done.stdout.splitlines()] == ["1"] * 4
 
 
-def test_the_variables_of_another_submission_change_nothing(on_slurm: Taco, cluster: dict[str, str]) -> None:
+def test_the_variables_of_another_submission_change_nothing(on_slurm: Taco, of_slurm: dict[str, str]) -> None:
     first = Taco(on_slurm.state, {**on_slurm.env, "SBATCH_PARTITION": "one", "SBATCH_EXCLUSIVE": "1"})
     first.ok("submit", "--name", "first", "--np", "4", "--", "sleep", "100")
     on_slurm.ok("submit", "--name", "second", "--np", "2", "--", "true")
-    eventually(lambda: "second" in call(cluster, "squeue", "--noheader", "--format=%j %P"), 20, "it to be in Slurm")
-    assert set(call(cluster, "squeue", "--noheader", "--format=%P").split()) == {"all"}
+    eventually(lambda: "second" in call(of_slurm, "squeue", "--noheader", "--format=%j %P"), 20, "it to be in Slurm")
+    assert set(call(of_slurm, "squeue", "--noheader", "--format=%P").split()) == {"all"}
     on_slurm.ok("stop", "first", "second")
     on_slurm("wait", "first")
 
 
-def test_a_node_that_fails(on_slurm: Taco, cluster: dict[str, str]) -> None:
+def test_a_node_that_fails(on_slurm: Taco, of_slurm: dict[str, str]) -> None:
     on_slurm.ok("submit", "--name", "j", "--np", "4", "--", "sleep", "100")
     runs(on_slurm, "j")
-    call(cluster, "scontrol", "update", "nodename=n2", "state=down", "reason=test")
+    call(of_slurm, "scontrol", "update", "nodename=n2", "state=down", "reason=test")
     try:
         waited = on_slurm("wait", "j", timeout=90)
     finally:
         with contextlib.suppress(subprocess.CalledProcessError):  # it may be back by itself
-            call(cluster, "scontrol", "update", "nodename=n2", "state=resume")
+            call(of_slurm, "scontrol", "update", "nodename=n2", "state=resume")
     assert "a node failed" in waited.stderr
     assert on_slurm.job("j")["state"] == "FAILED"
 
@@ -227,14 +215,14 @@ def test_a_nightly_run(on_slurm: Taco, tmp_path: Path) -> None:
     assert "nightly night: OK: 1 cell" in done.stdout
 
 
-def test_jobs_are_shown_while_slurm_does_not_answer(on_slurm: Taco, cluster: dict[str, str]) -> None:
+def test_jobs_are_shown_while_slurm_does_not_answer(on_slurm: Taco, of_slurm: dict[str, str]) -> None:
     on_slurm.ok("run", "--name", "j", "--np", "1", "--", "echo", "hi")
-    os.kill(int(cluster["SLURMCTLD_PID"]), signal.SIGSTOP)
+    os.kill(int(of_slurm["SLURMCTLD_PID"]), signal.SIGSTOP)
     try:
         assert "SUCCEEDED" in on_slurm.ok("list", timeout=5).stdout
         assert "hi" in on_slurm.ok("logs", "j", timeout=5).stdout
     finally:
-        os.kill(int(cluster["SLURMCTLD_PID"]), signal.SIGCONT)
+        os.kill(int(of_slurm["SLURMCTLD_PID"]), signal.SIGCONT)
 
 
 def test_torchrun_on_both_nodes(on_slurm: Taco) -> None:
@@ -288,11 +276,11 @@ def test_an_exported_script_runs_without_taco_launch(on_slurm: Taco, tmp_path: P
     assert ranks == [f"rank {rank} x 'y' $z" for rank in range(4)], log.read_text()
 
 
-def test_from_another_machine(taco: Taco, cluster: dict[str, str], tmp_path: Path) -> None:
+def test_from_another_machine(taco: Taco, of_slurm: dict[str, str], tmp_path: Path) -> None:
     """The controller has no Slurm; its login node has the state folder."""
     at_login = tmp_path / "at-login"
     at_login.mkdir(mode=0o700)
-    sent = {**cluster, "TACO_LAUNCH_STATE": str(at_login), "OMPI_ALLOW_RUN_AS_ROOT": "1"}
+    sent = {**of_slurm, "TACO_LAUNCH_STATE": str(at_login), "OMPI_ALLOW_RUN_AS_ROOT": "1"}
     options = "SetEnv " + " ".join(f'{name}="{value}"' for name, value in sent.items())
     with ssh_server.sshd(tmp_path / "sshd", options=options) as login:
         (tmp_path / "known").write_text(f"[127.0.0.1]:{login.port} {login.host_key()}\n")

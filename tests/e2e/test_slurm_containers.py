@@ -1,31 +1,19 @@
 """Jobs in containers on a real Slurm of two nodes; Apptainer and pyxis are simulated (tests/support/slurm_containers.py)."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import Taco, eventually
-from tests.e2e.slurm import slurm, why_not
 from tests.support import slurm_containers
 
 pytestmark = pytest.mark.e2e
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The variables of a running Slurm."""
-    reason = why_not()
-    if reason:
-        pytest.skip(reason)
-    with slurm(tmp_path_factory.mktemp("slurm")) as environ:
-        yield environ
-
-
 @pytest.mark.parametrize(("program", "ending"), [("apptainer", "sif"), ("pyxis", "sqsh")])
 def test_ranks_are_in_the_container(
-    taco: Taco, cluster: dict[str, str], tmp_path: Path, program: str, ending: str
+    taco: Taco, of_slurm: dict[str, str], tmp_path: Path, program: str, ending: str
 ) -> None:
     programs, config, data = (tmp_path / name for name in ("programs", "config/taco-launch", "data"))
     for folder in (programs, config, data):
@@ -37,9 +25,9 @@ def test_ranks_are_in_the_container(
     own = {
         "TACO_LAUNCH_INVENTORY": "slurm:",
         "XDG_CONFIG_HOME": str(config.parent),
-        "PATH": f"{programs}:{taco.env.get('PATH', os.defpath)}:{cluster['PATH']}",
+        "PATH": f"{programs}:{taco.env.get('PATH', os.defpath)}:{of_slurm['PATH']}",
     }
-    on_slurm = Taco(taco.state, {**taco.env, **cluster, **own})
+    on_slurm = Taco(taco.state, {**taco.env, **of_slurm, **own})
     inside = ("--image", str(image), "--data", f"{data}:/data:ro")
     script = "cat /etc/image-name /data/file; touch /data/new; echo SET=$SET $RANK; sleep 1; exit $((RANK * 2))"
     done = on_slurm(

@@ -1,4 +1,4 @@
-"""What a program that cannot be run may have been meant as: for the rank's log, from which the job's reason is read."""
+"""Suggests what was meant by a command that cannot be run. The rank's log shows it, and the job's next step repeats it."""
 
 import contextlib
 import difflib
@@ -13,7 +13,7 @@ _ALIKE, _MOST_NAMES = 0.8, 5000
 
 
 def advice(program: str, path: Optional[str]) -> str:
-    """Return what a program that cannot be run may have been meant as, or is."""
+    """Return what is wrong with a program that cannot be run, or which one was meant, in parentheses; "" if that is not known."""
     if os.path.isdir(program):  # noqa: PTH112 - as below
         return IS_FOLDER
     if len(program.split()) > 1:
@@ -35,7 +35,7 @@ def advice(program: str, path: Optional[str]) -> str:
 
 
 def _programs(path: Optional[str]) -> List[str]:
-    """Return the names in the folders of a PATH, of each the first thousands."""
+    """Return the names in the folders of a PATH, at most the first 5,000 of each."""
     names: List[str] = []
     for folder in (path or os.defpath).split(os.pathsep):
         with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:

@@ -79,7 +79,7 @@ class SlurmQueue:
             if len(members) >= array.count or now - newest > _ARRAY_SECONDS:
                 yield members
                 continue
-            for entry in members:  # whoever submits it waits for a reason
+            for entry in members:  # the command that submits it waits for a reason
                 quietly(entry.name, lambda entry=entry: self._tell(entry, _INCOMPLETE, now))  # type: ignore[misc]
 
     def _submit(self, entries: List[PendingJob], now: float) -> None:

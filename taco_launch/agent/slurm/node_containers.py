@@ -62,7 +62,7 @@ class NodeContainers:
                 self._steps.append(subprocess.Popen((str(srun), node, line), stdin=pipe, stdout=pipe, stderr=file))
         for node, step, log in zip(nodes, self._steps, logs):
             assert step.stdout is not None
-            if step.stdout.readline() != _READY:
+            if step.stdout.readline(_MOST_BYTES) != _READY:
                 text = untrusted.read(log, _MOST_BYTES).decode("utf-8", "replace")
                 sys.stderr.write(text)
                 raise HostError(f"the container on {node} could not be started: {_why(text)}")

@@ -102,9 +102,9 @@ def cancel(job: str, name: str) -> None:
     """Have a job of that name ended; of one that has ended that is no error. Raises as `jobs` does."""
     if not is_of_array(job):
         _call(("scancel", "--quiet", f"--name={name}", job))
-    elif (details(job) or {}).get(
-        "JobName"
-    ) == name:  # with --name, scancel ends all jobs of an array that wait (22.05)
+        return
+    own_name = (details(job) or {}).get("JobName")
+    if own_name == name:  # with --name, scancel ends all jobs of an array that wait (22.05)
         _call(("scancel", "--quiet", job))
 
 

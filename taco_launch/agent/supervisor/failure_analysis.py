@@ -160,7 +160,7 @@ def _own_module(spec: JobSpec, finding: Finding, text: str) -> Finding:
     """Return a finding; of a module that is in the folder in which the job starts with how Python finds it there."""
     named, place = re.search(ENTRIES[finding.signature].pattern, text), Path(spec.cwd, spec.workdir)
     module = named["module"] if named else ""
-    if not module or not ((place / module).is_dir() or (place / f"{module}.py").is_file()):
+    if not module.isidentifier() or not ((place / module).is_dir() or (place / f"{module}.py").is_file()):
         return finding
     why = f"{module} is in the folder in which the job starts, but Python searches that of the script"
     return replace(finding, next=f"Name that folder for Python: -x PYTHONPATH=. ({why}).")

@@ -151,7 +151,7 @@ class Ranks:
 
     @property
     def all_ended(self) -> bool:
-        """Whether all have ended. Under torchrun one that failed has not: it starts again."""
+        """Whether all have ended. Under torchrun a rank that failed has not ended: it starts again."""
         return len(self.ended) >= self.np and not (self._restarts and any(self.ended.values()))
 
     @property

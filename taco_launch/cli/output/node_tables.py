@@ -29,11 +29,9 @@ def top_nodes(nodes: Sequence[HostOccupancy], *, wide: bool) -> str:
         total, held = total + count, held + taken
         line = [node.host.name, node.host.address, "head" if node.is_head else "", status(node), str(count), str(taken)]
         line += use if names else []
-        cells.append(
-            [*line, with_inventory_option(describe_holders(node.occupancy)) if node.occupancy else ""][
-                : None if wide else -1
-            ]
-        )
+        if wide:
+            line.append(with_inventory_option(describe_holders(node.occupancy)) if node.occupancy else "")
+        cells.append(line)
     header = ["NAME", "ADDRESS", "ROLE", "STATUS", words.upper(), "HELD", *names, *(["HELD BY"] if wide else [])]
     others = [
         printable(f"{node.host.name}: {with_inventory_option(other)}")

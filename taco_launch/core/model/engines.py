@@ -45,10 +45,8 @@ def has_sites_containers(engine: str) -> bool:
 
 @dataclass(frozen=True)
 class SlurmArray:
-    """The place of a job in a job array of Slurm, whose jobs are called NAME-NUMBER."""
+    """The job array of Slurm that a job belongs to; its jobs are called NAME-NUMBER."""
 
-    name: str = ""
-    number: int = 0
     # how many jobs the array has, and at most how many of them may run at a time; None: all of them
     count: int = 1
     limit: Optional[int] = None

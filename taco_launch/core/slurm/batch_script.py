@@ -30,7 +30,7 @@ def directives(spec: JobSpec, output: str, mark: str = "", numbers: Iterable[int
     array, output = spec.slurm.array, output.replace("%", "%%")
     if array is not None:
         folder, file = posixpath.split(output)
-        output = posixpath.join(posixpath.dirname(folder), f"{array.name}-%a", file)
+        output = posixpath.join(posixpath.dirname(folder), f"{name_of(spec)}-%a", file)
     return (
         *requested(spec),
         *([Directive(f"--array={_elements(numbers, array)}", "--array")] if array is not None else []),
@@ -56,7 +56,7 @@ def requested(spec: JobSpec) -> Tuple[Directive, ...]:
 def name_of(spec: JobSpec) -> str:
     """Return the name of a job in Slurm: that of its array, where it belongs to one."""
     assert spec.slurm is not None
-    return spec.name if spec.slurm.array is None else spec.slurm.array.name
+    return spec.name if spec.slurm.array is None else spec.name.rpartition("-")[0]
 
 
 def _elements(numbers: Iterable[int], array: SlurmArray) -> str:

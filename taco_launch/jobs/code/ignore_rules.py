@@ -41,7 +41,7 @@ class _Rule(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """What most names are compared with alone: rules that are a name or the end of one, all at once, and the others."""
+    """The rules of a folder by how they are compared: plain names and endings, which are compared all at once, and the others."""
 
     names: frozenset[str]
     ends: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What pyxis prints where it starts no container, as captured of pyxis 0.24 and enroot 4.1.2 -> the line that tells why."""
+"""Finds the reason in what pyxis prints when it cannot start a container; captured from pyxis 0.24 and enroot 4.1.2."""
 
 import pytest
 

@@ -131,7 +131,7 @@ def test_the_script_is_one_of_a_shell_and_quotes_its_paths() -> None:
 
 
 def test_one_script_for_the_jobs_of_an_array() -> None:
-    array = SlurmArray("a 1", 3, 5, 2)
+    array = SlurmArray(5, 2)
     spec = JobSpec("a 1-3", ("true",), (Host("n1", "n1"),), np=1, slurm=SlurmOptions(array=array))
     listed = directives(spec, "/j/a 1-3/debug.log", numbers=(3, 0, 1, 2, 9))
     options = [each.option for each in listed]

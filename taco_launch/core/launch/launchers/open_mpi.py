@@ -65,7 +65,7 @@ def plan(
     executed = [launcher.text, *(token.text for option in options if option.key not in own for token in option.tokens)]
     executed += [*wrapper, *(escape(word) for word in spec.command)]
     env = _env(spec, job_id, placement, facts, decisions)
-    if wrapper:  # a line that no agent runs has nobody to remove them
+    if wrapper:  # otherwise no agent removes the folders afterwards
         env.update(_session_env(spec, placement, facts, f"{folder or _JOB_FOLDER}/{SESSIONS}"))
     files: Tuple[PlanFile, ...] = ()
     if not tells_hosts(options):

@@ -155,7 +155,7 @@ class Container:
 
 @dataclass(frozen=True)
 class SlurmCluster:
-    """What the nodes of a Slurm cluster have."""
+    """The programs that the nodes of a Slurm cluster offer to jobs."""
 
     # by what jobs run in containers: one of engines.CONTAINERS; "" for nothing
     containers: str = ""

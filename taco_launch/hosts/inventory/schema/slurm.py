@@ -8,7 +8,7 @@ from taco_launch.hosts.inventory.schema.section import SchemaSection
 
 
 class Slurm(SchemaSection):
-    """What the nodes of a Slurm cluster have."""
+    """The programs that the nodes of a Slurm cluster offer to jobs."""
 
     containers: Literal["apptainer", "pyxis"] | None = Field(
         default=None,

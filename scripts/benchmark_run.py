@@ -9,7 +9,7 @@ import importlib
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,8 +17,6 @@ import torch
 import torch.distributed
 from benchmark_models import CLASSES, build
 from torch import nn
-
-_BUCKET_BYTES = 25 << 20  # DistributedDataParallel's default bucket_cap_mb
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,6 @@ class Comm(Protocol):
     def distribute(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Return all ranks the state of rank 0, and a model and optimizer that average the gradients."""
 
-    def exchange(self, gradients: list[torch.Tensor]) -> Callable[[], None]:
-        """Return a function that averages these over the ranks once."""
-
     def leave(self) -> None:
         """Part from the other ranks, after the last line is printed."""
 
@@ -69,10 +64,6 @@ class Alone:
     def distribute(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:
         """Return both back as they are."""
         return model, optimizer
-
-    def exchange(self, gradients: list[torch.Tensor]) -> Callable[[], None]:  # noqa: ARG002 - the others need them
-        """Return a function that has nobody to average with."""
-        return _nothing
 
     def leave(self) -> None:
         """Nobody to part from."""
@@ -103,20 +94,6 @@ class Horovod:
         )
         return model, wrapped
 
-    def exchange(self, gradients: list[torch.Tensor]) -> Callable[[], None]:
-        """Average tensor by tensor, all at once: what Horovod's optimizer does, and leaves its fusion to act."""
-
-        def step() -> None:
-            begun = []
-            for index, gradient in enumerate(gradients):
-                sent, context = self._compression.compress(gradient)
-                handle = self._hvd.allreduce_async_(sent, name=f"gradient.{index}", op=self._op)
-                begun.append((gradient, handle, context))
-            for gradient, handle, context in begun:
-                gradient.copy_(self._compression.decompress(self._hvd.synchronize(handle), context))
-
-        return step
-
     def leave(self) -> None:
         """Shut Horovod down while all ranks are still there."""
         self._hvd.shutdown()
@@ -143,21 +120,6 @@ class TorchDistributed:
             hooks = importlib.import_module("torch.distributed.algorithms.ddp_comm_hooks.default_hooks")
             wrapped.register_comm_hook(None, hooks.fp16_compress_hook)
         return wrapped, optimizer
-
-    def exchange(self, gradients: list[torch.Tensor]) -> Callable[[], None]:
-        """Average bucket by bucket, all at once, as DistributedDataParallel does."""
-        buckets = list(_buckets(gradients))
-
-        def step() -> None:
-            begun: list[tuple[torch.Tensor, torch.Tensor, Any]] = []
-            for bucket in buckets:
-                sent = bucket.half() if self._fp16 else bucket
-                begun.append((bucket, sent, torch.distributed.all_reduce(sent, async_op=True)))
-            for bucket, sent, work in begun:
-                work.wait()
-                bucket.copy_(sent.div_(self.size))
-
-        return step
 
     def leave(self) -> None:
         """Take the process group down."""
@@ -187,10 +149,9 @@ def run(options: Options, comm: Comm) -> None:
     if not cuda:
         say("No GPU is used: the ranks are CPU ranks")
     if options.gradients_only:
-        gradients = [torch.ones_like(each, device=device) for each in model.parameters() if each.requires_grad]
-        size = sum(each.numel() * each.element_size() for each in gradients)
-        say(f"Gradients only: {len(gradients)} tensors, {size / 1e6:.1f} MB per step, no forward or backward pass")
-        step = comm.exchange(gradients[::-1])  # those of the last layers are there first
+        sizes = [each.numel() * each.element_size() for each in model.parameters() if each.requires_grad]
+        say(f"Gradients only: {len(sizes)} tensors, {sum(sizes) / 1e6:.1f} MB per step, no forward or backward pass")
+        step = _gradients_step(comm, Gradients(model).to(device))
     else:
         step = _training_step(options, comm, model.to(device), device)
     _measure(options, comm.size, step, say, torch.cuda.synchronize if cuda else _nothing)
@@ -217,6 +178,31 @@ def _training_step(options: Options, comm: Comm, model: nn.Module, device: torch
         scores = model(images)
         # torchvision's inception_v3 and googlenet give their auxiliary scores too
         loss(scores if isinstance(scores, torch.Tensor) else scores[0], labels).backward()
+        optimizer.step()
+
+    return step
+
+
+class Gradients(nn.Module):
+    """The parameters of a model, and a loss whose gradients are ones and cost next to nothing."""
+
+    def __init__(self, model: nn.Module) -> None:
+        """Keep the model for its parameters."""
+        super().__init__()
+        self.model = model
+
+    def forward(self) -> torch.Tensor:
+        """Return the sum of all parameters that are trained."""
+        return torch.stack([each.sum() for each in self.model.parameters() if each.requires_grad]).sum()
+
+
+def _gradients_step(comm: Comm, model: nn.Module) -> Callable[[], None]:
+    """Return a step that averages gradients as training does: by the optimizer of Horovod, or the hooks of torch."""
+    model, optimizer = comm.distribute(model, torch.optim.SGD(model.parameters(), lr=0.01))
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model().backward()
         optimizer.step()
 
     return step
@@ -250,30 +236,6 @@ def _repeat(step: Callable[[], None], times: int, settle: Callable[[], None]) ->
         step()
     settle()
     return time.perf_counter() - begin
-
-
-def _buckets(gradients: Iterable[torch.Tensor]) -> Iterator[torch.Tensor]:
-    """Yield flat tensors of at most 25 MiB, of which the gradients become views; a larger gradient is one alone."""
-    begun: list[torch.Tensor] = []
-    size = 0
-    for gradient in gradients:
-        mine = gradient.numel() * gradient.element_size()
-        if begun and size + mine > _BUCKET_BYTES:
-            yield _bucket(begun)
-            begun, size = [], 0
-        begun.append(gradient)
-        size += mine
-    yield _bucket(begun)
-
-
-def _bucket(gradients: list[torch.Tensor]) -> torch.Tensor:
-    bucket = torch.cat([gradient.reshape(-1) for gradient in gradients])
-    begin = 0
-    for gradient in gradients:
-        end = begin + gradient.numel()
-        gradient.data = bucket[begin:end].view_as(gradient)
-        begin = end
-    return bucket
 
 
 def _say(line: str) -> None:

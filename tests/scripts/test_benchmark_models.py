@@ -105,16 +105,3 @@ ResNet = nn.Linear
     for name in ("get_model", "ResNet", "__name__"):
         with pytest.raises(models.UnknownModelError, match="unknown model"):
             models.build(name)
-
-
-def test_buckets_hold_all_gradients_in_order_and_are_small(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(SCRIPTS)
-    run = importlib.import_module("benchmark_run")
-    gradients = [
-        torch.full((count,), float(index)) for index, count in enumerate([1, 4_000_000, 3_000_000, 9_000_000, 5])
-    ]
-    buckets = list(run._buckets(gradients))
-    assert torch.equal(torch.cat(buckets), torch.cat(gradients))
-    assert [bucket.numel() for bucket in buckets] == [4_000_001, 3_000_000, 9_000_000, 5]
-    buckets[0].fill_(7)
-    assert [gradient[0] for gradient in gradients] == [7, 7, 2, 3, 4]

@@ -134,8 +134,8 @@ def test_alone() -> None:
     assert sample(run).ranks == 1
 
 
-# Ranks that start with other weights and see other images must end with equal weights; and what is exchanged must be
-# the mean.
+# Ranks that start with other weights and see other images must end with equal weights; and the gradients of
+# --gradients-only must be averaged.
 TOGETHER = """
 import json, os, sys, torch
 sys.path.insert(0, sys.argv[1])
@@ -155,9 +155,11 @@ for fp16 in (False, True):
         optimizer.zero_grad()
         net(torch.randn(4, 3)).square().sum().backward()
         optimizer.step()
-    mine = torch.full((5,), float(rank))
-    comm.exchange([mine])()
-    seen.append(mine.tolist())
+    ones = run.Gradients(torch.nn.Linear(5, 1))
+    net, optimizer = comm.distribute(ones, torch.optim.SGD(ones.parameters(), lr=0.1))
+    (net() * rank).backward()
+    optimizer.step()
+    seen.append(ones.model.weight.grad[0].tolist())
 with open(sys.argv[3] + f"/{rank}", "w") as file:
     json.dump(seen, file)
 comm.leave()

@@ -205,10 +205,11 @@ def _link_hint(count: int) -> str:
 def blame(
     directions: Sequence[tuple[str, ...]], bad: Iterable[tuple[str, ...]]
 ) -> tuple[tuple[tuple[str, int], ...], frozenset[tuple[str, ...]]]:
-    """Return the sides of hosts, 0 for sending, that explain bad directions, and the bad ones that no host explains.
+    """Return the sides of hosts, 0 for sending, that explain bad directions, and the bad ones between hosts not named.
 
     A side is named if most of its directions are bad, at least two; the one with the most first, and what it explains
-    counts no more for others.
+    counts no more for others. A host that loses packets is slow in one direction more often than in the other, so that
+    a single bad direction of a named host is not a fault of its link to another host.
     """
     remaining, bad = set(directions), set(bad)
     named: list[tuple[str, int]] = []
@@ -220,7 +221,8 @@ def blame(
                 counts[host, side] = (len(own & bad) / len(own), len(own & bad))
         worst = max((key for key in counts if counts[key][1] >= 2), key=lambda key: counts[key], default=None)
         if worst is None or counts[worst][0] <= 0.5:
-            return tuple(named), frozenset(bad)
+            hosts = {host for host, _side in named}
+            return tuple(named), frozenset(each for each in bad if hosts.isdisjoint(each))
         named.append(worst)
         explained = {each for each in remaining if each[worst[1]] == worst[0]}
         remaining, bad = remaining - explained, bad - explained

@@ -75,6 +75,13 @@ def test_of_two_hosts_the_slow_direction_is_named(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_single_slow_direction_to_a_named_host_is_not_blamed_on_the_other_end(seed: int) -> None:
+    bad, other = random.Random(seed).sample(names(4), 2)
+    found = network(seed, 4, lambda ends: 0.3 if ends[0] == bad or ends == (other, bad) else 1.0)
+    assert wrong(found) == {bad: [(NETWORK, "sends")]}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_two_slow_senders_do_not_blame_who_receives_from_them(seed: int) -> None:
     bad = random.Random(seed).sample(names(5), 2)
     found = network(seed, 5, lambda ends: 0.3 if ends[0] in bad else 1.0)

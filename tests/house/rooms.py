@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_450,
+    "cli": 12_454,
     "api": 1_500,
     "bench": 9_900,
-    "jobs": 14_630,
+    "jobs": 14_633,
     "setup": 9_100,
     "hosts": 8_420,
     "lab": 3_650,

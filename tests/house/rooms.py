@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_454,
+    "cli": 12_456,
     "api": 1_500,
     "bench": 9_900,
     "jobs": 14_633,

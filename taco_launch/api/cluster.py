@@ -391,7 +391,7 @@ def _typed(request: JobRequest) -> Iterator[JobRequest]:
     if request.written:
         yield request
         return
-    from taco_launch.jobs.request.python_values import coerce_fields, fields_in_hints  # noqa: PLC0415 - the command line's requests have their types
+    from taco_launch.jobs.request.python_values import coerce_fields, errors_with_fields  # noqa: PLC0415 - the command line's requests have their types
 
-    with fields_in_hints():
+    with errors_with_fields():
         yield coerce_fields(request)

@@ -109,7 +109,7 @@ class _Gathered:
         if problem:
             self._fault("-x", name, problem, hint)
         elif value is None and name not in self._environ:
-            self._fault("-x", name, NOT_SET, f"-x {name}=VALUE, in one word, gives it a value")
+            self._fault("-x", name, NOT_SET, f"-x {name}=VALUE gives it a value")
         elif self._right("-x", name, value):
             self._keep_env("-x", name, value)
 

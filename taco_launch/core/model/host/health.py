@@ -77,7 +77,7 @@ class GpuMemory:
     retired: Found[int]
     pending: Found[bool]
     generation: Found[int]
-    max_generation: Found[int]
+    max_generation: Found[int]  # what the GPU and its slot can do
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,10 @@ pytest_plugins = ["tests.budget_plugin"]
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# What the shell that starts the tests has set for taco-launch is not for the tests.
+for _name in ("TACO_LAUNCH_STATE", "TACO_LAUNCH_LEASES", "TACO_LAUNCH_INVENTORY"):
+    os.environ.pop(_name, None)
+
 # A shell has what it starts in the background ignore INT and QUIT, and nohup HUP, and what the tests start would inherit
 # that. A signal with a handler goes back to its default there, and one that does nothing keeps nohup's promise here.
 for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):

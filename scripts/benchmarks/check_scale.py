@@ -227,6 +227,7 @@ def _health() -> Iterator[str]:
     yield _section(
         "health.inodes", "Filesystem Type Inodes IUsed IFree IUse% Mounted on\n/dev/sda1 ext4 1000 50 950 5% /\n"
     )
+    yield _section("health.drain", "")
 
 
 def _rdma() -> Iterator[str]:

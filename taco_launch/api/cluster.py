@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -79,8 +79,9 @@ class Cluster:
         self._access = access or Credentials()
         self.environ = os.environ if environ is None else environ
         self.typed = typed
-        self._left_here: set[str] = set()  # files that the user was warned of
         self.say = say
+        # The same, once for the same words: a matrix has many jobs of one script.
+        self.note: Callable[[str], None] = cache(lambda words: self.say(words))  # noqa: PLW0108 - `say` may be replaced
         self._kept_by = backend
         self.git_secrets: Mapping[str, str] = {}  # what git alone is given of the environment
         self._open = ExitStack()
@@ -196,7 +197,7 @@ class Cluster:
     def _resolved(self, request: JobRequest) -> JobSpec:
         from taco_launch.jobs.request.resolve import resolve  # noqa: PLC0415 - lists of jobs need none of it
 
-        return resolve(request, self.inventory, here(self.environ))
+        return resolve(request, self.inventory, here(self.environ, self.note))
 
     def with_code(self, spec: JobSpec, request: JobRequest, *, same: bool = False) -> JobSpec:
         """Return a job with the code of its request: as its files are now, or the `same` as an earlier job's."""
@@ -214,10 +215,8 @@ class Cluster:
         from taco_launch.jobs.request.code_options import left_here  # noqa: PLC0415 - jobs without a container need none
 
         for word in left_here(spec, os.getcwd()):  # noqa: PTH109 - see jobs/request/caller.py
-            if word not in self._left_here:  # a matrix has many jobs of one script
-                self._left_here.add(word)
-                where = "exists on this machine, but not in the job's containers"
-                self.say(f"warning: {word} {where}; to copy this folder to the hosts: {option} .")
+            where = "exists on this machine, but not in the job's containers"
+            self.note(f"warning: {word} {where}; to copy this folder to the hosts: {option} .")
 
     def submit(self, request: JobRequest) -> "Job":
         """Start a job and return; it continues by itself.
@@ -392,7 +391,7 @@ def _typed(request: JobRequest) -> Iterator[JobRequest]:
     if request.written:
         yield request
         return
-    from taco_launch.jobs.request.python_values import coerce_fields, fields_in_hints  # noqa: PLC0415 - the command line's requests have their types
+    from taco_launch.jobs.request.python_values import coerce_fields, errors_with_fields  # noqa: PLC0415 - the command line's requests have their types
 
-    with fields_in_hints():
+    with errors_with_fields():
         yield coerce_fields(request)

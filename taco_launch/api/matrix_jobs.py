@@ -83,7 +83,8 @@ def _resolve_jobs(
     for workload in matrix.workloads:
         for variant in matrix.variants:
             # Slurm refuses a job without a size; each cell has its own. Of several ranks no launcher may be the program.
-            request = replace(over(request_of(matrix, workload.name, variant.name), line), source="", np=2)
+            asked = over(request_of(matrix, workload.name, variant.name), line)
+            request = replace(asked, source="", np=matrix.most_ranks)
             try:
                 spec = resolve(request)
                 if with_code:

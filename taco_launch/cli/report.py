@@ -19,6 +19,7 @@ from taco_launch.core.launch.masking import Masker
 from taco_launch.core.lifecycle.goodput import time_spent
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.plans import numbered
+from taco_launch.core.model.stalls import shown_time
 from taco_launch.jobs.backend import Backend
 from taco_launch.jobs.progress_curve import curve
 
@@ -74,7 +75,7 @@ def _collected(backend: Backend, name: str) -> JobReport:
         spent=time_spent(job.record, job.events, now, job.first_step),
         blocks=tuple(masked(block) for block in job_tables.below(job, now) if block),
         hosts=tuple(_hosts(job)),
-        events=tuple((job_tables.shown_time(each.time), each.kind, masked(each.reason)) for each in job.events),
+        events=tuple((shown_time(each.time), each.kind, masked(each.reason)) for each in job.events),
         points=points,
         usage=() if usage is None else usage.series,
     )

@@ -14,7 +14,7 @@ from taco_launch.core.errors import HostError, UsageError, last_line
 from taco_launch.core.model import codec
 from taco_launch.core.model.host.hosts import Inventory
 from taco_launch.core.model.host.paths import DRAIN, MOST_DRAIN_BYTES, MOST_OVERRIDE_BYTES, OVERRIDE
-from taco_launch.core.model.slots import Drain, Override
+from taco_launch.core.model.slots import Drain, Override, read_drain
 from taco_launch.hosts.fanout import Answer, Fanout
 from taco_launch.hosts.remote.transport import Transport
 
@@ -122,10 +122,7 @@ def _put(transport: Transport, path: str, record: Drain | Override) -> None:
 
 def _read(transport: Transport) -> Drain | None:
     data = _data(transport, DRAIN, MOST_DRAIN_BYTES)
-    try:
-        return codec.from_json(Drain, codec.load(data)) if data else None
-    except ValueError as error:
-        return Drain("an unknown user", 0.0, f"{DRAIN} cannot be read ({error})")
+    return read_drain(data, DRAIN) if data else None
 
 
 def _data(transport: Transport, path: str, most: int) -> bytes:

@@ -168,7 +168,7 @@ def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack], absent: int) 
     if not ranks:
         return LifeVerdict(Life.UNKNOWN, "its ranks have ended")
     seconds = min(part.silent for part in parts)
-    verdict = judge([rank.look for rank in ranks], (), seconds)
+    verdict = judge([rank.look for rank in ranks], (), f"for {seconds:.0f} s")
     if absent and verdict.life is Life.HUNG and not any(rank.look.state in STOPPED for rank in ranks):
         why = f"of the ranks that were seen, {verdict.why}; {absent} of {parts[0].size} were not seen"
         return replace(verdict, life=Life.UNKNOWN, why=why)

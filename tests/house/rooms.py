@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_450,
+    "cli": 12_456,
     "api": 1_500,
     "bench": 9_900,
-    "jobs": 14_630,
+    "jobs": 14_671,
     "setup": 9_100,
     "hosts": 8_420,
     "lab": 3_650,
     "agent": 20_800,
-    "core": 35_750,
+    "core": 35_753,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -1,5 +1,9 @@
 """How far the limits of waiting grow."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from tests.conftest import eventually
@@ -47,3 +51,11 @@ def test_limits_are_never_less_than_on_an_idle_machine() -> None:
 def test_what_never_happens_is_waited_for_in_vain() -> None:
     with pytest.raises(AssertionError, match=r"^waited \d+\.\d s in vain for rain$"):
         eventually(lambda: False, 0.1, "rain")
+
+
+def test_what_the_shell_has_set_for_taco_launch_is_not_for_the_tests() -> None:
+    names = ("TACO_LAUNCH_STATE", "TACO_LAUNCH_LEASES", "TACO_LAUNCH_INVENTORY")
+    script = f"import os, tests.conftest; print([name for name in {names} if name in os.environ])"
+    env = {**os.environ, **dict.fromkeys(names, "/nowhere")}
+    done = subprocess.run((sys.executable, "-c", script), env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -62,4 +62,4 @@ def verdict(ranks: Sequence[Recorded], seconds: float, ended: tuple[int, ...] = 
         if host.silent < seconds:
             return LifeVerdict(Life.WORKING, host.sign)
         standing.append(host.standing(RankLook(rank.rank, 7, "python3", rank.states[-1], host=rank.host)))
-    return judge(standing, ended, min(silent))
+    return judge(standing, ended, f"for {min(silent):.0f} s")

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from taco_launch.agent.store import untrusted
-from taco_launch.core.model import codec
 from taco_launch.core.model.host.paths import DRAIN, MOST_DRAIN_BYTES
-from taco_launch.core.model.slots import Drain
+from taco_launch.core.model.slots import Drain, read_drain, unreadable_drain
 
 # What programs write to besides the folders of jobs.
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - nothing is written here
@@ -22,13 +21,13 @@ def read() -> Optional[Drain]:
     except PermissionError:  # of a user whom set-up gave no container: jobs of theirs run on their own machine
         return None
     except OSError as error:
-        return _unreadable(error.strerror or str(error), 0.0)
+        return unreadable_drain(DRAIN, error.strerror or str(error), 0.0)
     with open(file, "rb") as opened:
         since = os.fstat(file).st_mtime
         try:
-            return codec.from_json(Drain, codec.load(opened.read(MOST_DRAIN_BYTES)))
-        except (OSError, ValueError) as error:
-            return _unreadable(str(error), since)
+            return read_drain(opened.read(MOST_DRAIN_BYTES), DRAIN, since)
+        except OSError as error:
+            return unreadable_drain(DRAIN, str(error), since)
 
 
 def kept_back(state: Path, lacking: str) -> str:
@@ -62,7 +61,3 @@ def kept_back(state: Path, lacking: str) -> str:
         steps = f"there, findmnt -T {closed[0]} shows its mount and dmesg -T why; then: mount -o remount,rw MOUNT"
         words.append(f"file systems: read-only: {', '.join(closed)} ({steps})")
     return f"kept back by a check: {'; '.join(words)}" if words else ""
-
-
-def _unreadable(why: str, since: float) -> Drain:
-    return Drain("an unknown user", since, f"{DRAIN} cannot be read ({why})")

@@ -16,7 +16,7 @@ from taco_launch.core.errors import JobEnd
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.jobs import JobState, Policy
-from taco_launch.core.model.stalls import LOOK_SECONDS, RankLook, stall_report_delay, telling
+from taco_launch.core.model.stalls import LOOK_SECONDS, RankLook, shown_time, stall_report_delay, telling
 from taco_launch.core.protocol.message import Message
 from taco_launch.core.protocol.rank_messages import Signalled, SignalRanks
 from taco_launch.core.protocol.stall_messages import ReadStacks, SeenRanks, StallReport
@@ -134,8 +134,8 @@ class Limits:
         if self._told is not None and any(word is not None and not word.silent for word in words):
             self._events.add(state.STIRRED, "it makes progress again")
             self._told = None
-        since = time.monotonic() - _FRESH_SECONDS
-        known = [word for word in words if word is not None and word.silent and word.heard >= since]
+        fresh = time.monotonic() - _FRESH_SECONDS
+        known = [word for word in words if word is not None and word.silent and word.heard >= fresh]
         if len(known) < len(words):
             return ""
         from taco_launch.core.stalls.judge import judge  # noqa: PLC0415 - few jobs get here
@@ -144,11 +144,13 @@ class Limits:
         looks = [look for word in known for look in word.ranks if look.rank not in self._ranks.ended]
         if len(looks) < len(self._ranks.started) - len(self._ranks.ended):
             return ""  # of a rank that was not seen it is not known whether it works
-        verdict = judge(looks, tuple(sorted(self._ranks.ended)), silent)
+        # A reason stays while time goes on: it says since when.
+        since = time.time() - silent if self._told is None else self._told
+        verdict = judge(looks, tuple(sorted(self._ranks.ended)), f"since {shown_time(since)}")
         if not verdict.is_hung:
             return ""
         if self._told is None:
-            self._told = time.time() - silent
+            self._told = since
             found = to_json(telling(looks))
             self._events.add(state.STALLED, f"it hangs: {verdict.why}", since=self._told, ranks=found)
         if self._limit is None or silent < self._limit:

@@ -168,8 +168,8 @@ def legend(found: Sequence[Table]) -> str:
     return "\n".join((*lines, *dict.fromkeys(line for table in found for line in _borrowed(table))))
 
 
-def differing_threads(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return of each workload and variant whose sizes had different OMP_NUM_THREADS what each size had.
+def differing_threads(runs: Iterable[Run]) -> str:
+    """Return the workloads and variants whose sizes had different OMP_NUM_THREADS, and what each size had; "" for none.
 
     A user sets one value for all sizes of a variant: different ones come from the launch profile, which divides a host's cores.
     """
@@ -178,13 +178,18 @@ def differing_threads(runs: Iterable[Run]) -> tuple[str, ...]:
         value = next((value for _host, what, value in run.circumstances.facts if what == _THREADS), "")
         if value:
             seen.setdefault((run.cell.workload, run.cell.variant), {})[run.cell.ranks] = value
-    return tuple(
-        (f"{workload}, {variant}: " if len(seen) > 1 else "")
-        + "the sizes had different numbers of threads per rank: OMP_NUM_THREADS was "
-        + ", ".join(f"{value} for {ranks} rank{'s' * (ranks > 1)}" for ranks, value in sorted(sizes.items()))
-        + " (the cores of a host divided by its ranks); for equal threads, set OMP_NUM_THREADS to 1: with bench run -x OMP_NUM_THREADS=1, in a matrix job: {env: {OMP_NUM_THREADS: 1}}"
-        for (workload, variant), sizes in sorted(seen.items())
-        if len(set(sizes.values())) > 1
+    alike: dict[str, list[str]] = {}
+    for (workload, variant), sizes in sorted(seen.items()):
+        if len(set(sizes.values())) > 1:
+            words = (f"{value} for {ranks} rank{'s' * (ranks > 1)}" for ranks, value in sorted(sizes.items()))
+            alike.setdefault(", ".join(words), []).append(f"{workload}, {variant}")
+    if not alike:
+        return ""
+    is_all = len(alike) == 1 and len(seen) == len(next(iter(alike.values())))
+    what = "; ".join(words if is_all else f"{words} ({'; '.join(cells)})" for words, cells in alike.items())
+    return (
+        f"the sizes had different numbers of threads per rank: OMP_NUM_THREADS was {what} (the cores of a host divided by its "
+        "ranks); for equal threads, set OMP_NUM_THREADS to 1: with bench run -x OMP_NUM_THREADS=1, in a matrix job: {env: {OMP_NUM_THREADS: 1}}"
     )
 
 

@@ -95,6 +95,11 @@ class Matrix:
     source: str = ""
     digest: str = ""
 
+    @property
+    def most_ranks(self) -> int:
+        """Return the largest size, as far as it is known before the slots of the hosts are: `all` is at least 2."""
+        return max(2 if size == ALL else size for size in self.sizes)
+
     def workload(self, name: str) -> Workload:
         """Return the workload of that name."""
         return next(workload for workload in self.workloads if workload.name == name)

@@ -158,9 +158,9 @@ def measure(
             raise
     (show or show_tables)(settings, plan, measured)
     # A command with --threads or the like sets its own number, whatever the variable is.
-    if not any("threads" in word for spec in plan.specs.values() for word in spec.command):
-        for words in tables.differing_threads(measured.runs):
-            render.warning(settings, words)
+    set_by_commands = any("threads" in word for spec in plan.specs.values() for word in spec.command)
+    if not set_by_commands and (words := tables.differing_threads(measured.runs)):
+        render.warning(settings, words)
     return finish(settings, plan, history, measured, go_on)
 
 

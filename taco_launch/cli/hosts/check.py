@@ -25,11 +25,12 @@ from taco_launch.core.errors import DRIFT, HOST_FAILED, OK, TacoLaunchError, Usa
 from taco_launch.core.facts.reports.health import judge, report
 from taco_launch.core.facts.reports.health.verdict import FAULT, folded, with_typed_hints
 from taco_launch.core.model.codec import to_json
+from taco_launch.core.model.host.fact_value import known_value
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.slots import Drain
 from taco_launch.hosts import check as hosts_check
-from taco_launch.hosts import check_history, drain_policy, drains
+from taco_launch.hosts import check_history, drain_policy
 from taco_launch.hosts.fanout import Answer, connect
 from taco_launch.hosts.inventory.ranges import fold
 from taco_launch.hosts.inventory.select import named
@@ -121,7 +122,7 @@ def check(
             verdicts = _merged(verdicts, measure(settings, able, credentials, options))
         except TacoLaunchError as error:  # what was checked before is shown all the same
             failed = error
-    shut = _shut(settings, verdicts, credentials)
+    shut = _shut(answers)
     acted = _drain(settings, verdicts, credentials) if drain else None
     _print(settings, verdicts, answers, acted, level, shut)
     host_errors.show(answers, {host.name: host.address for host in chosen})
@@ -145,16 +146,16 @@ def _print(
     level: str,
     shut: Mapping[str, Drain],
 ) -> None:
-    """Print what was checked, what was measured, and what the policy did; `shut` are faulty hosts that are drained."""
+    """Print what was checked, what was measured, and what the policy did; `shut` are the hosts that are drained."""
     if settings.output in ("json", "yaml"):
         more = {} if acted is None else {"drains": to_json(acted.actions), "overrides": to_json(dict(acted.overrides))}
-        render.data(_document(verdicts, answers) | more, settings.output)
+        render.data(_document(verdicts, answers, shut) | more, settings.output)
     elif verdicts:
-        render.table(*report.table(verdicts, fold))
+        render.table(*report.table(verdicts, fold, shut))
         show(verdicts, before="\n", wide=settings.output == "wide")
         show_measured(settings, verdicts, level, shut)
         for host, record in shut.items():
-            click.echo(render.printable(f"{host}: already drained by {record.author}: {record.reason}"))
+            click.echo(render.printable(f"{host}: drained by {record.author}: {record.reason}"))
     if acted is not None:
         _show_drains(settings, acted)
 
@@ -317,14 +318,10 @@ def _drain(settings: Settings, verdicts: Sequence[judge.HostVerdicts], access: C
         return drain_policy.apply(fanout, inventory, verdicts, earlier, person())
 
 
-def _shut(settings: Settings, verdicts: Sequence[judge.HostVerdicts], access: Credentials) -> dict[str, Drain]:
-    """Return the hosts with a fault that are drained; not those whose record could not be read, and none without a container."""
-    inventory = settings.load()
-    faulty = {host for host, each in verdicts if judge.worst(each) == FAULT}
-    if inventory.container is None or not faulty:
-        return {}
-    with connect(inventory, tuple(each for each in inventory.hosts if each.name in faulty), access) as fanout:
-        return {answer.host: answer.value for answer in drains.read(fanout) if answer.value is not None}
+def _shut(answers: Sequence[Answer[HostFacts]]) -> dict[str, Drain]:
+    """Return the hosts that are drained; not those whose record only root may read, where `sudo` asks for a password."""
+    health = {answer.host: known_value(answer.value.health) for answer in answers if answer.value is not None}
+    return {host: each.drain for host, each in health.items() if each is not None and isinstance(each.drain, Drain)}
 
 
 def _show_drains(settings: Settings, acted: drain_policy.PolicyRun) -> None:
@@ -349,12 +346,15 @@ def _remember(settings: Settings, hosts: Sequence[judge.HostVerdicts]) -> None:
         render.warning(settings, f"this check is not in the history: {error}")
 
 
-def _document(hosts: Sequence[judge.HostVerdicts], answers: Sequence[Answer[HostFacts]]) -> dict[str, Any]:
+def _document(
+    hosts: Sequence[judge.HostVerdicts], answers: Sequence[Answer[HostFacts]], shut: Mapping[str, Drain]
+) -> dict[str, Any]:
     return {
         "hosts": [
             {
                 "host": host,
                 "level": judge.worst(verdicts),
+                "drain": to_json(shut.get(host)),
                 "checks": [{**to_json(each), "group": judge.group_of(each.name).lower()} for each in verdicts],
             }
             for host, verdicts in hosts

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from taco_launch.cli.jobs import named_jobs
 from taco_launch.cli.options.common import Seconds, Settings, access_of, add_option, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.options.suggestions import SuggestingGroup
@@ -45,6 +46,7 @@ def _watch_option(function: F) -> F:
 
 
 @verb("list", access=True, output=True)
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=complete_job)
 @_watch_option
 @add_option("--mine", is_flag=True, help="Only your jobs.")
 @add_option("--queue", metavar="NAME", help="Only jobs of this queue.")
@@ -64,6 +66,7 @@ def list_(
     ctx: click.Context,
     /,
     *,
+    names: tuple[str, ...],
     watch: bool,
     mine: bool,
     queue: str | None,
@@ -73,6 +76,8 @@ def list_(
 ) -> None:
     """List jobs, newest first; ended ones come last. A job whose record is damaged is a warning, with --json in `warnings`.
 
+    With names or patterns, list only these jobs. A name or pattern without a job is an error (exit code 1), but not with -w.
+
     -o wide adds the duration, exit code, whether it runs as planned (VERIFIED), queue, priority, owner, reason, command,
     progress and the last line of the ranks.
 
@@ -80,6 +85,7 @@ def list_(
     Examples:
       taco-launch list -o wide
       taco-launch list -n 5
+      taco-launch list 'sweep-*'
       taco-launch list --mine --state QUEUED --state RUNNING
     """
     settings = settings_of(ctx)
@@ -90,7 +96,8 @@ def list_(
         rows, warnings = backend.list()
         if not rows and settings.is_remote:
             warnings = (*warnings, *_other_heads(backend.nodes(settings.load())))
-        wanted = [row for row in rows if (not states or row.state.value in states) and queue in (None, row.queue)]
+        wanted = named_jobs.select(rows, names, required=not watch)
+        wanted = [row for row in wanted if (not states or row.state.value in states) and queue in (None, row.queue)]
         return [row for row in wanted if owner in (None, row.owner)][:last], warnings
 
     def table(rows: Sequence[JobRow]) -> str:

@@ -12,6 +12,7 @@ from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import host_errors, render
 from taco_launch.core.errors import NoJobError, OwnerError, TacoLaunchError, UsageError
 from taco_launch.core.model.instances import instances
+from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.backend import Backend, Outcomes
 from taco_launch.jobs.request.caller import person
@@ -75,6 +76,18 @@ def matching(backend: Backend, names: Sequence[str]) -> tuple[str, ...]:
             raise NoJobError(f"none of your jobs matches {name!r}", hint="list all jobs: taco-launch list")
         jobs += matches
     return tuple(dict.fromkeys(jobs))
+
+
+def select(rows: Sequence[JobRow], names: Sequence[str], *, required: bool) -> list[JobRow]:
+    """Return the rows of jobs by their names and patterns, all rows without any.
+
+    Raises:
+        NoJobError: a name or pattern matches no job, and is `required` to match one.
+    """
+    for name in names if required else ():
+        if not any(fnmatchcase(row.name, name) for row in rows):
+            raise NoJobError(f"no job matches {name!r}", hint="list all jobs: taco-launch list")
+    return [row for row in rows if not names or any(fnmatchcase(row.name, name) for name in names)]
 
 
 def for_each_job(settings: Settings, names: tuple[str, ...], act: Callable[[str], tuple[str, str]]) -> int:

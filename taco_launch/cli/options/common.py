@@ -207,20 +207,25 @@ class Settings:
         """Return the cluster: the inventory's, else this machine. What is opened is closed at the command's end."""
         if self.source is None:
             cluster = this_machine()
-            cluster.say, cluster.git_secrets = self.talk, self.git_secrets
+            cluster.say, cluster.note, cluster.git_secrets = self.talk, self.note, self.git_secrets
             return cluster
         # What asks for jobs alone does not ask Slurm for its nodes.
         given = self.source if self.source.startswith(SLURM_PREFIX) else self.load()
         cluster = _new_cluster(
             given, access=access, typed=self.typed, say=self.talk, slurm_containers=self.slurm_containers
         )
-        cluster.git_secrets = self.git_secrets
+        cluster.note, cluster.git_secrets = self.note, self.git_secrets
         click.get_current_context().call_on_close(cluster.close)
         return cluster
 
     def backend(self, access: "Credentials") -> "Backend":
         """Return what keeps the cluster's jobs."""
         return self.cluster(access).backend
+
+    @functools.cached_property
+    def note(self) -> "Callable[[str], None]":
+        """Print as `talk` does, but the same words only once."""
+        return functools.cache(self.talk)
 
     def talk(self, message: str) -> None:
         """Print on stderr unless -q; a line of a host's text cannot look like an error or a hint of ours."""

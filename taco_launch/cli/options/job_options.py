@@ -145,7 +145,7 @@ def spec_of(settings: Settings, request: JobRequest, *, sized: bool = True) -> J
     """
     from taco_launch.jobs.request import nested, remarks, resolve
 
-    caller = here(os.environ)
+    caller = here(os.environ, settings.note)
     try:
         spec = resolve.resolve(request, settings.load(), caller)
     except nested.NestedLauncherError as error:

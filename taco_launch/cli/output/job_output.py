@@ -3,7 +3,6 @@
 import functools
 import re
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -16,7 +15,7 @@ from taco_launch.core.lifecycle.state import numbered
 from taco_launch.core.model.job_view import JobView
 from taco_launch.core.model.jobs import JobRecord
 from taco_launch.core.model.launchers import LAUNCHERS
-from taco_launch.core.model.stalls import HANGS, doing
+from taco_launch.core.model.stalls import HANGS, doing, shown_time
 
 if TYPE_CHECKING:
     from taco_launch.hosts.remote.terminal import SafeStream
@@ -123,8 +122,7 @@ def _hang(record: JobRecord) -> str:
     if record.stalled is None or not (record.stalled.hung and record.stalled.ranks) or HANGS in record.reason:
         return ""
     first = record.stalled.ranks[0]
-    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.stalled.since))
-    return f"{HANGS} since {at}; rank {first.rank} on {first.host} {doing(first)}"
+    return f"{HANGS} since {shown_time(record.stalled.since)}; rank {first.rank} on {first.host} {doing(first)}"
 
 
 class LogOutput:

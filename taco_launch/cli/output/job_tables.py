@@ -30,7 +30,7 @@ from taco_launch.core.model.job_rows import JobRow, row_of
 from taco_launch.core.model.job_view import HostUsages, JobView, LastRun
 from taco_launch.core.model.jobs import JobState, Restart
 from taco_launch.core.model.plans import numbered
-from taco_launch.core.model.stalls import HANGS, doing
+from taco_launch.core.model.stalls import HANGS, doing, shown_time
 from taco_launch.core.usage.averages import over_hosts
 from taco_launch.core.usage.cells import cells
 from taco_launch.core.usage.hints import hints
@@ -301,7 +301,15 @@ def _hang(job: JobView, now: float) -> str:
     span = age(until - found.since)
     header = ["RANK", "NODE", "PID", "PROGRAM", "DOES", "SILENT", "LAST LINE"]
     rows = [
-        [str(look.rank), look.host, str(look.pid or ""), look.program, doing(look), age(look.silent), look.last_line]
+        [
+            str(look.rank),
+            look.host,
+            str(look.pid or ""),
+            look.program,
+            doing(look),
+            age(found.silent(look, until)),
+            look.last_line,
+        ]
         for look in found.ranks
     ]
     title = f"STALLED: {HANGS} for {span}, since {at}" if found.hung else f"WHAT EACH RANK DID AT THE TIMEOUT, {at}"
@@ -348,11 +356,6 @@ def _events(job: JobView) -> str:
         if event.kind in (RESTARTING, SUSPENDED):
             attempt = ""
     return columns(["TIME", "ATTEMPT", "EVENT", "REASON"], rows, numbers=("ATTEMPT",)) if rows else ""
-
-
-def shown_time(when: float) -> str:
-    """Return a time of day here, with the zone."""
-    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when))
 
 
 def headed(lines: Sequence[tuple[str, str]]) -> str:

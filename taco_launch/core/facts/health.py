@@ -20,6 +20,8 @@ from taco_launch.core.model.host.health import (
     NvLinks,
     Xid,
 )
+from taco_launch.core.model.host.paths import DRAIN
+from taco_launch.core.model.slots import Drain, read_drain
 
 # [ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.
 _XID = re.compile(r"(?:\[ *([0-9]+\.[0-9]+)\] )?.*NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]*\): ([0-9]{1,4}), ?(.*)")
@@ -43,7 +45,14 @@ def parse_health(sections: Sections) -> Found[HealthFacts]:
         nvlinks=_nvlinks(answer(sections, "health.nvlink"), answer(sections, "health.nvlink_errors")),
         gpus=_gpus(answer(sections, "health.gpus")),
         provided=provided(sections),
+        drain=_drain(answer(sections, "health.drain")),
     )
+
+
+def _drain(text: Found[str]) -> Found[Drain]:
+    if not isinstance(text, str):
+        return text
+    return read_drain(text.encode(), DRAIN) if text.strip() else Absent()
 
 
 def _xids(text: Found[str]) -> Found[Tuple[Xid, ...]]:

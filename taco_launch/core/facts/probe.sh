@@ -702,6 +702,7 @@ look_at_health() { # the first look at counters; the second one follows after al
   section health.memory grep -asH '' /sys/devices/system/edac/mc/mc*/ce_count /sys/devices/system/edac/mc/mc*/ue_count
   section health.mounts grep -aE '^[^ ]+ [^ ]+ (ext[234]|xfs|btrfs) ' /proc/mounts
   section health.inodes health_inodes
+  section health.drain root cat /var/lib/taco-launch/agent/drain.json
   ask_smi health.nvlink smi nvlink -s
   ask_smi health.nvlink_errors smi nvlink -e
   pages=index,retired_pages.double_bit.count,retired_pages.pending

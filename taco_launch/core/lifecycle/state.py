@@ -160,7 +160,7 @@ def _some_ended(record: JobRecord, event: Event) -> JobRecord:
 def _stalled(record: JobRecord, event: Event) -> JobRecord:
     if record.state is not JobState.RUNNING:
         return record
-    return replace(record, stalled=from_json(Stall, event.data), reason=event.reason)
+    return replace(record, stalled=replace(from_json(Stall, event.data), seen=event.time), reason=event.reason)
 
 
 def _stirred(record: JobRecord, event: Event) -> JobRecord:

@@ -9,10 +9,10 @@ from taco_launch.core.frozen import dataclass
 class RejectedSet:
     """A set of GPUs that was not chosen; `why` says what it lost by."""
 
-    gpus: Tuple[int, ...]
-    ring: Tuple[int, ...]
-    bottleneck_gbps: Optional[float]
-    sum_gbps: float
+    gpus: Tuple[int, ...]  # by nvidia-smi's index
+    ring: Tuple[int, ...]  # as in GpuChoice
+    bottleneck_gbps: Optional[float]  # GB/s in one direction, None for one GPU
+    sum_gbps: float  # GB/s of all pairs together
     why: str
 
 

@@ -1,6 +1,6 @@
 """The engines that keep the jobs of a cluster and run them, by the word for them in an inventory; and what jobs request of one."""
 
-from typing import Mapping, Optional, Tuple
+from typing import Literal, Mapping, Optional, Tuple, get_args
 
 from taco_launch.core.frozen import dataclass
 
@@ -55,7 +55,8 @@ class SlurmArray:
 
 
 # The programs by which jobs of Slurm run in containers.
-CONTAINERS = ("apptainer", "pyxis")
+ContainerProgram = Literal["apptainer", "pyxis"]
+CONTAINERS: Tuple[str, ...] = get_args(ContainerProgram)
 
 
 @dataclass(frozen=True)

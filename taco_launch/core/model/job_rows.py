@@ -43,8 +43,8 @@ class JobRow:
     submitted: Optional[float]
     started: Optional[float]
     ended: Optional[float]
-    exit_code: Optional[int]
-    attempt: int
+    exit_code: Optional[int]  # None before its end
+    attempt: int  # counted from 1, 0 before the first
     waited: Optional[float]
     admitted: bool
     suspended: float

@@ -40,7 +40,7 @@ class Progress:
     """
 
     program: str
-    rank: int
+    rank: int  # that printed it
     time: float
     step: Optional[float] = None
     total: Optional[float] = None

@@ -346,7 +346,7 @@ class JobRecord:
     id: str
     state: JobState
     reason: str = ""
-    np: int = 0
+    np: int = 0  # 0 before it has a place
     hosts: Tuple[str, ...] = ()
     submitted: Optional[float] = None
     started: Optional[float] = None
@@ -354,7 +354,7 @@ class JobRecord:
     exit_code: Optional[int] = None
     line: str = ""
     warnings: Tuple[str, ...] = ()
-    first_failure: Optional[RankEnd] = None
+    first_failure: Optional[RankEnd] = None  # the rank to blame
     findings: Tuple[Finding, ...] = ()
     mark: str = ""
     attempt: int = 0

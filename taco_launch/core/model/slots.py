@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.model import codec
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,19 @@ class Drain:
     def author(self) -> str:
         """Who drained the host: a user, or the policy as that user runs it."""
         return f"policy of {self.by}" if self.policy else self.by
+
+
+def read_drain(data: bytes, path: str, since: float = 0.0) -> Drain:
+    """Read the record of a drain; one that cannot be read, of a file written at `since`, drains the host all the same."""
+    try:
+        return codec.from_json(Drain, codec.load(data))
+    except ValueError as error:
+        return unreadable_drain(path, str(error), since)
+
+
+def unreadable_drain(path: str, why: str, since: float) -> Drain:
+    """Return the drain of a host whose record is there and cannot be read."""
+    return Drain("an unknown user", since, f"{path} cannot be read ({why})")
 
 
 @dataclass(frozen=True)

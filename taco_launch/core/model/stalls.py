@@ -1,6 +1,7 @@
-"""A job that hangs: what its ranks were seen doing, and for how long; and how that is told. Pure."""
+"""A job that hangs: what its ranks were seen doing, and for how long; and how that is told."""
 
 from collections import Counter
+from datetime import datetime, timezone
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
@@ -61,7 +62,7 @@ class RankLook:
 
 @dataclass(frozen=True)
 class Stall:
-    """No rank has made progress since `since` (seconds since the epoch); the most telling ranks first.
+    """No rank has made progress since `since`; the most telling ranks first. Times are in seconds since the epoch.
 
     Where it was not `hung`, that is what the ranks did when the job reached its timeout at `since`.
     """
@@ -69,6 +70,17 @@ class Stall:
     since: float
     ranks: Tuple[RankLook, ...] = ()
     hung: bool = True
+    # When the ranks were looked at; None in records of earlier versions.
+    seen: Optional[float] = None
+
+    def silent(self, look: RankLook, now: float) -> float:
+        """Return for how many seconds a rank has written nothing, as long as the hang lasts."""
+        return look.silent if self.seen is None or not self.hung else look.silent + max(0.0, now - self.seen)
+
+
+def shown_time(when: float) -> str:
+    """Return a time of day here, with the zone, so that it is the same time wherever it is read."""
+    return datetime.fromtimestamp(when, timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def stall_report_delay(limit: Optional[float]) -> float:

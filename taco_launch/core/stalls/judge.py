@@ -15,15 +15,15 @@ _LEAST_TRAFFIC = 128 << 10
 _RECEIVES = re.compile(r"\bin \S*(?:recv|Recv|Mprobe|Probe)")
 
 
-def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], seconds: float) -> LifeVerdict:
-    """Return what a job does whose running `ranks`, at least one, have made no progress of their own for `seconds`.
+def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], how_long: str) -> LifeVerdict:
+    """Return what a job does whose running `ranks`, at least one, have made no progress of their own.
 
-    HUNG needs that every rank is known to wait or to stand still. What lacks leaves it UNKNOWN.
+    `how_long` is in words: "for 10 s". HUNG needs that every rank is known to wait or to stand still. What lacks leaves it UNKNOWN.
     """
     traffic = _traffic(ranks)
     if traffic:
         return LifeVerdict(Life.WORKING, traffic)
-    still = f"{HANGS} for {seconds:.0f} s"
+    still = f"{HANGS} {how_long}"
     stopped = tuple(sorted(look.rank for look in ranks if look.state and look.state in STOPPED))
     found = grouping.groups([look for look in ranks if look.does])
     waiting = tuple(sorted(rank for group in found if group.waits for rank, _host in group.ranks))

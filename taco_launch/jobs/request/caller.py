@@ -29,9 +29,11 @@ class Caller:
     is_file: Callable[[str], bool]
     # Returns the text of a small file, "" where it cannot be read.
     read_script: Callable[[str], str] = lambda _path: ""
+    # Called with what the user should know of a request that is not wrong.
+    note: Callable[[str], None] = lambda _words: None
 
 
-def here(environ: Mapping[str, str]) -> Caller:
+def here(environ: Mapping[str, str], note: Callable[[str], None] = lambda _words: None) -> Caller:
     """Return the user of this process, in its folder.
 
     Raises:
@@ -41,7 +43,7 @@ def here(environ: Mapping[str, str]) -> Caller:
         folder = os.getcwd()  # noqa: PTH109 - bytes that are no UTF-8 stay as they are
     except FileNotFoundError:
         raise UsageError("the current folder is gone", hint="cd to one that exists") from None
-    return Caller(folder, environ, person(), local_names, _is_program, os.path.isfile, _read_script)
+    return Caller(folder, environ, person(), local_names, _is_program, os.path.isfile, _read_script, note)
 
 
 def person() -> str:

@@ -8,15 +8,22 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError
 from taco_launch.core.model.job_request import JobRequest
+from taco_launch.hosts.inventory.schema import names
 from taco_launch.jobs.request import job_fields
 
 _MOST_SHOWN = 60
 # What to write instead of a text, by its field or by the field's type.
 _SPLIT = "split it into words: shlex.split(...)"
 _SECONDS = "give a number of seconds, such as 12 * 3600 for 12 hours"
-_OPTION = re.compile(r"(?<![\w-])(?:-[Hx]|--[a-z]+(?:-[a-z]+)*)(?![\w-])")
+# An option, and the word after it.
+_OPTION = re.compile(r"(?<![\w-])(-[Hx]|--(no-)?([a-z]+(?:-[a-z]+)*))(?![\w-])(?: ([^\s,;)]*[\w\]]))?")
+# A line to type in a shell stays as it is.
+_TYPED = "taco-launch "
+_PAIRS = ("variables", "knobs")
+_REQUEST = "JobRequest"
+_NAMES = {option: name for name, option in job_fields.OPTIONS.items()}
 _WORDS = {str: "text", int: "a whole number", float: "a number", bool: "True or False", type(None): "None"}
 
 
@@ -44,8 +51,8 @@ def coerce_fields(request: JobRequest) -> JobRequest:
 
 
 @contextlib.contextmanager
-def fields_in_hints() -> Iterator[None]:
-    """Name in the hint of an error the fields of a request that it calls by their options (`--np 4`).
+def errors_with_fields() -> Iterator[None]:
+    """Write in an error the fields of a request as Python does (`np=4`) where it has their options (`--np 4`).
 
     Raises:
         TacoLaunchError: the one that was raised in the block.
@@ -53,12 +60,43 @@ def fields_in_hints() -> Iterator[None]:
     try:
         yield
     except TacoLaunchError as error:
-        hint = error.hint or ""
-        known = {option: name for name, option in job_fields.OPTIONS.items()}
-        named = dict.fromkeys(known[word] for word in _OPTION.findall(f"{error.message} {hint}") if word in known)
-        if named:
-            error.hint = f"{hint} (fields of JobRequest: {', '.join(named)})".lstrip()
+        if isinstance(error, SpecError):
+            if error.source == names.COMMAND_LINE:
+                error.source = _REQUEST
+                error.faults = tuple(
+                    Fault(_NAMES.get(path, path), value, in_fields(problem), in_fields(hint))
+                    for path, value, problem, hint in error.faults
+                )
+            error.short = error.short and in_fields(error.short)
+            error.message = SpecError(error.source, error.faults, short=error.short).message
+        else:
+            error.message = in_fields(error.message)
+        error.args = (error.message,)
+        error.hint = error.hint and in_fields(error.hint)
         raise
+
+
+def in_fields(text: str) -> str:
+    """Return a text with fields of a request in place of their options: np=4 for --np 4."""
+    words, typed, line = text.partition(_TYPED)
+    return _OPTION.sub(_as_field, words) + typed + line
+
+
+def _as_field(match: re.Match[str]) -> str:
+    option, no, rest, word = match.groups()
+    name = _NAMES.get(option) or _NAMES.get(f"--{rest}" if no else "")
+    if name is None:
+        return match[0]
+    told = job_fields.BY_NAME[name]
+    after = f" {word}" if word else ""
+    if told.kind in ("flag", "switch"):
+        return f"{name}={told.kind == 'flag' or not no}{after}"
+    left, equals, right = (word or "").partition("=")
+    if told.kind in _PAIRS and equals:
+        return f"{name}={{{left!r}: {right!r}}}"
+    if word and (word.isdecimal() or word.isupper()):
+        return f"{name}={word}"
+    return f"{name}={word!r}" if word and (word in told.choices or told.kind == "hosts") else f"{name}{after}"
 
 
 def _hint(name: str, kind: Any) -> str | None:

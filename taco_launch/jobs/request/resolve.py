@@ -54,7 +54,7 @@ def resolve(request: JobRequest, inventory: Inventory, caller: Caller) -> JobSpe
     each(lambda: _check_command(request.command, caller), None)
     size = each(lambda: sizes.sizes(request), nothing)
     name = each(lambda: _name(request), "")
-    env, mca = each(lambda: _variables(request, caller.environ), no_variables)
+    env, mca = each(lambda: _variables(request, caller), no_variables)
     hosts = each(lambda: _hosts(request, inventory, caller), nobody)
     launcher = each(lambda: _launcher(request), "")
     asked = each(lambda: _asked(request), NetworkOverrides())
@@ -203,17 +203,18 @@ def _asked(request: JobRequest) -> NetworkOverrides:
     )
 
 
-def _variables(request: JobRequest, environ: Mapping[str, str]) -> _Variables:
+def _variables(request: JobRequest, caller: Caller) -> _Variables:
     """Return the variables and MCA parameters; the table of knobs is loaded only for some."""
     if not (request.env or request.knobs or request.mca or request.env_files):
         return (), ()
     from taco_launch.jobs.request import variables  # noqa: PLC0415 - the table of knobs is large
 
-    lax, env = request.allow_unknown_knobs, request.env
-    if request.env_files:
-        own = dict(env)
-        of_files = variables.read(request.env_files, environ, allow_unknown=lax)
-        env = (*(pair for pair in of_files if pair[0] not in own), *env)
+    lax, environ = request.allow_unknown_knobs, caller.environ
+    own = dict(request.env)
+    of_files, unset = variables.read(request.env_files, environ, allow_unknown=lax)
+    env = (*((name, value) for name, value in of_files.items() if name not in own), *request.env)
+    for name in [name for name in unset if name not in own]:
+        caller.note(f"note: {unset[name]}: {name} {variables.NOT_SET}, so the ranks do not get it")
     found = variables.check(env, request.knobs, request.mca, environ, allow_unknown=lax)
     return found.env, found.mca
 

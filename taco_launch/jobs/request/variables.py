@@ -1,6 +1,7 @@
 """Variables, knobs and MCA parameters that a request names: checked against the table of knobs, all faults at once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from taco_launch.core.errors import Fault, SpecError
 from taco_launch.core.frozen import dataclass
@@ -108,7 +109,7 @@ class _Gathered:
         if problem:
             self._fault("-x", name, problem, hint)
         elif value is None and name not in self._environ:
-            self._fault("-x", name, NOT_SET, f"-x {name}=VALUE, in one word, gives it a value")
+            self._fault("-x", name, NOT_SET, f"-x {name}=VALUE gives it a value")
         elif self._right("-x", name, value):
             self._keep_env("-x", name, value)
 
@@ -208,44 +209,51 @@ class _Gathered:
 
 
 OPTION = "--env-file"
-_Pairs = tuple[tuple[str, str | None], ...]
+# Any other line without a value may be a piece of a secret of several lines.
+_SHOWN_NAME = re.compile(r"[A-Za-z_]\w{,39}", re.ASCII)
 
 
-def read(paths: Sequence[str], environ: Mapping[str, str], *, allow_unknown: bool) -> _Pairs:
-    """Return the variables of files, those of a later line instead of an earlier one's.
+def read(
+    paths: Sequence[str], environ: Mapping[str, str], *, allow_unknown: bool
+) -> tuple[dict[str, str | None], dict[str, str]]:
+    """Return the variables of files, those of a later line instead of an earlier one's; and the names without a value.
 
-    A name without a value is left out where the caller has none, as docker does.
+    A name without a value is left out where the caller has none, as docker does: it is returned with its place.
 
     Raises:
         SpecError: a file cannot be read, or has lines that are wrong: all of them, without their values.
     """
-    pairs = (pair for path in paths for pair in _lines(path, environ, allow_unknown=allow_unknown))
-    return tuple(dict(pairs).items())
+    pairs: dict[str, str | None] = {}
+    unset: dict[str, str] = {}
+    for path in paths:
+        for number, name, value in _lines(path, environ, allow_unknown=allow_unknown):
+            if value is not None or name in environ:
+                pairs[name] = value
+            elif _SHOWN_NAME.fullmatch(name):
+                unset[name] = f"{names.plain(path)}: line {number}"
+    return pairs, {name: place for name, place in unset.items() if name not in pairs}
 
 
-def _lines(path: str, environ: Mapping[str, str], *, allow_unknown: bool) -> _Pairs:
+def _lines(path: str, environ: Mapping[str, str], *, allow_unknown: bool) -> Iterator[tuple[int, str, str | None]]:
     data = read_file(path, OPTION)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         at = data.count(b"\n", 0, error.start) + 1
         raise SpecError(path, (Fault(f"line {at}", "", "is not UTF-8; save the file as UTF-8"),)) from None
-    pairs: list[tuple[str, str | None]] = []
     faults: list[Fault] = []
     for number, ended in enumerate(text.split("\n"), 1):
         line = ended.removesuffix("\r").lstrip()
         if not line or line.startswith("#"):
             continue
         name, equals, value = line.partition("=")
-        pair = (name, value if equals else None)
-        if not equals and name not in environ and not any(map(str.isspace, name)):
-            continue
+        given = value if equals else None
         try:
-            check((pair,), (), (), environ, allow_unknown=allow_unknown)
+            if equals or name in environ or any(map(str.isspace, name)):
+                check(((name, given),), (), (), environ, allow_unknown=allow_unknown)
         except SpecError as error:
             faults += [Fault(f"line {number}", names.shown(name), fault.problem, fault.hint) for fault in error.faults]
         else:
-            pairs.append(pair)
+            yield number, name, given
     if faults:
         raise SpecError(path, tuple(faults))
-    return tuple(pairs)

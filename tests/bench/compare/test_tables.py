@@ -165,7 +165,13 @@ def test_sizes_with_other_numbers_of_threads(one: str, two: str, *, is_told: boo
     ]
     told = tables.differing_threads(runs)
     assert bool(told) is is_told
-    assert not told or "OMP_NUM_THREADS was 2 for 1 rank, 1 for 2 ranks (" in told[0]
+    assert not told or "OMP_NUM_THREADS was 2 for 1 rank, 1 for 2 ranks (" in told
+    b, c = ([replace(each, cell=Cell("w", name, each.cell.ranks)) for each in runs] for name in "bc")
+    together = tables.differing_threads([*runs, *b])
+    assert together == told  # once for all
+    same = [replace(each, circumstances=runs[0].circumstances) for each in c]
+    together = tables.differing_threads([*runs, *b, *same])
+    assert not is_told or "2 for 1 rank, 1 for 2 ranks (w, a; w, b) (" in together
     # each variant alone: a user may compare numbers of threads
     assert not tables.differing_threads([runs[0], replace(runs[1], cell=Cell("w", "b", 1))])
 

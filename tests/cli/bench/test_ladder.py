@@ -86,6 +86,16 @@ def test_the_order_is_that_of_the_seed_and_all_is_every_slot(ladder: Any) -> Non
     assert "-H n1:2" in result.stdout
 
 
+@pytest.mark.parametrize(("sizes", "is_refused"), [("[1]", False), ("[1, 2]", True), ("[1, all]", True)])
+def test_a_launcher_as_the_program_is_refused_where_a_cell_has_several_ranks(
+    sizes: str, is_refused: bool, ladder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.cli.bench.test_ladder.MATRIX", MATRIX.replace("[bench,", "[torchrun, bench,"))
+    result = ladder("--dry-run", sizes=sizes)
+    assert ("the command is a launcher itself" in result.stderr) is is_refused
+    assert (result.exit_code != 0) is is_refused
+
+
 ALIKE = "the variants base, other start the same job on these hosts: they cannot differ"
 
 

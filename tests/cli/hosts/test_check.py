@@ -220,18 +220,20 @@ def test_a_host_that_a_person_opened_in_spite_of_a_fault_is_left_alone_until_the
     assert list(records) == ["gpu2"]
 
 
-def test_a_faulty_host_that_is_drained_already_is_named(
-    checks: Callable[..., Result], records: dict[str, Drain]
+def test_drained_hosts_are_shown_with_the_reason_whether_they_have_a_fault_or_not(
+    checks: Callable[..., Result],
 ) -> None:
-    records["gpu1"] = Drain("ann@ctl", 1.0, "its disk")  # and it has no fault
-    records["gpu2"] = Drain("ann@ctl", 1.0, "dust")
-    bad = [sick(1), sick(2, full=True), sick(3, full=True)]
-    done = checks(bad)
+    dust = Drain("ann@ctl", 1.0, "dust")
+    hosts = [answer(1, drain=dust), answer(2, drain=dust, xids=LOST), answer(3)]
+    done = checks(hosts)
     assert done.exit_code == 3
-    assert [line for line in done.stdout.splitlines() if "drained" in line] == [
-        "gpu2: already drained by ann@ctl: dust"
-    ]
-    assert "already drained" not in checks(bad, "--json").stdout
+    header, *rows = (line.split() for line in done.stdout.splitlines()[:4])
+    assert (header[-1], [(row[0], row[-1]) for row in rows]) == (
+        "STATUS", [("gpu1", "drained"), ("gpu2", "drained"), ("gpu3", "-")],
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-2:] == ["gpu1: drained by ann@ctl: dust", "gpu2: drained by ann@ctl: dust"]
+    found = json.loads(checks(hosts, "--json").stdout)["hosts"]
+    assert [each["drain"] and each["drain"]["reason"] for each in found] == ["dust", "dust", None]
 
 
 def test_what_the_policy_did_is_posted(

@@ -1,9 +1,10 @@
 """check --level: what is given to the measurement, and how its verdicts are shown with those of the quick check."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -14,11 +15,10 @@ from taco_launch.cli.main import cli
 from taco_launch.core.errors import HostError
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
 from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, OK, WARNING, HealthVerdict
-from taco_launch.core.model.host.fact_value import NOT_ASKED
+from taco_launch.core.model.host.fact_value import NOT_ASKED, Absent
 from taco_launch.core.model.host.facts import HostFacts
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.slots import Drain
-from taco_launch.hosts import drains
 from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
 from tests.support.host_facts import checked
@@ -35,11 +35,16 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
     (tmp_path / "cluster.yaml").write_text(INVENTORY)
 
-    def sound(name: str) -> HostFacts:
-        return replace(checked(name), docker=NOT_ASKED)
-
-    def run(found: Sequence[HostVerdicts] | HostError, *args: str, silent: str = "") -> tuple[Result, list[Any]]:
+    def run(
+        found: Sequence[HostVerdicts] | HostError,
+        *args: str,
+        silent: str = "",
+        shut: Mapping[str, Drain] = MappingProxyType({}),
+    ) -> tuple[Result, list[Any]]:
         given: list[Any] = []
+
+        def sound(name: str) -> HostFacts:
+            return replace(checked(name, drain=shut.get(name, Absent())), docker=NOT_ASKED)
 
         def gather(_fanout: Fanout, *_: object, **__: object) -> tuple[Answer[HostFacts], ...]:
             names = ("gpu1", "gpu2", "gpu3")
@@ -84,22 +89,17 @@ def test_the_slow_host_is_shown_with_what_to_type_next(checks: Callable[..., tup
 
 
 def test_a_host_that_is_drained_already_is_not_to_be_drained(
-    checks: Callable[..., tuple[Result, list[Any]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checks: Callable[..., tuple[Result, list[Any]]],
 ) -> None:
-    (tmp_path / "cluster.yaml").write_text(INVENTORY + "container: {image: x}\n")
-    record = Drain("ann@ctl", 1.0, "dust")
-    shut = {"gpu2": record}
-    monkeypatch.setattr(
-        drains, "read", lambda fanout: tuple(Answer(each.name, shut.get(each.name)) for each in fanout.transports)
-    )
     found = [("gpu1", (RATE,)), ("gpu2", (SLOW,)), ("gpu3", (SLOW,))]
-    done, _ = checks(found, "--level", "pairs", "gpu1", "gpu2", "gpu3")
+    record = Drain("ann@ctl", 1.0, "dust")
+    done, _ = checks(found, "--level", "pairs", "gpu1", "gpu2", "gpu3", shut={"gpu2": record})
     *_, without, drain, already = done.stdout.splitlines()
     assert without == "jobs without them: --exclude 'gpu[2-3]'"
     assert drain.endswith("host drain gpu3 --reason 'check --level pairs'")
-    assert already == "gpu2: already drained by ann@ctl: dust"
-    shut["gpu3"] = record
-    done, _ = checks(found, "--level", "pairs", "gpu1", "gpu2", "gpu3")
+    assert already == "gpu2: drained by ann@ctl: dust"
+    both = dict.fromkeys(("gpu2", "gpu3"), record)
+    done, _ = checks(found, "--level", "pairs", "gpu1", "gpu2", "gpu3", shut=both)
     assert "host drain" not in done.stdout
 
 

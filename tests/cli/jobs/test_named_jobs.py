@@ -171,6 +171,16 @@ def test_a_pattern_that_matches_nothing_changes_nothing(what: str, verb: Verb) -
     assert "error: none of your jobs matches 'alice*'\n" in result.stderr
 
 
+def test_list_shows_the_jobs_of_names_and_patterns_whoever_has_them(verb: Verb) -> None:
+    result, _done = verb("list", "*b*", "old", "--json", states={"bobs": JobState.FAILED})
+    assert [job["name"] for job in json.loads(result.stdout)["jobs"]] == ["bobs", "old"]
+    result, _done = verb("list", "old", "--state", "FAILED", "--json")
+    assert (result.exit_code, json.loads(result.stdout)) == (0, {"jobs": []})
+    result, _done = verb("list", "old", "x*")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "error: no job matches 'x*'\nhint: list all jobs: taco-launch list\n" in result.stderr
+
+
 def test_stop_of_a_job_that_has_ended_and_of_one_that_ends_at_once(verb: Verb) -> None:
     stopped = f"stopped by {person()} (taco-launch stop)"
     for name, reason, told in (

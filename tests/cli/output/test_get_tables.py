@@ -8,7 +8,7 @@ from taco_launch.cli.output import job_tables
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.job_rows import row_of
 from taco_launch.core.model.jobs import Event, Finding, HostRanks, JobState, Policy, RankEnd, Restart, Transition
-from taco_launch.core.model.stalls import RankLook, Stall
+from taco_launch.core.model.stalls import RankLook, Stall, shown_time
 from tests.support.job_rows import GPUS, NOW, ROWS, job, text
 
 
@@ -177,7 +177,7 @@ def test_wide_get() -> None:
         "LINE: mpirun -np 3",
         "FOLDER: /state/jobs/dist",
         "CONDITION  STATUS  SINCE                      REASON         MESSAGE",
-        f"Running    True    {job_tables.shown_time(NOW - 50)}  MPIJobRunning  runs",
+        f"Running    True    {shown_time(NOW - 50)}  MPIJobRunning  runs",
     ):
         assert line in shown.splitlines(), line
     assert shown.splitlines()[-1].endswith("  running  a; b")
@@ -198,11 +198,14 @@ def test_get_shows_a_hang_and_the_first_rank_to_fail() -> None:
         RankLook(0, silent=650.0, host="gpu1"),
     )
     failed = RankEnd(2, "gpu2", 3, "why", False, "gpu2:/state/rank-2.0.log", ("one", "\x1b[2J"))
-    found = job("a", 3, JobState.RUNNING, 900, shares=GPUS, stalled=Stall(NOW - 660, looks), first_failure=failed)
+    found = job(
+        "a", 3, JobState.RUNNING, 900, shares=GPUS, stalled=Stall(NOW - 660, looks, seen=NOW - 60), first_failure=failed
+    )
     blocks = text(job_tables.one_job(found, NOW, wide=False)).split("\n\n")
     first, *rows = blocks[-2].splitlines()
     assert first.startswith("STALLED: no rank has made progress for 11m, since 1970-01-12 ")
     does = "is stopped (T, in do_signal_stop)"
-    assert re.split("  +", rows[1].strip()) == ["1", "gpu2", "31", "python3", does, "11m", "step\\t7"]
-    assert rows[2].split() == ["0", "gpu1", "has", "no", "process", "that", "can", "be", "seen", "10m"]
+    # 700 s and 650 s when they were looked at, a minute before
+    assert re.split("  +", rows[1].strip()) == ["1", "gpu2", "31", "python3", does, "12m", "step\\t7"]
+    assert rows[2].split() == ["0", "gpu1", "has", "no", "process", "that", "can", "be", "seen", "11m"]
     assert blocks[-1] == "LAST LINES OF RANK 2 on gpu2 (gpu2:/state/rank-2.0.log):\n  one\n  \\x1b[2J"

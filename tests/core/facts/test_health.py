@@ -1,5 +1,6 @@
 """What only a health check reads: the answers of tools, and what is made of one that is cut, refused or not understood."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from taco_launch.core.facts.health import parse_health
 from taco_launch.core.facts.parse import parse
 from taco_launch.core.facts.text.sections import Sections
+from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.host.fact_value import Absent, Unknown
 from taco_launch.core.model.host.health import (
     ErrorCounter,
@@ -17,6 +19,8 @@ from taco_launch.core.model.host.health import (
     NvLinks,
     Xid,
 )
+from taco_launch.core.model.host.paths import DRAIN
+from taco_launch.core.model.slots import Drain
 from tests.support.host_facts import known
 from tests.support.probe_answers import answer
 from tests.support.shells import SCRIPT, each_shell, run, tool
@@ -68,6 +72,16 @@ def test_counters_are_what_came_between_two_looks() -> None:
     set_back = known(read(health_before=look("100.00", 5), health_after=look("103.50", 1)).counters)
     assert set_back.each[0].gained == 1
     assert isinstance(read(health_before=look("100.00", 5)).counters, Unknown)
+
+
+def test_a_drain_is_read_as_the_agent_reads_it() -> None:
+    assert f"root cat {DRAIN}\n".encode() in SCRIPT
+    record = Drain("ann@ctl", 5.0, "dust")
+    assert read(health_drain=json.dumps(to_json(record))).drain == record
+    assert isinstance(read(health_drain=("", 1, f"cat: {DRAIN}: No such file or directory")).drain, Absent)
+    assert isinstance(read(health_drain=("", 1, f"cat: {DRAIN}: Permission denied")).drain, Unknown)
+    torn = known(read(health_drain="{").drain)
+    assert torn.reason.startswith(f"{DRAIN} cannot be read (")
 
 
 def test_memory_errors_and_file_systems() -> None:

@@ -265,3 +265,15 @@ def test_the_reason_is_the_cause_where_no_rank_started(
 def test_what_was_written_last_where_nothing_known_was() -> None:
     assert state.explained("rank 1 exited", 2, (), "bad lr") == "rank 1 exited; its last output: bad lr"
     assert state.explained("rank 1 exited", 2, (Finding("s", "c", "n", "", 1),), "bad lr") == "rank 1 exited"
+
+
+def test_a_hang_is_known_with_the_time_when_its_ranks_were_looked_at() -> None:
+    events = (
+        Event(1.0, state.SUBMITTED, "", {"id": "1"}),
+        Event(2.0, state.PLACED, "", {"np": 1, "hosts": ["gpu1"], "line": ""}),
+        Event(3.0, state.RUNNING, "", {"boot": "", "roots": []}),
+        Event(700.0, state.STALLED, "it hangs", {"since": 100.0}),
+    )
+    stalled = state.reduce(events).stalled
+    assert stalled is not None
+    assert (stalled.since, stalled.seen) == (100.0, 700.0)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -230,3 +231,9 @@ def test_environment() -> None:
 
     each()
     both_came_up(tally)
+
+
+def test_the_hint_on_a_host_that_is_a_text_holds_nothing_that_a_terminal_obeys() -> None:
+    with pytest.raises(SpecError) as caught:
+        parse(b'cluster: c\nhosts:\n  n1: "\\x1F"\n', "hosts.yaml")
+    assert "(write n1: {address: '\\x1f'})" in str(caught.value)

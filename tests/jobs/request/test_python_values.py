@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.core.errors import TacoLaunchError, UsageError
+from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import EarlySignal, Restart
 from taco_launch.jobs.request.policy import NAMES, parse_early_signal
-from taco_launch.jobs.request.python_values import coerce_fields, fields_in_hints
+from taco_launch.jobs.request.python_values import coerce_fields, errors_with_fields, in_fields
 
 
 def request(**values: Any) -> JobRequest:
@@ -68,18 +68,37 @@ def test_a_wrong_type_names_its_field(values: dict[str, Any], message: str, hint
 
 
 @pytest.mark.parametrize(
-    ("message", "hint", "told"),
+    ("options", "written"),
     [
-        ("9 ranks do not fit", "request at most --np 2, or -H localhost:9", " (fields of JobRequest: np, host)"),
-        ("--knob: 'X': no such knob", None, "(fields of JobRequest: knobs)"),
-        ("x--np, --nosuch", "see --np-x", ""),
-        ("job a not found", None, ""),
+        ("request at most --np 2, or -H localhost:9", "request at most np=2, or host='localhost:9'"),
+        ("--knob: 'X': no such knob", "knobs: 'X': no such knob"),
+        ("such as --knob NCCL_ALGO=Ring)", "such as knobs={'NCCL_ALGO': 'Ring'})"),
+        ("add --launcher env --per-host, or --no-gdr", "add launcher='env' per_host=True, or gdr=False"),
+        ("to start in a folder: --workdir FOLDER", "to start in a folder: workdir=FOLDER"),
+        ("--np and --hosts both count", "np and hosts both count"),
+        ("--np 2, or: taco-launch -i FILE run --np 2", "np=2, or: taco-launch -i FILE run --np 2"),
+        ("x--np, --nosuch, --no-such, see --np-x", "x--np, --nosuch, --no-such, see --np-x"),
     ],
 )
-def test_hints_name_the_fields_of_options(message: str, hint: str | None, told: str) -> None:
-    with pytest.raises(TacoLaunchError) as caught, fields_in_hints():
-        raise TacoLaunchError(message, hint)
-    assert caught.value.hint == (f"{hint or ''}{told}" or None)
+def test_options_are_written_as_fields(options: str, written: str) -> None:
+    assert in_fields(options) == written
+    with pytest.raises(TacoLaunchError) as caught, errors_with_fields():
+        raise TacoLaunchError(options, options)
+    assert (str(caught.value), caught.value.message, caught.value.hint) == (written,) * 3
+
+
+def test_faults_name_fields_unless_they_are_of_a_file() -> None:
+    fault = Fault("-x", "'A'", "is not set here", "-x A=VALUE gives it a value")
+    with pytest.raises(SpecError) as caught, errors_with_fields():
+        raise SpecError("command line", (fault,))
+    line = "env: 'A': is not set here (env={'A': 'VALUE'} gives it a value)"
+    assert str(caught.value) == f"JobRequest: 1 error\n  {line}"
+    assert [str(each) for each in caught.value.faults] == [line]
+    with pytest.raises(SpecError) as caught, errors_with_fields():
+        raise SpecError("hosts.yaml", (fault,))
+    assert caught.value.faults == (fault,)
+    with pytest.raises(SpecError, match=r"^env_files: file not found: job\.env$"), errors_with_fields():
+        raise SpecError("job.env", (), short="--env-file: file not found: job.env")
 
 
 # --- USR1@120 and the like

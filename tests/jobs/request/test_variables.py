@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.core.errors import USAGE, SpecError
+from taco_launch.core.model.host.hosts import Host, Inventory
+from taco_launch.core.model.job_request import JobRequest
 from taco_launch.hosts.inventory.schema.names import interface
 from taco_launch.jobs.request import variables
+from taco_launch.jobs.request.caller import here
+from taco_launch.jobs.request.resolve import resolve
 from taco_launch.jobs.request.variables import Variables, check, pairs
 from tests.support.paths import TESTS
 
@@ -207,7 +211,7 @@ def read(tmp_path: Path, *texts: "str | bytes") -> dict[str, "str | None"]:
         path = tmp_path / f"{number}.env"
         path.write_bytes(text.encode() if isinstance(text, str) else text)
         paths.append(str(path))
-    return dict(variables.read(paths, ENVIRON, allow_unknown=False))
+    return variables.read(paths, ENVIRON, allow_unknown=False)[0]
 
 
 def test_lines(tmp_path: Path) -> None:
@@ -220,6 +224,16 @@ def test_lines(tmp_path: Path) -> None:
 
 def test_a_later_file_goes_before_an_earlier_one(tmp_path: Path) -> None:
     assert read(tmp_path, "A=1\nB=1\n", "B=2\n") == {"A": "1", "B": "2"}
+
+
+def test_a_note_names_what_is_not_set_unless_it_has_a_value_elsewhere(tmp_path: Path) -> None:
+    file = tmp_path / "job.env"
+    file.write_text("HOME\nGIVEN\n\nLATER\nMISSING\nLATER=1\nhunter2+hunter2\n")
+    notes: list[str] = []
+    request = JobRequest(command=("true",), env=(("GIVEN", "1"),), env_files=(str(file),))
+    spec = resolve(request, Inventory("c", "gpu1", (Host("gpu1", "10.0.0.1"),)), here(ENVIRON, notes.append))
+    assert notes == [f"note: {file}: line 5: MISSING is not set here, so the ranks do not get it"]
+    assert spec.env == (("HOME", None), ("LATER", "1"), ("GIVEN", "1"))
 
 
 def test_all_faults_at_once_without_values(tmp_path: Path) -> None:
@@ -242,7 +256,7 @@ def test_whatever_stands_there_is_variables_or_an_error(data: bytes) -> None:
         file.write(data)
         file.flush()
         try:
-            found = variables.read([file.name], ENVIRON, allow_unknown=True)
+            found, _unset = variables.read([file.name], ENVIRON, allow_unknown=True)
         except SpecError:
             return
-    assert all("=" not in name and "\0" not in f"{name}{value}" for name, value in found)
+    assert all("=" not in name and "\0" not in f"{name}{value}" for name, value in found.items())

@@ -24,15 +24,14 @@ from taco_launch.core.model.plans import Placement
 _SINGLE_DASH = re.compile(r"-(?!np$|mca$|hostfile$)[a-z]{2}")
 _MPI_INCLUDES = ("btl_tcp_if_include", "oob_tcp_if_include", "prte_if_include")
 _INTERFACE = re.compile(r"=?[A-Za-z][\w.-]*$")  # one name, no list and no network
-# What tells a rank its place, as a variable, and as an option of torch's launchers with nothing behind it.
-_PLACE = re.compile(
-    r"\$\{?((LOCAL_|GROUP_|OMPI_COMM_WORLD_|OMPI_COMM_WORLD_LOCAL_)?RANK|(LOCAL_)?WORLD_SIZE|MASTER_(ADDR|PORT))\b"
-)
+# A variable, and an option of torch's launchers with nothing behind it. Small letters are Hydra's, which reads ${model.size}
+# itself; a word of other characters may be code.
+_VARIABLE = re.compile(r"[\w./:=,@%+~{}-]*(?<!\\)\$\{?[A-Z_][A-Z0-9_]*\b[\w./:=,@%+~{}$-]*", re.ASCII)
 _EMPTY = re.compile(
     r"--(nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](addr|port)|rank|local[-_]rank|world[-_]size)=$"
 )
 _SHELLS = ("sh", "bash", "dash", "ash", "ksh", "zsh")
-_BY_A_SHELL = "write bash -c 'PROGRAM --node_rank=$RANK ...' for a shell in each rank"
+_BY_A_SHELL = "for a shell in each rank, write sh -c 'PROGRAM --option=$NAME ...'"
 _OTHER = "-"  # no interface's name
 # What a shell would put in; a password may look so, a path does not.
 _REFERENCE = re.compile(r"(?<!\\)\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*\})")
@@ -275,11 +274,11 @@ def _inside(spec: JobSpec) -> Iterator[str]:
 
 
 def _unread(command: Sequence[str]) -> Iterator[str]:
-    """Name the words that a shell in each rank was to put a rank's values into, and none does."""
+    """Name the words that a shell in each rank was to put values into, and none does."""
     program = bare(command)[2] or command
     if program[0].rpartition("/")[2] in _SHELLS:
         return
-    words = [word for word in command if _PLACE.search(word)]
+    words = [word for word in command if _VARIABLE.fullmatch(word)]
     if words:
         yield f"{join_texts(words)}: no shell expands the command, so the program gets this literally ({_BY_A_SHELL})"
     empty = [word for word in command if _EMPTY.match(word)]

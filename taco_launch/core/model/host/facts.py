@@ -37,16 +37,16 @@ class NumaNode:
 
     index: int
     cpus: str
-    memory: int
+    memory: int  # bytes
 
 
 @dataclass(frozen=True)
 class Memory:
     """All of the host's memory, what new programs can have of it, and swap."""
 
-    total: int
-    available: int
-    swap: int
+    total: int  # bytes
+    available: int  # bytes
+    swap: int  # bytes
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Disk:
     """
 
     path: str
-    type: str
-    size: int
-    free: int
+    type: str  # such as xfs
+    size: int  # bytes
+    free: int  # bytes
     typed: Optional[bool] = None
 
 
@@ -91,17 +91,17 @@ class System:
     memory: Found[Memory]
     disks: Found[Tuple[Disk, ...]]
     limits: Found[Tuple[ProcessLimits, ...]]
-    clock_offset: Found[float]
-    clock_error: Found[float]
+    clock_offset: Found[float]  # seconds
+    clock_error: Found[float]  # seconds
     clock_synchronised: Found[bool]
-    selinux: Found[str]
+    selinux: Found[str]  # such as enforcing
     remove_ipc: Found[bool]
     kill_user_processes: Found[bool]
     access: Found[str]
-    init: Found[str]
+    init: Found[str]  # the name of process 1
     virtualization: Found[str]
     package_manager: Found[str]
-    booted: Found[float]
+    booted: Found[float]  # seconds since the epoch
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,13 @@ class Interface:
     name: str
     kind: str
     state: str
-    mtu: int
+    mtu: int  # bytes
     mac: str
     addresses: Tuple[Address, ...] = ()
-    speed: Optional[float] = None
+    speed: Optional[float] = None  # Gbit/s
     master: Optional[str] = None
     pci: Optional[str] = None
-    numa: Optional[int] = None
+    numa: Optional[int] = None  # the NUMA node, None where the platform names none
     shaping: Optional[str] = None
 
 
@@ -139,7 +139,7 @@ class BondMember:
 
     name: str
     up: bool
-    speed: Optional[float]
+    speed: Optional[float]  # Gbit/s, None where the driver does not say
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ class NetworkFacts:
     default_interface: Found[str]
     reached_by: Found[str]
     firewalls: Found[Tuple[Firewall, ...]]
-    port_range: Found[Tuple[int, int]]
+    port_range: Found[Tuple[int, int]]  # the first and the last port that the kernel chooses itself
     listeners: Found[Tuple[Listener, ...]]
 
 
@@ -207,7 +207,7 @@ class Image:
     reference: str
     id: str
     digest: Optional[str]
-    size: Optional[int]
+    size: Optional[int]  # bytes
 
 
 # What only an engine knows, where none answers.
@@ -228,8 +228,8 @@ class DockerFacts:
     version: Found[str]
     flavour: Found[str] = NO_ANSWER
     userns: Found[bool] = NO_ANSWER
-    root: Found[str] = NO_ANSWER
-    storage: Found[str] = NO_ANSWER
+    root: Found[str] = NO_ANSWER  # the folder of images and containers
+    storage: Found[str] = NO_ANSWER  # the storage driver, such as overlay2
     cgroup_driver: Found[str] = NO_ANSWER
     cgroup_version: Found[int] = NO_ANSWER
     runtimes: Found[Tuple[str, ...]] = NO_ANSWER
@@ -266,11 +266,11 @@ class Software:
     horovod: Found[str]
     horovod_build: Found[Tuple[str, ...]]
     lightcc: Found[str]
-    verbs: Found[Tuple[str, ...]]
+    verbs: Found[Tuple[str, ...]]  # providers of libibverbs, such as mlx5
     sshd: Found[str]
     nccl_conf: Found[str]
-    memlock: Found[Optional[int]]
-    shm: Found[int]
+    memlock: Found[Optional[int]]  # bytes, None for unlimited
+    shm: Found[int]  # bytes of /dev/shm
 
 
 @dataclass(frozen=True)

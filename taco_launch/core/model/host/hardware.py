@@ -10,10 +10,10 @@ from taco_launch.core.model.host.fact_value import NOT_ASKED, Found
 class GpuProcess:
     """A process that holds GPU memory; `memory` is None where the driver does not say."""
 
-    gpu: str
+    gpu: str  # its UUID
     pid: int
     name: str
-    memory: Optional[int]
+    memory: Optional[int]  # bytes
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class Gpu:
     uuid: str
     name: str
     pci: Found[str]
-    memory: Found[int]
-    memory_used: Found[int]
+    memory: Found[int]  # bytes
+    memory_used: Found[int]  # bytes
     mig: Found[bool]
-    numa: Found[int]
+    numa: Found[int]  # the NUMA node
     ecc_uncorrected: Found[int]
-    ecc: Found[bool] = NOT_ASKED
+    ecc: Found[bool] = NOT_ASKED  # whether it is on
     remap_pending: Found[bool] = NOT_ASKED
     remap_failed: Found[bool] = NOT_ASKED
-    persistence: Found[bool] = NOT_ASKED
+    persistence: Found[bool] = NOT_ASKED  # whether it is on
     temperature: Found[int] = NOT_ASKED
     width: Found[int] = NOT_ASKED
     max_width: Found[int] = NOT_ASKED
@@ -131,7 +131,7 @@ class Port:
 
     number: int
     state: Found[str]
-    physical: Found[str]
+    physical: Found[str]  # such as LinkUp
     link_layer: Found[str]
     rate: Found[float]
     gids: Found[Tuple[Gid, ...]]
@@ -147,10 +147,10 @@ class Hca:
     name: str
     ports: Tuple[Port, ...]
     pci: Found[str]
-    numa: Found[int]
+    numa: Found[int]  # the NUMA node
     firmware: Found[str]
-    type: Found[str]
-    guid: Found[str]
+    type: Found[str]  # such as MT4123
+    guid: Found[str]  # of the node
     interfaces: Found[Tuple[str, ...]]
 
 
@@ -196,8 +196,8 @@ class Rdma:
     hcas: Found[Tuple[Hca, ...]]
     ofed: Found[str]
     peer_memory: PeerMemory
-    modules: Found[Tuple[str, ...]]
-    devices: Found[Tuple[str, ...]]
+    modules: Found[Tuple[str, ...]]  # in the kernel
+    devices: Found[Tuple[str, ...]]  # that programs open, below /dev
     adapters: Found[Adapters] = NOT_ASKED
 
 

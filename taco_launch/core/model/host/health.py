@@ -3,7 +3,8 @@
 from typing import Tuple
 
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.model.host.fact_value import Found
+from taco_launch.core.model.host.fact_value import Absent, Found
+from taco_launch.core.model.slots import Drain
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class GpuMemory:
     retired: Found[int]
     pending: Found[bool]
     generation: Found[int]
-    max_generation: Found[int]
+    max_generation: Found[int]  # what the GPU and its slot can do
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,10 @@ class Provided:
 
 @dataclass(frozen=True)
 class HealthFacts:
-    """The facts that only a health check requests; `provided` has the installed health programs, or why one did not answer."""
+    """The facts that only a health check requests; `provided` has the installed health programs, or why one did not answer.
+
+    `drain` is Absent where the host is open to jobs.
+    """
 
     xids: Found[Tuple[Xid, ...]]
     counters: Found[Counters]
@@ -99,3 +103,4 @@ class HealthFacts:
     nvlinks: Found[Tuple[NvLinks, ...]]
     gpus: Found[Tuple[GpuMemory, ...]]
     provided: Tuple[Tuple[str, Found[Provided]], ...]
+    drain: Found[Drain] = Absent()

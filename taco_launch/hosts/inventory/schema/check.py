@@ -9,7 +9,7 @@ from pydantic_core import ErrorDetails
 
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of, quoted
 from taco_launch.hosts.inventory.schema.faults import Faults, Loc
-from taco_launch.hosts.inventory.schema.names import did_you_mean
+from taco_launch.hosts.inventory.schema.names import did_you_mean, plain
 from taco_launch.hosts.inventory.schema.schema import InventoryFile
 from taco_launch.hosts.inventory.schema.section import SchemaSection, section_in
 
@@ -50,7 +50,7 @@ def check(value: Any, faults: Faults) -> InventoryFile:
             if "identity_file" in _keys(loc) and _is_one_of(_KEY_FILES, loc):
                 hint = "did you mean 'identity_file'?"
             if loc[:1] == ("hosts",) and len(loc) == 2 and isinstance(given, str):
-                hint = f"write {loc[1]}: {{address: {given}}}"
+                hint = f"write {loc[1]}: {{address: {plain(given)}}}"
             note(detail, loc, faults, _keys(loc), hint)
         return loc[:-1] if _goes_whole(detail["type"], loc) else loc
 

@@ -1,6 +1,6 @@
 """Writes verdicts down: lines of what is not right, a table of hosts, JUnit XML."""
 
-from typing import Callable, Dict, List, Sequence, Tuple
+from typing import Callable, Container, Dict, List, Sequence, Tuple
 from xml.etree import ElementTree as ET
 
 from taco_launch.core.facts.reports.health.judge import GROUPS, HostVerdicts, group_of
@@ -27,15 +27,20 @@ def lines(judged: Judged, short: Fold, hint: str, *, wide: bool) -> Tuple[str, .
     return tuple(f"{lead}: {', '.join(names)}: {text}" for (lead, text), names in alike.items())
 
 
-def table(hosts: Sequence[HostVerdicts], short: Fold) -> Tuple[List[str], List[List[str]]]:
-    """Return the header and the rows of hosts by groups of checks; hosts alike are one row, groups without a check left out."""
+def table(hosts: Sequence[HostVerdicts], short: Fold, drained: Container[str]) -> Tuple[List[str], List[List[str]]]:
+    """Return the header and the rows of hosts by groups of checks; hosts alike are one row, groups without a check left out.
+
+    The last column shows which hosts are `drained`, if any is.
+    """
     alike: Dict[Tuple[str, ...], List[str]] = {}
     for host, verdicts in hosts:
         cells = [_cell([each.level for each in verdicts if group_of(each.name) == group]) for group, _ in GROUPS]
+        cells.append("drained" if host in drained else "-")
         alike.setdefault(tuple(cells), []).append(host)
-    shown = [place for place in range(len(GROUPS)) if any(cells[place] != "-" for cells in alike)]
+    titles = [*(group for group, _ in GROUPS), "STATUS"]
+    shown = [place for place in range(len(titles)) if any(cells[place] != "-" for cells in alike)]
     rows = [[short(names), *(cells[place] for place in shown)] for cells, names in alike.items()]
-    return ["HOSTS", *(GROUPS[place][0] for place in shown)], rows
+    return ["HOSTS", *(titles[place] for place in shown)], rows
 
 
 def _cell(levels: Sequence[str]) -> str:

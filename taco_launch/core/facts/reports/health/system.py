@@ -22,6 +22,8 @@ from taco_launch.core.model.host.health import HealthFacts
 _NHC = "NHC and gcm: a disk that is 95 % full"
 _DISK = "taco-launch: less than 1 % free, and logs, images and jobs fail"
 _MOUNTS = "Linux: a file system is set read-only after errors of its disk (errors=remount-ro)"
+# The wildcard does not hold for root (limits.conf(5)).
+_RAISE_MEMLOCK = "printf '%s - memlock unlimited\\n' '*' root >/etc/security/limits.d/90-memlock.conf"
 _MEMLOCK = "NCCL and Open MPI: RDMA requires an unlimited memlock"
 _SHM = "NCCL user guide, troubleshooting: shared memory of at least 1 GiB"
 _EDAC = "Linux EDAC: an uncorrected error is lost data"
@@ -142,11 +144,11 @@ def limits(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
 def _memlock(facts: HostFacts, where: str, expected: Expected) -> Tuple[str, str]:
     """Return why locked memory is limited, as far as that is known, and what to do."""
     if where == "host":
-        return "", "set memlock to unlimited in /etc/security/limits.d and for sshd (LimitMEMLOCK=infinity)"
+        return "", f"type on the host, as root, and log in again: {_RAISE_MEMLOCK}"
     if expected.memlock not in (None, -1):
         return (
             ", as the inventory says",
-            "container: {ulimits: {memlock: -1}} in the inventory, then: taco-launch setup",
+            "write container: {ulimits: {memlock: -1}} in the inventory, then: taco-launch setup",
         )
     state = known_value(facts.made)
     capabilities = known_value(state.capabilities) if state else None

@@ -224,7 +224,11 @@ def test_why_locked_memory_is_limited() -> None:
 
     text, hint = memlock(limited, replace(EXPECTED, memlock=65536))
     assert text == "64.0 KiB (container taco-launch-c), as the inventory says"
-    assert hint.startswith("container: {ulimits: {memlock: -1}} in the inventory")
+    assert hint.startswith("write container: {ulimits: {memlock: -1}} in the inventory")
+    plain = replace(limited, image=replace(known(limited.image), where="host"))
+    assert memlock(plain)[1].endswith(
+        "printf '%s - memlock unlimited\\n' '*' root >/etc/security/limits.d/90-memlock.conf"
+    )
     made = SetupState((), (), ("CHOWN",), None, Absent(), Absent(), *[Absent()] * 7)
     text, hint = memlock(replace(limited, made=made))
     assert text == "64.0 KiB (container taco-launch-c): this host does not have the capability SYS_RESOURCE"

@@ -72,4 +72,5 @@ LADDERS = st.builds(
     ended=st.none() | TIME,
     outcome=TEXT,
     accepted=st.booleans(),
+    baseline=TEXT,
 )

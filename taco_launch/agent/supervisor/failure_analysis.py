@@ -77,6 +77,8 @@ def analyze_failure(
     _feed(scan, "" if single else host, *launcher)
     kinds = {FailureText.NOTE} if ended_itself else {FailureText.NOTE, FailureText.OUTCOME, FailureText.FALLBACK}
     banners = (*_BANNERS, *_BY_TORCHRUN) if launcher_of(spec).sets_rendezvous else _BANNERS
+    if ended_itself and 0 < exit_code < 128:  # no signal: the supervisor ended torchrun after that
+        banners = (*banners, "torchrun-ended")
     told = [match for match in scan.matches() if match.kind not in kinds and match.finding.signature not in banners]
     earlier: List[SignatureMatch] = []
     if ended_itself and exit_code:

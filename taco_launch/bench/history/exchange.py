@@ -39,6 +39,7 @@ _OF_LADDER = (
     "ladder_ended",
     "outcome",
     "accepted",
+    "baseline",
 )
 _OF_RUN = ("position", "workload", "variant", "ranks", *_RUN, "hosts")
 _OF_READING = ("metric", "unit", "higher_is_better", "value")
@@ -51,6 +52,8 @@ _TYPES = {
     **dict.fromkeys(("hosts", "circumstances"), "json"),
 }
 _MOST = 1 << 63
+# Files of versions before 0.3.0 have no such column.
+_LATER = ("baseline",)
 _LONGEST_NAME = 253  # RFC 1035, section 2.3.4
 _FACT = 3  # host, what, value
 # Where a spreadsheet may see a cell that starts with a sign of a formula: with {} before, behind a separator and blanks.
@@ -131,7 +134,10 @@ def read(path: Path) -> tuple[HistoryEntry, ...]:
 def _flat(entries: Iterable[HistoryEntry]) -> Iterator[dict[str, Any]]:
     for ladder, runs in entries:
         head = {"ladder": ladder.id, "ladder_started": ladder.started, "ladder_ended": ladder.ended}
-        head |= {name: getattr(ladder, name) for name in ("matrix", "digest", "seed", "cluster", "outcome", "accepted")}
+        head |= {
+            name: getattr(ladder, name)
+            for name in ("matrix", "digest", "seed", "cluster", "outcome", "accepted", "baseline")
+        }
         head["kind"] = ladder.kind.value
         if not runs:
             yield head
@@ -155,7 +161,7 @@ def _from_csv(text: str) -> dict[str, Any]:
     """
     csv.field_size_limit(1 << 30)  # the facts of hundreds of hosts
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    missing = [name for name in COLUMNS if name not in (reader.fieldnames or ())]
+    missing = [name for name in COLUMNS if name not in (*(reader.fieldnames or ()), *_LATER)]
     if missing:
         raise ValueError(f"no column {missing[0]}")
     ladders: dict[str, dict[str, Any]] = {}
@@ -164,7 +170,7 @@ def _from_csv(text: str) -> dict[str, Any]:
         at = f"line {reader.line_num}"
         if None in row or None in row.values():
             raise ValueError(f"{at}: expected {len(COLUMNS)} columns")
-        values = {name: _parsed(row[name], _TYPES.get(name, ""), f"{at}: {name}") for name in COLUMNS}
+        values = {name: _parsed(row.get(name, ""), _TYPES.get(name, ""), f"{at}: {name}") for name in COLUMNS}
         named = {"id": values["ladder"], "started": values["ladder_started"], "ended": values["ladder_ended"]}
         ladder = ladders.setdefault(values["ladder"], {**values, **named, "runs": []})
         if values["position"] is None:

@@ -152,7 +152,7 @@ class History:
             here = self.ladder(ladder.id)
             if here is None:
                 self._insert(replace(ladder, imported=True))
-            elif _as_begun(here) != _as_begun(ladder):
+            elif _as_begun(here, ladder) != _as_begun(ladder, here):
                 raise TacoLaunchError(f"{self.path}: a sweep {ladder.id} already exists with other content")
             elif here.imported and here.ended is None and ladder.ended is not None:
                 self._db.execute(
@@ -296,9 +296,10 @@ class History:
         return Ladder(**{**dict(row), "kind": LadderKind(row["kind"]), **switches})
 
 
-def _as_begun(ladder: Ladder) -> Ladder:
-    """Return a ladder without what differs between histories that both have it."""
-    return replace(ladder, ended=None, outcome="", accepted=False, imported=False)
+def _as_begun(ladder: Ladder, other: Ladder) -> Ladder:
+    """Return a ladder without what differs between histories that both have it; files of old versions have no baseline."""
+    baseline = ladder.baseline if other.baseline else ""
+    return replace(ladder, ended=None, outcome="", accepted=False, imported=False, baseline=baseline)
 
 
 def _verdict(row: Mapping[str, Any]) -> Verdict:

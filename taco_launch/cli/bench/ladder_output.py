@@ -186,9 +186,9 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
     history.end(plan.ladder.id, measured.outcome)
     if measured.outcome == flow.TIME_BUDGET:
         budget = render.age(plan.budget or 0)
-        settings.talk(
-            f"the time budget of {budget} is used up: {runs} of {sum(not step.warm_up for step in plan.steps)} runs were made"
-        )
+        planned = sum(not step.warm_up for step in plan.steps)
+        beside = " besides the warm-ups" if planned < len(plan.steps) else ""
+        settings.talk(f"the time budget of {budget} is used up: {runs} of {planned} runs{beside} were made")
     gaps = tables.missing(cells, measured.runs)
     for gap in gaps:
         if gap.failed < gap.runs:

@@ -17,9 +17,13 @@ _WORDS = r"(?:passw(?:or)?d|passphrase|token(?!s|iz)|secret|credential|api[_-]?k
 # The end of a name: AUTHOR, PASSTHROUGH, KEYBOARD and SIGNAL only begin so.
 _ENDS = r"(?:pass|auth|authorization|creds?|sig|jwt|hmac)"
 _CAMEL = r"(?-i:(?<=[a-z])(?:Pass|Pwd|Auth|Creds))"
+# Written as one word, as SSHPASS of sshpass; OLDPWD, BYPASS and COMPASS are not secrets.
+_GLUED = (
+    r"(?:ssh|pg|db|my|mysql|smtp|imap|ftp|mail|redis|mongo|ldap|vnc|root|admin|user|sudo|git)(?:pass|pwd|creds?|auth)"
+)
 # Not PWD alone, which is a folder.
 _NAME = re.compile(
-    rf"{_WORDS}|(?:^|[_.-])(?:{_ENDS}|key)$|\w[_.-](?:pwd|pw)$|{_CAMEL}$",
+    rf"{_WORDS}|(?:^|[_.-])(?:{_ENDS}|{_GLUED}|key)$|\w[_.-](?:pwd|pw)$|{_CAMEL}$",
     re.IGNORECASE,
 )
 _PLAIN = re.compile(r"[\w.-]+")
@@ -35,7 +39,7 @@ _VALUE = r"((?<=\")[^\"\n]+|(?<=')[^'\n]+|(?!=)[^\s\"',;&]+)"
 # NAME=VALUE, NAME: VALUE, "NAME": "VALUE"; the front part of a name does not matter. A short name alone is also a word of
 # prose (`PASS: test_1`), or a folder (`PWD=/work`).
 _ASSIGNED = re.compile(
-    rf"((?:{_WORDS}[\w-]{{0,40}}|(?<=\w)[_.-](?:{_ENDS}|pwd|pw)|[_-]key|{_CAMEL}){_QUOTE}\s{{0,3}}[=:]\s{{0,3}}{_QUOTE}){_VALUE}",
+    rf"((?:{_WORDS}[\w-]{{0,40}}|(?<=\w)[_.-](?:{_ENDS}|pwd|pw)|[_-]key|{_CAMEL}|(?<![A-Za-z]){_GLUED}){_QUOTE}\s{{0,3}}[=:]\s{{0,3}}{_QUOTE}){_VALUE}",
     re.IGNORECASE,
 )
 _ALONE = re.compile(
@@ -43,7 +47,7 @@ _ALONE = re.compile(
     re.IGNORECASE,
 )
 _OPTION = re.compile(
-    rf"((?<![\w-])--(?:[\w-]{{0,40}}?{_WORDS}[\w-]{{0,40}}|(?:[\w-]{{0,40}}-)?(?:{_ENDS}|key))\s{{1,3}})(?!-)"
+    rf"((?<![\w-])--(?:[\w-]{{0,40}}?{_WORDS}[\w-]{{0,40}}|(?:[\w-]{{0,40}}-)?(?:{_ENDS}|{_GLUED}|key))\s{{1,3}})(?!-)"
     r"(\"[^\"\n]*\"|'[^'\n]*'|\S+)",
     re.IGNORECASE,
 )

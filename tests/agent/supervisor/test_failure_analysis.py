@@ -181,6 +181,18 @@ def test_the_code_of_a_rank_is_no_cause(folder: JobFolder, code: int) -> None:
     assert told(folder) == []
 
 
+@pytest.mark.parametrize(("code", "signatures"), [(3, []), (143, ["torchrun-ended"])])
+def test_the_supervisor_that_ended_torchrun_is_not_why_a_rank_failed(
+    folder: JobFolder, code: int, signatures: list[str]
+) -> None:
+    hosts = (Host("gpu1", "10.0.0.1"),)
+    records.write_spec(folder, JobSpec("job", ("true",), hosts, head="gpu1", launcher="torchrun"))
+    line = b"W1130 17:00:00.0 31 torch/distributed/elastic/agent/server/api.py:739] Received 15 death signal, shutting down workers\n"
+    write(folder.launcher, line)
+    found = analyze_failure(folder, 4, "gpu1", ended_itself=True, exit_code=code).findings
+    assert [each.signature for each in found if each.signature == "torchrun-ended"] == signatures
+
+
 def test_a_long_log_is_told_of_from_both_ends_with_the_right_lines(folder: JobFolder) -> None:
     middle = b"nothing\n" * (1 << 19)
     write(folder.rank(4), b"one\n" + REFUSED + middle + REFUSED.replace(b"gpu2", b"gpu7") + middle + OUT_OF_MEMORY)

@@ -1,6 +1,7 @@
 """Exports of the history, and what is read from them and from the logs that somebody brings."""
 
 import contextlib
+import csv
 import io
 import json
 import math
@@ -61,6 +62,20 @@ def test_it_is_the_same_through_two_histories(tmp_path: Path) -> None:
                     history.merge(*entry)
             found = tuple(HistoryEntry(one, history.runs(one.id)) for one in reversed(history.ladders()))
             assert found == tuple(HistoryEntry(replace(one, imported=True), runs) for one, runs in TWO)
+
+
+def test_a_csv_file_from_before_there_was_a_baseline_is_the_same_sweep(tmp_path: Path) -> None:
+    one = HistoryEntry(ladder(1, baseline="plain"), TWO[0].runs)
+    rows = list(csv.DictReader(written(exchange.write_csv, (one,), tmp_path / "new.csv").open(newline="")))
+    with (tmp_path / "old.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [name for name in exchange.COLUMNS if name != "baseline"], extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
+    with open_history(tmp_path / "history.db") as history:
+        history.merge(*one)
+        for file in ("old.csv", "new.csv"):
+            (entry,) = exchange.read(tmp_path / file)
+            assert history.merge(*entry) == 0
 
 
 @pytest.mark.parametrize("name", ["/home/ann", "../../etc", ".", "", "a/b", "taco-$(id)", "x" * 64])
@@ -154,7 +169,7 @@ def _csv(old: str, new: str) -> str:
         (_csv('"d",1,', '"d",x,'), r"line 2: seed: 'x' is not valid"),
         (_csv("55.25", "long"), r"line 2: seconds: 'long' is not valid"),
         (_csv("False", "no"), r"line 2: accepted: 'no' is not valid"),
-        (_csv(',"taco","night"', ',"taco"'), r"line 2: expected 28 columns"),
+        (_csv(',"taco","night"', ',"taco"'), r"line 2: expected 29 columns"),
         (_csv('"[""gpu2"", ""gpu1""]"', "gpu2"), r"line 2: hosts: 'gpu2' is not valid"),
         (_csv("or so", 'or so"'), r"not a history export, or is damaged"),
     ],

@@ -98,9 +98,10 @@ def test_what_is_no_secret(text: str) -> None:
 
 
 def test_names() -> None:
-    secret = "DB_PASS REDIS_AUTH CREDS AUTHORIZATION MY_PWD sig dbPass API_TOKEN --auth KEY MY.KEY jwt"
+    secret = "DB_PASS REDIS_AUTH CREDS AUTHORIZATION MY_PWD sig dbPass API_TOKEN --auth KEY MY.KEY jwt SSHPASS --mypass X_PGPASS"
     plain = (
-        "PWD OLDPWD AUTHOR PASSTHROUGH KEYBOARD SIGNAL PATH design NCCL_DEBUG SSH_AUTH_SOCK UCX_IB_PKEY --tokens --pwd"
+        "PWD OLDPWD AUTHOR PASSTHROUGH KEYBOARD SIGNAL PATH design NCCL_DEBUG SSH_AUTH_SOCK UCX_IB_PKEY --tokens --pwd "
+        "BYPASS COMPASS LOWPASS"
     )
     assert [name for name in secret.split() if not is_secret(name)] == []
     assert [name for name in plain.split() if is_secret(name)] == []

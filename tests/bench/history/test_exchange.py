@@ -73,8 +73,8 @@ def test_a_csv_file_from_before_there_was_a_baseline_is_the_same_sweep(tmp_path:
         writer.writerows(rows)
     with open_history(tmp_path / "history.db") as history:
         history.merge(*one)
-        for file in ("old.csv", "new.csv"):
-            (entry,) = exchange.read(tmp_path / file)
+        for name in ("old.csv", "new.csv"):
+            (entry,) = exchange.read(tmp_path / name)
             assert history.merge(*entry) == 0
 
 

@@ -417,9 +417,33 @@ TRAINING = (
         cause="Python itself crashed in a rank on {host}: {why}.",
         next="Read the stack below that line, which shows where. Compare versions with a host on which it works: most often a library was built for another CUDA, "
         "NCCL, Python or CPU.",
-        pattern=r"Fatal Python error: (?P<why>[^\r\n]*[^\s.])",
+        pattern=r"Fatal Python error: (?P<why>(?!Bus error)[^\r\n]*[^\s.])",
         kind=FailureText.OUTCOME,
-        unless=("gloo-no-interface", "gloo-connect", "gloo-loopback"),
+        unless=(
+            "gloo-no-interface",
+            "gloo-connect",
+            "gloo-loopback",
+            "gloo-failed",
+            "gloo-sizes-differ",
+            "libuv-aborted",
+        ),
+    ),
+    Signature(
+        "python-bus-error",
+        keys=("Fatal Python error: Bus error",),
+        cause="A process of a rank on {host} ended with a bus error: it used shared memory or a mapped file that has no room behind it, most often because /dev/shm is full.",
+        next="Run df -h /dev/shm and df -h /tmp where the ranks run; in a container: docker run --shm-size=32g, or --ipc=host. Use fewer workers of data loaders and tokenizers.",
+        kind=FailureText.OUTCOME,
+        unless=("shm-too-small", "torch-shared-memory"),
+    ),
+    Signature(
+        "arguments-wrong",
+        keys=(": error: the following arguments are required:", ": error: argument "),
+        cause="The script refuses its arguments: {what}.",
+        next="[[missing?Add what is missing behind the script's name; --help lists all. If the script reads a YAML file as its first argument, start it with torchrun or taco-launch run: deepspeed and torch.distributed.launch put --local_rank before it||Correct that argument behind the script's name; --help lists all and their values]].",
+        # argparse of Python
+        unless=("conda-not-active",),
+        pattern=r"^(?:[\w./-]+(?: \w+)?): error: (?P<what>(?P<missing>the following arguments are required:)?[^\r\n]*[^\s.])",
     ),
     Signature(
         "deepspeed-rank-killed",

@@ -140,7 +140,7 @@ UNKNOWN = (
         next="If the message names a connection, look for the rank that ended first; otherwise read the lines before it on every rank.",
         pattern=r"background loop uncaught exception: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
-        unless=("nccl-failed", "nccl-warned", "peer-gone", "gloo-waited"),
+        unless=("nccl-failed", "nccl-warned", "peer-gone", "gloo-waited", "gloo-failed"),
     ),
     Signature(
         "cpp-exception",
@@ -150,6 +150,7 @@ UNKNOWN = (
         pattern=r"throwing an instance of '(?P<kind>[^'\r\n]+)'(?:\s+what\(\): +(?P<why>[^\r\n]*[^\s.]))?",
         kind=FailureText.FALLBACK,
         lines=3,
+        unless=("gloo-failed",),
     ),
     Signature(
         "heap-damaged",
@@ -176,6 +177,7 @@ UNKNOWN = (
         cause="An assertion in a C or C++ library failed on {host}, in {where}: {what}.",
         next="Look for that text among the issues of {where}'s project: the library received an unexpected value (a size, a shape, a version), or has a bug that a newer version "
         "fixes. To see where the program failed: -x PYTHONFAULTHANDLER=1.",
+        unless=("libuv-aborted",),
         pattern=r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed"
         r"|^Assertion failed in file (?:\S*/)?(?P<where2>\S+) at line \d+: (?P<what2>[^\r\n]{1,200})",
         kind=FailureText.FALLBACK,

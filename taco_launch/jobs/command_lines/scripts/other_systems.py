@@ -2,7 +2,7 @@
 
 import itertools
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from taco_launch.core.command import shell
 from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, inner
@@ -94,7 +94,7 @@ def _apart(words: Sequence[str]) -> Iterator[str]:
         yield from (name, value) if equals and word.startswith("-") else (word,)
 
 
-def _counted(pairs: Iterator[tuple[str, str]] | Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def _counted(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield what options and variables count here, with the numbers, as the last in A100:8."""
     for option, value in pairs:
         number = value.rpartition(":")[2]

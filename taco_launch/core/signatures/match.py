@@ -14,7 +14,7 @@ from taco_launch.core.signatures.known.slurm import SLURM
 from taco_launch.core.signatures.known.ssh import SSH
 from taco_launch.core.signatures.known.system import SYSTEM
 from taco_launch.core.signatures.lines import ended, label, rank_of
-from taco_launch.core.signatures.qualifiers import ADVICE, qualified
+from taco_launch.core.signatures.qualifiers import ADVICE, STATED, qualified
 from taco_launch.core.signatures.table import TABLE
 
 # What ends a program, whatever it says.
@@ -59,6 +59,7 @@ _PATTERN = re.compile(_ENTRY.pattern)
 _SHOWN_BY_DEBUG = re.compile(r" \((?:-x )?NCCL_DEBUG=INFO shows (?:them|it)\)")
 _DEBUG = re.compile(r"(?:-x )?NCCL_DEBUG=INFO")
 _ADVICE = re.compile(f"(?i){ADVICE}")
+_STATED = re.compile(f"(?i){STATED}")
 
 
 class SignatureMatch(NamedTuple):
@@ -242,6 +243,7 @@ class FirstError:
             values = {"what": shortened(match["raised"] or match["what"])}
             advice = _ADVICE.search(match["raised"] or "")
             values.update({"advice": advice["advice"]} if advice else {})
+            values.update({"stated": "yes"} if _STATED.search(match["raised"] or "") else {})
             values.update({"rank": rank} if rank else {})
             values.update({"host": host} if host else {})
             finding = Finding(_ENTRY.name, filled(_ENTRY.cause, values, ""), _ENTRY.next, host, number)

@@ -13,7 +13,7 @@ from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 # The last place of a traceback, in the part of a framework that checks how it is used; what it raises there itself names the cause.
 # What fails below it, or ends it from outside, is another matter.
 _LAST_PLACE = (
-    r'^  File "[^"\n]*/{}\.py", line \d+[^\n]*\n {{4}}(?:raise|assert)\b[^\n]*\n(?: {{4}}[^\n]*\n){{0,4}}(?!\S*(?:Timeout|Connection|OSError|Rendezvous|Import|NotFound|Memory|Signal))'
+    r'^  File "[^"\n]*/{}\.py", line \d+[^\n]*\n {{4}}(?:raise|assert)\b[^\n]*\n(?: {{4}}[^\n]*\n){{0,4}}(?!\S*(?:Timeout|Connection|OSError|Rendezvous|Import|NotFound|Memory|Signal|StopIteration))'
     r"(?!.*(?:\bfailed\b|timed out|terminated|exited|died|lost))(?P<raised>[A-Za-z_][^\n]*[^\s.])"
 )
 _REFUSES = "{} on {{host}}: {{raised}}."
@@ -291,8 +291,8 @@ FRAMEWORKS = (
         cause="{what} is not a multiple of {size}.",
         next="Change one of the two[[plain?: the second number is most often the tensor parallel size, which must divide the vocabulary, the heads and the sizes of the layers (--tensor-parallel-size in vLLM, --make-vocab-size-divisible-by in Megatron)]]"
         "[[parallel?: a parallel size has to divide what it splits, and the number of ranks. Of a batch with sequence parallelism: pad its sequences to a multiple]].",
-        pattern=r"Error: (?P<what>[A-Za-z][^\r\n:]{2,80}?)(?: \(\d+\))? (?:should|must|needs to|has to|is not|not) (?:be )?(?:evenly )?(?:divisible by|a multiple of) (?:the )?(?=(?:[^\r\n]*(?P<parallel>parallel|tp|pp))?)(?P<size>[^\r\n]{2,60}[^\s.])"
-        r"|Error: (?P<plain>(?P<what2>\d+)) is not divisible by (?P<size2>\d+)",
+        pattern=r"Error: (?P<what>[A-Za-z][^\r\n:]{2,80}?)(?: \(\d+\))? (?:should|must|needs to|has to|is not|not) (?:be )?(?:evenly )?(?:divisible by|a multiple of) (?:the )?(?=(?:[^\r\n]*(?P<parallel>parallel|tp|pp))?)(?P<size>[^\r\n]{2,120}?[^\s.])(?=[.,;]?\s*$|[.;] )"
+        r"|Error: (?P<what3>[A-Za-z][\w ]{2,40}: ?\d+) is not divisible by (?P<size3>\w{2,40}: ?\d+)|Error: (?P<plain>(?P<what2>\d+)) is not divisible by (?P<size2>\d+)",
         unless=("ranks-not-divisible", "vllm-parallel-size"),
         survived=True,
     ),
@@ -332,6 +332,22 @@ FRAMEWORKS = (
         next="Read the first traceback above it, in lines of EngineCore, Worker or VllmWorker; -x VLLM_LOGGING_LEVEL=DEBUG shows more. Without one, that process was killed: dmesg -T | grep -i kill, and df -h /dev/shm.",
         kind=FailureText.FALLBACK,
         unless=("vllm-memory", "vllm-parallel-size", "cuda-out-of-memory"),
+    ),
+    Signature(
+        "vllm-waits",
+        keys=("No available block found in 60 second", "No available shared memory broadcast block found in 60 second"),
+        cause="A process of vLLM on {host} waits for its workers: one still loads or compiles, hangs in a collective, or has ended.",
+        next="Look in the log for a worker that failed, and run py-spy dump --pid PID on the workers, which shows what they do. If they hang while they communicate: -x NCCL_P2P_DISABLE=1 or -x NCCL_DEBUG=INFO; --disable-custom-all-reduce.",
+        kind=FailureText.ECHO,
+        at_end=r"No available (?:shared memory broadcast )?block found",
+    ),
+    Signature(
+        "deepspeed-adam-missing",
+        keys=("object has no attribute 'ds_opt_adam'",),
+        cause="DeepSpeed's optimizer on the CPU (DeepSpeedCPUAdam) could not be compiled or loaded on {host}; this line only follows from that.",
+        next="Read the first error above it, of the extension cpu_adam. ds_report shows whether nvcc, g++ and torch fit together; DS_BUILD_CPU_ADAM=1 pip install --no-cache-dir deepspeed builds it when it is installed.",
+        kind=FailureText.FALLBACK,
+        unless=("extension-build-failed", "compiler-missing", "cuda-toolkit-other", "cuda-home-missing"),
     ),
     Signature(
         "deepspeed-config-mismatch",

@@ -186,13 +186,27 @@ TORCH = (
     ),
     Signature(
         "data-worker-killed",
-        keys=("DataLoader worker (pid",),
+        keys=("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
         cause="A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
         next="If the worker was killed, use fewer workers, as memory ran out; for a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). "
         "If it has an exit code of the data set's own code, num_workers=0 shows where it fails.",
-        pattern=r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
+        pattern=r"DataLoader worker (?:\(pid(?:\(s\))?[^)]*\) )?(?:is killed by signal: (?P<why>[^.\r\n]+)"
         r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
+    ),
+    Signature(
+        "data-loader-empty",
+        keys=(", in _next_data",),
+        cause="A data loader on {host} has no batch at all, or no further one where the program asks for it: this rank's part of the data is empty, or smaller than one batch with drop_last=True.",
+        next="Print len(data_set) and len(data_loader) on each rank: check the path and the filters of the data set, and use smaller batches or fewer ranks. In a loop of your own, begin the loader again when it ends: iter(data_loader).",
+        pattern=r", in _next_data\r?\n +raise StopIteration[^\r\n]*(?:\r?\n *\^+)?\r?\n(?P<error>StopIteration)",
+        lines=4,
+    ),
+    Signature(
+        "data-fewer-than-ranks",
+        keys=("assert len(indices) == self.total_size", "assert len(indices) == self.num_samples"),
+        cause="The data set has fewer samples than the job has ranks, so DistributedSampler cannot give each rank its part.",
+        next="Use more data or fewer ranks, and check that the data set is complete on every host: print(len(data_set)). A torch from 1.7 on repeats samples instead.",
     ),
     Signature(
         "data-worker-gone",

@@ -466,6 +466,28 @@ TRAINING = (
         unless=("torch-collective-timeout",),
     ),
     Signature(
+        "deepspeed-rank-failed",
+        keys=("exits with return code = ",),
+        cause="DeepSpeed's launcher on {host} reports that a rank[[rank? (local rank {rank})]] ended with exit code {code}, and does not show why.",
+        next="Read that rank's own lines above this one: the first traceback of the log. To have a file for each rank: deepspeed --enable_each_rank_log FOLDER.",
+        pattern=r"(?:--local_rank=(?P<rank>\d+)[^\r\n]*)?exits with return code = (?P<code>[1-9]\d*)",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "package-version",
+        keys=(" is required for a normal functioning of this module, but found ",),
+        cause="The Python of a rank on {host} has {found}, and the program requires {need}.",
+        next="Install that version where the ranks run: python3 -m pip install '{need}'. Or use versions that fit together, as a new transformers or LLaMA-Factory needs others.",
+        pattern=r"Error: (?P<need>[\w.\[\]-]+[<>=!~][^\s]*) is required for a normal functioning of this module, but found (?P<found>[\w.=+-]*\w)",
+    ),
+    Signature(
+        "variable-required",
+        keys=("environment variable CUDA_DEVICE_MAX_CONNECTIONS",),
+        cause="Megatron requires CUDA_DEVICE_MAX_CONNECTIONS=1 in the environment of the ranks, so that communication and computation overlap as it plans them.",
+        next="Pass it to the ranks: -x CUDA_DEVICE_MAX_CONNECTIONS=1. On Blackwell and newer GPUs, other values are allowed by newer versions of Megatron.",
+        pattern=r"requires? setting the environment variable CUDA_DEVICE_MAX_CONNECTIONS",
+    ),
+    Signature(
         "tensorflow-device-twice",
         keys=("is being mapped to multiple CUDA devices",),
         cause="Two sessions of TensorFlow in one process choose different GPUs.",

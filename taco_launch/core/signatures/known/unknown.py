@@ -195,8 +195,8 @@ UNKNOWN = (
             "Traceback (most recent call last)",
             '  File "',
         ),
-        cause="The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
-        next="[[advice?Follow its message ({advice}), and read the lines above it||Read the lines above it]][[rank? that rank {rank} wrote]], and the rest of its message below.[[communicates? If ranks fail while they communicate, -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL show more.]]",
+        cause="[[stated?The first error names its cause. It is||The cause is not known. The first error is]][[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
+        next="[[stated?Correct what it names (an option, a size, a version or the data), the same on all hosts. ]][[advice?Follow its message ({advice}), and read the lines above it||Read the lines above it]][[rank? that rank {rank} wrote]], and the rest of its message below.[[communicates? If ranks fail while they communicate, -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL show more.]]",
         pattern=r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
         # No metric, and not what Open MPI's parts mark.
         r"|(?=[^\r\n]*?(?:(?<![A-Z] )\b(?:ERROR|FATAL|CRITICAL)\b|\b(?:[Ee]rror|[Ff]atal): (?![-+.\d])))(?P<what>[^\r\n]*[^\s.]))",

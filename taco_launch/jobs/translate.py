@@ -22,7 +22,7 @@ from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods
 
-_LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
+_LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun, jsrun, lrun, aprun, ibrun, flux run"
 _SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
 # A key of an object of Kubernetes, where its file has several documents, or is no YAML.
 _KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)

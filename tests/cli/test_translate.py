@@ -392,4 +392,4 @@ def test_what_a_shell_would_compute_in_a_line_keeps_its_text() -> None:
     done = succeeding("translate", *line).stdout
     assert done.startswith("taco-launch run -- python t.py --at '$(date +%s)' bash -c 'echo $(id)'\n")
     assert "set it yourself: --np N" in done
-    assert "$(date +%s)              a shell would insert a value here: write it" in " ".join(done.split("\n"))
+    assert "$(date +%s) a shell would insert a value here: write it" in " ".join(done.split())

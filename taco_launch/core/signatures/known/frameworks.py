@@ -384,7 +384,7 @@ FRAMEWORKS = (
         "lightning-cuda-forked",
         keys=("Lightning can't create new processes if CUDA is already initialized",),
         cause="Lightning is to fork its ranks (ddp_notebook, ddp_fork), and the program has already used CUDA in the process that starts them.",
-        next="Use no torch.cuda, .cuda() or .to('cuda') before trainer.fit(), and restart the kernel of the notebook. In a script, use strategy='ddp', which starts the ranks anew.",
+        next="Use no torch.cuda, .cuda() or .to('cuda') before trainer.fit(), and restart the kernel of the notebook. In a script, use strategy='ddp', which starts each rank as a process of its own.",
     ),
     Signature(
         "lightning-start-method",

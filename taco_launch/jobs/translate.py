@@ -16,12 +16,13 @@ from taco_launch.jobs.command_lines import arena_line, containers, launcher_line
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
-from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, INSTEAD, not_read, on_each_host
+from taco_launch.jobs.command_lines.scripts import other_systems, redirections
+from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read, on_each_host
 from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods
 
-_LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun"
+_LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun, jsrun, lrun, aprun, ibrun, flux run"
 _SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
 # A key of an object of Kubernetes, where its file has several documents, or is no YAML.
 _KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)
@@ -58,18 +59,25 @@ def of_line(words: Sequence[str]) -> Translated:
     """
     if posixpath.basename(words[0]) == "arena":
         return _of_arena(words[1:])
+    words = shell_script.with_computed(words)
     launcher = inner(words)
     if launcher is None:
+        words = tuple(map(shell_script.shown, words))
         script = shell_script.of_line(words)
         if script:
             return _of_script(script, shell(words))
         other = elsewhere(words)
         is_wrapped = other is not None and any(word.startswith("--wrap") for word in words)  # sbatch's, a script
+        is_wrapped |= (
+            other is not None and other[0] in other_systems.SCHEDULERS and bool(redirections.of_command(words))
+        )
         if is_wrapped or containers.script(words) or containers.outside(tuple(words))[1]:
             return _of_script(shell(words), shell(words))
         if other is not None:
             name, what = other
-            raise UsageError(f"{name} is not translated: it would {what}", hint=INSTEAD[what])
+            raise UsageError(
+                f"{name} is not translated: it would {what}", hint=other_systems.instead(name, what, words)
+            )
         if why := not_read(words) or on_each_host(words):
             raise UsageError(why, hint=HINT)
         raise UsageError(
@@ -80,7 +88,8 @@ def of_line(words: Sequence[str]) -> Translated:
         done = translate(words, launcher)
     except UnclearError as error:
         raise UsageError(
-            f"{words[launcher.begin + error.index]!r} of {launcher.name}: {error.problem}", error.hint
+            f"{shell_script.shown(words[launcher.begin + error.index])!r} of {launcher.name}: {error.problem}",
+            error.hint,
         ) from None
     return Translated(launcher.name, (_job(done),))
 

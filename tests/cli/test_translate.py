@@ -104,7 +104,7 @@ def test_a_value_to_write_is_marked_in_the_job_file() -> None:
     assert "left out: $B" not in text
     assert "left out: -N" not in text
     assert "left out: --array=0-1" in text
-    assert yaml.safe_load(text)["command"] == ["a", "$B", "${A[$SLURM_ARRAY_TASK_ID]}", "$(...) y"]
+    assert yaml.safe_load(text)["command"] == ["a", "$B", "${A[$SLURM_ARRAY_TASK_ID]}", "$(x) y"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,23 @@ def test_the_job_file_is_the_same_job(inventory: str, line: str) -> None:
     ("words", "message"),
     [
         (["--", "qsub", "job.pbs"], "qsub is not translated: it would submit a job"),
-        (["--", "jsrun", "-n", "4", "a.out"], "jsrun is not translated: it would start the whole line"),
+        (
+            ["--", "qsub", "-l", "nodes=2:ppn=8", "job.pbs"],
+            "translate job.pbs, and type --hosts 2 --slots-per-host 8 for",
+        ),
+        (["--", "jsrun", "-n4", "-a1", "-g6", "python", "t.py"], "'python' of jsrun: is a task with several GPUs"),
+        (["--", "poe", "./a.out", "-procs", "8"], "poe is not translated: it would start the whole line"),
+        (
+            ["--", "sky", "launch", "--num-nodes", "2", "--gpus=A100:8", "python t.py"],
+            "sky launch is not translated: it would submit a job\nhint: give the number of ranks and the program: taco-launch run --hosts 2 --slots-per-host 8 -- python t.py",
+        ),
+        (["--", "ray", "job", "submit", "--", "python", "t.py"], "taco-launch run --np N -- python t.py"),
+        (["--", "kubectl", "apply", "-f", "job.yaml"], "give the file that it submits: taco-launch translate job.yaml"),
+        (["--", "kubectl", "exec", "p", "--", "mpirun", "-np", "4", "a"], "taco-launch translate -- mpirun -np 4 a"),
+        (
+            ["--", "env", "NNODES=2", "NPROC_PER_NODE=8", "swift", "sft", "--model", "x"],
+            "taco-launch run --launcher torchrun --hosts 2 --slots-per-host 8 -- swift sft --model x",
+        ),
         (["--", "docker", "run", "i", "a.out"], "docker run is not translated: it would start a container"),
         (["--", "python3", "t.py"], "starts no ranks by a launcher that is known here"),
         (["--", "mpirun", "-np", "2", "./a", ":", "./b"], "':' of mpirun: starts a second program"),
@@ -289,7 +305,7 @@ def test_refused(words: list[str], message: str) -> None:
     [
         ("qsub -l nodes=4 job.pbs", "qsub would submit a job in each rank", "translate FILE"),
         ("kubectl apply -f x.yaml", "kubectl apply would submit a job in each rank", "translate FILE"),
-        ("aprun -n 4 a.out", "aprun would start the whole line in each rank", "translate FILE"),
+        ("poe a.out -procs 4", "poe would start the whole line in each rank", "translate FILE"),
         ("docker run image a.out", "docker run would start a container in each rank", "--image NAME"),
         (
             "bash {}/lightning.slurm",
@@ -357,3 +373,23 @@ def test_every_option_of_the_table_has_what_a_user_reads() -> None:
 def test_the_script_of_sbatchs_wrap_is_read() -> None:
     done = succeeding("translate", "--", "sbatch", "-N", "2", "--wrap", "srun -n 4 ./a")
     assert done.stdout.splitlines()[0] == "taco-launch run --hosts 2 --slots-per-host 2 -- ./a"
+
+
+def test_what_a_shell_would_compute_in_a_line_keeps_its_text() -> None:
+    line = [
+        "--",
+        "mpirun",
+        "-np",
+        "$(wc -l < hosts)",
+        "`which python`",
+        "t.py",
+        "--at",
+        "$(date +%s)",
+        "bash",
+        "-c",
+        "echo $(id)",
+    ]
+    done = succeeding("translate", *line).stdout
+    assert done.startswith("taco-launch run -- python t.py --at '$(date +%s)' bash -c 'echo $(id)'\n")
+    assert "set it yourself: --np N" in done
+    assert "$(date +%s) a shell would insert a value here: write it" in " ".join(done.split())

@@ -134,7 +134,7 @@ class LogScan:
             first, found = ((), survived) if any(is_reason(match) for _log, match in survived) else (first, found)
             reasons = reasons_at(self._found)
             first = tuple((log, reasons.get((log, match.finding.line), match)) for log, match in first)
-        return tuple(match for _log, match in (*first, *found))
+        return self._first_error.advised((*first, *found))
 
     def _told(self, first: Tuple[Tuple[int, SignatureMatch], ...] = ()) -> List[Tuple[int, SignatureMatch]]:
         """Return (its log, a match) of what is told, in order; `first` is an error of no known cause that ended a rank."""
@@ -254,7 +254,7 @@ class LogScan:
         cut = len(block) if last else end_of(block, _OVERLAP)
         line_at, number = 0, self.lines + (not self._open_line)
         words = vocabulary(block)
-        self._first_error.communicates |= "NCCL" in block or "torch" in block
+        self._first_error.hear(block)
         for start, entry, position in self._hits(block, cut, words):
             number += block.count("\n", line_at, start)
             line_at = start

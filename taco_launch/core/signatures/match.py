@@ -14,7 +14,7 @@ from taco_launch.core.signatures.known.slurm import SLURM
 from taco_launch.core.signatures.known.ssh import SSH
 from taco_launch.core.signatures.known.system import SYSTEM
 from taco_launch.core.signatures.lines import ended, label, rank_of
-from taco_launch.core.signatures.qualifiers import ADVICE, qualified
+from taco_launch.core.signatures.qualifiers import ADVICE, STATED, qualified
 from taco_launch.core.signatures.table import TABLE
 
 # What ends a program, whatever it says.
@@ -55,7 +55,11 @@ _SOURCE = re.compile(r"[ \t]+(?:[^\n]*\s)?raise [\w.]+\(")
 _TIME = re.compile(r"(?:(?P<date>\d{4}-\d\d-\d\d)[T ])?(?P<time>\d\d:\d\d:\d\d(?:[.,]\d+)?)")
 (_ENTRY,) = (entry for entry in TABLE if entry.unknown)
 _PATTERN = re.compile(_ENTRY.pattern)
+# What shows more where a log has the lines of NCCL_DEBUG=INFO already.
+_SHOWN_BY_DEBUG = re.compile(r" \((?:-x )?NCCL_DEBUG=INFO shows (?:them|it)\)")
+_DEBUG = re.compile(r"(?:-x )?NCCL_DEBUG=INFO")
 _ADVICE = re.compile(f"(?i){ADVICE}")
+_STATED = re.compile(f"(?i){STATED}")
 
 
 class SignatureMatch(NamedTuple):
@@ -198,7 +202,22 @@ class FirstError:
         """Start with no error."""
         self._errors: Dict[Tuple[int, str], _Errors] = {}
         self._ignored: Dict[Tuple[int, str], int] = {}
-        self.communicates = False  # whether the logs have a line of torch or NCCL
+        self._communicates = False  # whether the logs have a line of torch or NCCL
+        self._has_debug = False  # whether NCCL says more than its warnings
+
+    def hear(self, text: str) -> None:
+        """Note whose lines a text has."""
+        self._communicates |= "NCCL" in text or "torch" in text
+        self._has_debug |= " NCCL INFO " in text
+
+    def advised(self, found: Iterable[Tuple[int, SignatureMatch]]) -> Tuple[SignatureMatch, ...]:
+        """Return what is told, without their logs; where NCCL_DEBUG=INFO is on, a next step asks for more than that."""
+        return tuple(self._without_debug(match) if self._has_debug else match for _log, match in found)
+
+    @staticmethod
+    def _without_debug(match: SignatureMatch) -> SignatureMatch:
+        advice = _DEBUG.sub("-x NCCL_DEBUG_SUBSYS=ALL", _SHOWN_BY_DEBUG.sub("", match.finding.next))
+        return match._replace(finding=replace(match.finding, next=advice))
 
     def look(self, log: int, number: int, host: str, line: str, text: str) -> None:
         """Note the error that a line tells of, if it does; `text` is what it says without prefixes."""
@@ -224,6 +243,7 @@ class FirstError:
             values = {"what": shortened(match["raised"] or match["what"])}
             advice = _ADVICE.search(match["raised"] or "")
             values.update({"advice": advice["advice"]} if advice else {})
+            values.update({"stated": "yes"} if _STATED.search(match["raised"] or "") else {})
             values.update({"rank": rank} if rank else {})
             values.update({"host": host} if host else {})
             finding = Finding(_ENTRY.name, filled(_ENTRY.cause, values, ""), _ENTRY.next, host, number)
@@ -262,5 +282,5 @@ class FirstError:
         timed = all(error.time for _log, error in errors) and len({bool(error.date) for _log, error in errors}) == 1
         errors.sort(key=lambda one: ((one[1].date, one[1].time) if timed else (), one[0], one[1].first.finding.line))
         kind = min((match.kind for _log, match in failures), default=_ENTRY.kind)
-        more = {"communicates": "yes"} if self.communicates else {}
+        more = {"communicates": "yes"} if self._communicates else {}
         return tuple((log, error.first_of(kind, more)) for log, error in errors[:1])

@@ -73,6 +73,13 @@ ADVICE = (
     r"(?P<advice>(?!(?:report|file|open|contact|see|refer|raise)\b)(?:try|make sure|ensure|you (?:need|must|should|have) to|consider|set|use|specify|pass|install|reinstall|upgrade|update|increase|reduce"
     r"|remove|rerun|run|call|choose|either|provide|add|change|check|disable|enable|switch|unset|correct|convert|verify|wrap|create|move|load|start|restart|downgrade|lower|avoid|rename|define|replace|keep|split)\b[^\n]{4,240}?)(?=[.!](?:\s|$)|\s*$)"
 )
+# An error that states what it does not accept: its message is the cause.
+STATED = (
+    r"^(?:[A-Za-z_]\w*\.)*(?:(?:Value|Assertion|Runtime|Import|NotImplemented|Config\w*|Validation|Argument)Error|\w*Exception): [^\n]{0,300}?"
+    r"(?:\b(?:requires?|required|must (?:be|have|not|match|equal)|should (?:be|have|match|equal)|needs? to be|ha(?:s|ve) to be|only supports?|unsupported|cannot be (?:used|set|combined|changed|both)|exceeds?"
+    r"|out of range|(?:larger|greater|less) than|but (?:only|found|got|there (?:is|are))|already been (?:initialized|set)|mismatch|(?:unknown|invalid) (?:choice|value|option|argument|config\w*))\b"
+    r"|(?:\bnot |n't )(?:support(?:ed)?|installed|compatible|recognized|allowed|a valid|use same|use|train)\b|\bNo \w+ [^\n]{0,40}specified)"
+)
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     "port-in-use": (
         Qualifier(
@@ -270,6 +277,11 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Follow its message: {advice}. The traceback's last File line that names your own code shows the place.",
         ),
         *REFUSED_BY,
+        Qualifier(
+            rf"(?i)(?=(?P<raised>[^\n]*[^\s.])){STATED}",
+            "The program does not accept what it was given or found: {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]].",
+            "Correct what the message names (an option, a size, a version or the data), the same on all hosts. The traceback's last File line that names your own code shows the place.",
+        ),
     ),
     "python-crashed": (
         Qualifier(

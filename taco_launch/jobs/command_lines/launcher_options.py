@@ -21,6 +21,7 @@ SPREAD = "spread"  # gives each host a rank in turn
 GPUS = "gpus"  # of a host, or of a rank where a host has one
 ALL_GPUS = "all-gpus"  # of the job
 PER_GPU = "per-gpu"  # ranks of each GPU
+TIMES = "times"  # ranks of each resource set of jsrun, which the other options count
 OF_GPUS = (GPUS, ALL_GPUS, PER_GPU)
 # By which option a size is set whose value only the script knows.
 SET_BY = {RANKS: ": --np N", EACH: ": --slots-per-host N", NODES: ": --hosts N", GPUS: ": --slots-per-host N"}
@@ -96,6 +97,7 @@ def _gpus(value: str) -> str:
 _GPU_INDICES = re.compile(r"\d{1,3}(?:,\d{1,3})*", re.ASCII)
 _GPU_COUNT = re.compile(r"(?:[^(]*[:=/])?([1-9][0-9]{0,5})(?:\(.*)?")
 _SECONDS = re.compile("[1-9][0-9]{0,8}")
+_FLUX_TIME = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)([smhd]?)")
 _SLURM_TIME = re.compile(r"(?:(\d{1,6})-)?(\d{1,6})(?::(\d{1,4}))?(?::(\d{1,4}))?")
 
 
@@ -141,6 +143,18 @@ def slurm_seconds(value: str) -> str:
     else:
         hours, minutes, seconds = 0, first, second or 0
     return _limit(3600 * hours + 60 * minutes + seconds)
+
+
+def flux_seconds(value: str) -> str:
+    """Return a time of flux(1) in seconds: minutes, or a number with its unit (30m, 1.5h).
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _FLUX_TIME.fullmatch(value)
+    if found is None:
+        raise ValueError("is not a time of Flux, such as 90 (minutes), 30s or 1.5h")
+    return _limit(int(float(found[1]) * {"s": 1, "h": 3600, "d": 86400}.get(found[2], 60)))
 
 
 def clock_seconds(value: str) -> str:
@@ -542,8 +556,72 @@ _PJM = {
     **_omitted(_QUEUE, two="rscgrp rscunit jobenv freq eco-state retention-state"),
     **_omitted(_PROFILE, two="shape rank-map-bynode rank-map-bychip assign-online-node"),
 }
+# jsrun(1) and lrun of IBM's systems, aprun(1) of Cray's, ibrun of TACC's, flux-run(1).
+_JSRUN = {
+    **_all("n nrs", Meaning(RANKS)),
+    **_all("p np", Meaning(RANKS)),
+    **_all("r rs-per-host", Meaning(EACH)),
+    **_all("a tasks-per-rs", Meaning(TIMES)),
+    **_all("E env", Meaning(ENV)),
+    **_all("h chdir", Meaning(OPTION, target="--workdir")),
+    **_all("g gpu-per-rs", Meaning(GPUS)),
+    **_omitted(_LIMITS, two="c cpu-per-rs m memory-per-rs"),
+    **_omitted(_PROFILE, two="b bind d launch-distribution l latency-priority M smpiargs K rs-per-socket"),
+    **_omitted(_LOGS, two="stdio-stdout stdio-stderr o k stdio-mode e"),
+    **_omitted(_STDIN, two="t stdio-input"),
+    **_refused(BY_FILE, two="U use-spec-file"),
+    **_refused(SEVERAL, two="f appfile"),
+}
+_LRUN = {
+    "n": Meaning(RANKS),
+    "N": Meaning(NODES),
+    "T": Meaning(EACH),
+    "g": Meaning(GPUS),
+    **_omitted(_LIMITS, two="c"),
+    **_omitted(_PROFILE, "core-isolation", "M"),
+    **_omitted(_PRINTS, "v vvv"),
+}
+_APRUN = {
+    **_all("n pes", Meaning(RANKS)),
+    **_all("N pes-per-node", Meaning(EACH)),
+    **_all("e environment-override", Meaning(ENV)),
+    **_omitted(_LIMITS, two="d cpus-per-pe m memory-per-pe j cpus-per-cu S"),
+    **_omitted(_PROFILE, "ss", "cc cpu-binding r p"),
+    **_omitted(_PRINTS, "q quiet b"),
+    **_all("L node-list", Meaning(HOSTS)),
+    "t": Meaning(OPTION, target="--timeout", convert=_seconds),
+}
+_IBRUN = {
+    **_all("n np", Meaning(RANKS)),
+    **_omitted(_PLACES, two="o"),
+}
+_FLUX = {
+    **_all("n ntasks", Meaning(RANKS)),
+    **_all("N nodes", Meaning(NODES)),
+    "tasks-per-node": Meaning(EACH),
+    **_all("t time-limit", Meaning(OPTION, target="--timeout", convert=flux_seconds)),
+    "job-name": Meaning(OPTION, target="--name"),
+    "cwd": Meaning(OPTION, target="--workdir"),
+    "env": Meaning(ENV),
+    **_all("g gpus-per-task", Meaning(GPUS)),
+    **_omitted(_GPUS, two="gpus-per-node gpus-per-slot"),
+    **_omitted(_LIMITS, two="c cores-per-task cores-per-slot cores cores-per-node nslots"),
+    **_omitted(_PROFILE, two="o setopt"),
+    **_omitted(_LOGS, "l label-io u unbuffered", "output error"),
+    **_omitted(_STDIN, two="input"),
+    **_omitted(_QUEUE, "x exclusive", "q queue B bank urgency begin-time dependency requires flags setattr S"),
+    **_omitted("the ranks have the variables that -x names", two="env-remove env-file"),
+    **_omitted(_PRINTS, "v verbose quiet"),
+}
 # What a script's directives are.
-DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {"Slurm": _SLURM, "PBS": _PBS, "LSF": _LSF, "SGE": _SGE, "PJM": _PJM}
+DIRECTIVES: Mapping[str, Mapping[str, Meaning]] = {
+    "Slurm": _SLURM,
+    "PBS": _PBS,
+    "LSF": _LSF,
+    "SGE": _SGE,
+    "PJM": _PJM,
+    "Flux": _FLUX,
+}
 # Options of schedulers that ask for resources, NAME=VALUE,NAME=VALUE, each an option of its table; and what is between them.
 OF_RESOURCES: Mapping[str, tuple[tuple[str, ...], str]] = {
     "PBS": (("-l",), r"[:,](?=[a-z_]+=)"),
@@ -560,6 +638,11 @@ OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
     "composer": _COMPOSER,
     "colossalai": _COLOSSALAI,
     "srun": _SLURM,
+    "jsrun": _JSRUN,
+    "lrun": _LRUN,
+    "aprun": _APRUN,
+    "ibrun": _IBRUN,
+    "flux": _FLUX,
     **DIRECTIVES,
 }
 # The frameworks that are of the ranks alone (ompi/mca of Open MPI 4 and 5, and what of opal/mca they move data by): for
@@ -576,7 +659,7 @@ ABBREVIATES = frozenset(("torch", "deepspeed", "composer", "horovodrun"))
 # Launchers whose ranks find each other as those of MPI.
 OF_MPI = ("mpirun", "hydra", "horovodrun")
 # These read `-N2` as `-N 2`, but for words that are options as a whole (`-gpu` of LSF).
-GLUED = frozenset(("srun", "Slurm", "LSF", "PBS"))
+GLUED = frozenset(("srun", "Slurm", "LSF", "PBS", "jsrun", "lrun", "aprun", "ibrun", "flux", "Flux"))
 
 
 def parameter(name: str) -> str | None:

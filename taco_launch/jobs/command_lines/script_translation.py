@@ -22,6 +22,7 @@ from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.parts_in_force import without_sizes
 from taco_launch.jobs.command_lines.scripts import (
     directives,
+    other_systems,
     parts_of_hosts,
     redirections,
     rounds,
@@ -39,7 +40,6 @@ _PREPARED = "prepare it in the image, or on the hosts"
 _EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
 _INSTEAD = "a condition of the script decides whether it runs in the place of the launcher in line {}"
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
-_SUBMITS_TO = {"sbatch": "Slurm", "qsub": "PBS", "msub": "PBS", "bsub": "LSF"}
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 _OF_PYTHON = ("python", "python3", "torchrun")
 
@@ -228,7 +228,7 @@ class _Script(Settings):
             self._unknown(command, words)
         elif name == "arena" and "submit" in words:
             self._arena(command, words)
-        elif why := unread_launchers.of_another_system(words):
+        elif why := unread_launchers.of_another_system(words, self._directives):
             self._left(command, why)
         else:
             self._other(command, words, values)
@@ -256,7 +256,9 @@ class _Script(Settings):
     def _other(self, command: ScriptCommand, words: Sequence[str], values: Mapping[str, str]) -> None:
         """Follow a command that starts no ranks by a launcher that is read."""
         name = (bare(words)[2] or words)[0].rpartition("/")[2]
-        if why := not_read(words) or unread_launchers.on_each_host(words, is_loop=command.is_conditional):
+        if why := not_read(words, {**self._exported, **values}) or unread_launchers.on_each_host(
+            words, is_loop=command.is_conditional
+        ):
             self._left(command, f"{why}: {HINT}" if why.endswith("here") else why)
         elif name in ("cd", "pushd") and len(words) == 2:
             self._left_folders += [self._folder] if name == "pushd" else []
@@ -295,11 +297,13 @@ class _Script(Settings):
         """Translate the script that a command is given, as << or --wrap has it."""
         name = words[0].rpartition("/")[2]
         script = shell_script.read(text)
-        scheduler = script.scheduler or _SUBMITS_TO.get(name, "")
+        scheduler = script.scheduler or other_systems.SCHEDULERS.get(name, "")
         exported, home = self._exported if name == "sbatch" else {}, self._variables.get("HOME", "")
         inside = _Script(script, exported, scheduler, home=home, is_inside=True)
-        at = next((at for at, word in enumerate(words) if word.startswith(redirections.WRAP)), len(words))
-        rest = (*words[1:at], *words[at + (1 if "=" in "".join(words[at : at + 1]) else 2) :])
+        begin = redirections.of_command(words) or len(words)
+        at = next((at for at, word in enumerate(words) if word.startswith(redirections.WRAP)), begin)
+        behind = at + (1 if "=" in "".join(words[at : at + 1]) else 2) if at < begin else len(words)
+        rest = (*words[1:at], *words[behind:])
         try:
             done = inside.translated(rest)
         except UnclearError as error:

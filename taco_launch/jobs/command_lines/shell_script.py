@@ -51,7 +51,7 @@ _NAMED = re.compile(rf"{UNKNOWN}{NAMED}")
 _IN_A_NAME = re.compile(r"\w", re.ASCII)
 _LENGTH = re.compile(rf"[${QUOTED}]\{{#({NAMED})\[[@*]\]\}}")
 _UNKNOWN = re.compile(
-    rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\(\.\.\.\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
+    rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\([^()]*\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
 )
 _WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{[^{{}}]*\s[^{{}}]*\}}")
 SETS = ("export", "declare", "typeset", "readonly", "local")
@@ -105,6 +105,15 @@ def of_line(words: Sequence[str]) -> str:
     """Return the script of `bash -lc SCRIPT`; "" for any other line."""
     is_shell = words[0].rpartition("/")[2] in ("sh", "bash", "dash", "zsh", "ksh")
     return words[2] if is_shell and len(words) > 2 and words[1].startswith("-") and words[1].endswith("c") else ""
+
+
+def with_computed(words: Sequence[str]) -> tuple[str, ...]:
+    """Return a line with marks for what a shell would compute in it; what `bash -c` is given is left to that shell."""
+    script = next((at + 2 for at in range(len(words)) if of_line(words[at:])), -1)
+    return tuple(
+        word if at == script or not ("`" in word or "$(" in word) else Tokens(word).filled().replace(QUOTED, "$")
+        for at, word in enumerate(words)
+    )
 
 
 def started(words: Sequence[str]) -> tuple[str, ...]:

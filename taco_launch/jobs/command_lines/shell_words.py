@@ -9,8 +9,9 @@ from typing import NamedTuple
 # quotes; between the words that a shell makes of one; and in the place of an element of an array that is empty.
 UNKNOWN, LITERAL, QUOTED, FIELD, EMPTY = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
 BLANK = "\ue006"  # in the place of a blank in ${...} whose value is not known: no shell splits there
+OPEN, CLOSE = "\ue007", "\ue008"  # in the place of parentheses within $(...), whose text is kept
 SUM = "\ue005"  # in the place of the dollar sign of $((...)), which with_sums computes
-MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: "", SUM: "$", BLANK: " "}
+MARKS = {UNKNOWN: "$", LITERAL: "$", QUOTED: "$", FIELD: " ", EMPTY: "", SUM: "$", BLANK: " ", OPEN: "(", CLOSE: ")"}
 NAMED = "[A-Za-z_][A-Za-z0-9_]*"
 ASSIGNED = re.compile(rf"(?P<name>{NAMED})(?P<index>\[[^\]]*\])?(?P<adds>\+?)=")
 COUNTED = re.compile(rf"({NAMED})\s*(?:\+\+|--|[-+*/%]?=(?!=))|(?:\+\+|--)\s*({NAMED})")
@@ -49,6 +50,7 @@ _BLANKS = re.compile(r"\s+")
 _OCTAL = re.compile(r"(?<![\d.])0\d")
 _DOES = {"*": operator.mul, "/": operator.floordiv, "%": operator.mod, "+": operator.add, "-": operator.sub}
 _MOST_STEPS = 40
+_KEPT = str.maketrans({"(": OPEN, ")": CLOSE, "$": LITERAL, **dict.fromkeys(" \t\r\n", BLANK)})
 
 
 class Words(NamedTuple):
@@ -318,7 +320,8 @@ class Tokens:
         if _SUM.fullmatch(self._text, begin, self._at):
             return f"{SUM}{self._text[begin + 1 : self._at]}"
         program = _WHICH.fullmatch(self._text[begin : self._at].lstrip("$"))
-        return program[1] if program else f"{UNKNOWN}(...)"
+        inside = self._text[begin : self._at].removeprefix("$")[1:-1]
+        return program[1] if program else f"{UNKNOWN}({inside.translate(_KEPT)})"
 
 
 def with_sums(word: str, variables: Mapping[str, str]) -> str:

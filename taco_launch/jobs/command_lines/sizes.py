@@ -12,6 +12,8 @@ COUNTED = {table.RANKS: "--np", table.EACH: "--slots-per-host", table.NODES: "--
 _OF_HOSTS = ("node-rank", "machine-rank", "nnodes", "num-machines", "nproc-per-node")
 # Launchers whose process is a job of one host unless its line counts hosts.
 _ALONE_BY_DEFAULT = ("torch", "accelerate", "composer", "colossalai")
+# Launchers whose option for GPUs is one of each task, or of so many as a resource set has.
+_GIVES_EACH_TASK = ("jsrun", "lrun", "flux")
 _OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 
 
@@ -24,7 +26,10 @@ def of_line(line: LauncherLine) -> Iterator[str]:
     # A count that is there, but not known, has no default.
     unknown = {part.name for part in line.of(table.REFUSED)}
     automatic = table.EACH in unknown or (not each and any("nproc" in part.words[0] for part in line.of(table.OMITTED)))
-    if line.kind == "srun":  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
+    if line.kind in (
+        "srun",
+        "flux",
+    ):  # srun(1): --ntasks-per-node is a limit beside --ntasks, and a node has one task by default
         each = (
             ("" if nodes else each)
             if ranks
@@ -71,7 +76,11 @@ def _counts(line: LauncherLine) -> tuple[str, str, str]:
     elsewhere = refused or ranks or each or any(map(line.last, (table.HOSTS, table.HOSTFILE)))
     if line.kind in table.ON_ONE_HOST and not elsewhere and not has_settings:
         nodes = nodes or "1"
-    return ("1" if line.kind == "srun" and counted and not (ranks or each or nodes) else ranks), each, nodes
+    if (
+        times := line.last(table.TIMES)
+    ) is not None and times.value.isdecimal():  # of each set that -n and -r of jsrun count
+        ranks, each = (str(int(count) * int(times.value)) if count else "" for count in (ranks, each))
+    return ("1" if line.kind in ("srun", "flux") and counted and not (ranks or each or nodes) else ranks), each, nodes
 
 
 def total(size: Sequence[str]) -> int:
@@ -143,6 +152,11 @@ def is_per_host(line: LauncherLine, program: Sequence[str]) -> bool:
         UnclearError: that process is one of MPI, and a rank of MPI has one slot here, which is one GPU.
     """
     is_one = bool(of_hosts(line))
+    gpus, times = (line.last(use) for use in (table.GPUS, table.TIMES))
+    if gpus and line.kind in _GIVES_EACH_TASK and int(gpus.value) > int(times.value if times else "1"):
+        problem = "is a task with several GPUs, but a rank has one slot here, which is one GPU"
+        hint = "start a rank for each GPU: taco-launch run --np N -- PROGRAM; or one process on each host, which uses its GPUs: --launcher env --per-host --slots-per-host GPUS"
+        raise UnclearError(line.begin, problem, hint)
     is_test = line.kind == "srun" and bool(gpus_of_test(program))
     is_mpi = any(p.words[0].startswith("--mpi") and not p.words[-1].endswith("none") for p in line.parts)
     if is_test or (is_one and is_mpi):

@@ -97,6 +97,8 @@ def translate(
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
         directives = parts_in_force.without_sizes(directives, f"{nested.name} counts its ranks by its own options")
     else:
+        if line.kind == "flux":
+            directives = parts_in_force.without_sizes(directives, "flux run counts its tasks by its own options")
         directives = (*directives, *sizes.of_gpus((*directives, *line.parts)))
     if line.last(table.RANKS) or line.last(table.EACH):
         directives = [part for part in directives if part.why != table.BY_DEFAULT]
@@ -228,7 +230,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
     options += size
     for part in line.parts:
         here = _here(part, own, given, size=size, launcher=launcher, hosts=_with_slots(line, part))
-        if here and part.use not in (*sizes.COUNTED, *table.OF_GPUS, table.SPREAD, table.HOSTFILE):
+        if here and part.use not in (*sizes.COUNTED, *table.OF_GPUS, table.TIMES, table.SPREAD, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
@@ -275,8 +277,8 @@ def _here(
                 dict(itertools.pairwise((*size, *own))).get("--slots-per-host", part.value),
             )
         )
-    if part.use in (*sizes.COUNTED, table.SPREAD):
-        option = sizes.COUNTED[table.EACH if part.use == table.SPREAD else part.use]
+    if part.use in (*sizes.COUNTED, table.SPREAD, table.TIMES):
+        option = "" if part.use == table.TIMES else sizes.COUNTED[table.EACH if part.use == table.SPREAD else part.use]
         counted = (option, size[size.index(option) + 1]) if option in size else ()
         if option == "--hosts" and "--np" in size and not _fits(part.value, size):
             return ()

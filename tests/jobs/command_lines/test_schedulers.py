@@ -51,8 +51,8 @@ def test_slurm_tells_how_many_cpus_a_rank_has(option: str) -> None:
 def test_a_number_of_ranks_that_is_not_known_is_named_with_the_one_that_is_used() -> None:
     done = translate_script("#PBS -l select=2:mpiprocs=4\nmpirun -np $(wc -l < x) a\n")
     assert line(done) == "--hosts 2 --slots-per-host 4 -- a"
-    assert reasons(done)["-np '$(...)'"].endswith("; --hosts 2 --slots-per-host 4 is what the script asks for")
-    assert not reasons(translate_script("mpirun -np $(x) -npernode 2 a"))["-np '$(...)'"].endswith("asks for")
+    assert reasons(done)["-np '$(wc -l < x)'"].endswith("; --hosts 2 --slots-per-host 4 is what the script asks for")
+    assert not reasons(translate_script("mpirun -np $(x) -npernode 2 a"))["-np '$(x)'"].endswith("asks for")
 
 
 def test_the_other_branch_than_the_launchers_is_named() -> None:
@@ -60,3 +60,22 @@ def test_the_other_branch_than_the_launchers_is_named() -> None:
     named = reasons(translate_script(text))
     assert named["line 1: python b.py"].endswith("in the place of the launcher in line 1")
     assert named["line 2: python c.py"].startswith("it runs once")
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("#flux: -N2 -n8\n# flux: -t 1.5h\nmpirun a", "--hosts 2 --slots-per-host 4 --timeout 5400s -- a"),
+        ("#FLUX: -N2\nflux run -n 3 a", "--np 3 -- a"),
+        ("#flux: -N 2 -n 8\nflux run a", "--np 1 -- a"),
+        ("bsub -n 8 -R 'span[ptile=4]' mpirun ./a.out -n 2", "--np 8 --slots-per-host 4 -- ./a.out -n 2"),
+        ("salloc -N 2 -n 16 srun a", "--hosts 2 --slots-per-host 8 -- a"),
+        ("#SBATCH -N 2 --ntasks-per-node=4\nibrun -o 0 a", "--hosts 2 --slots-per-host 4 -- a"),
+    ],
+)
+def test_the_launchers_of_other_schedulers(text: str, job: str) -> None:
+    assert line(translate_script(text)) == job
+
+
+def test_a_flux_directive_that_cannot_be_read_is_named() -> None:
+    assert reasons(translate_script("#flux: -t soon\nmpirun -np 2 a"))["-t soon"].startswith("is not a time of Flux")

@@ -12,6 +12,9 @@ _KINDS = {
     **dict.fromkeys(("mpiexec.hydra", "mpirun.mpich", "mpiexec.mpich"), "hydra"),
     "horovodrun": "horovodrun",
     "srun": "srun",
+    **dict.fromkeys(("prun", "prterun"), "mpirun"),
+    **{name: name for name in ("jsrun", "lrun", "aprun", "ibrun")},
+    "flux run": "flux",
     "torchrun": "torch",
     "deepspeed": "deepspeed",
     "composer": "composer",
@@ -38,7 +41,7 @@ _ELSEWHERE = {
     ),
     **dict.fromkeys(("helm install", "helm upgrade", "torchx run", "dstack apply", "sky jobs"), SUBMITS),
     **dict.fromkeys(
-        ("jsrun", "lrun", "aprun", "mpiexec_mpt", "ibrun", "prun", "prterun", "ccc_mprun", "flux run", "poe", "pbsdsh"),
+        ("mpiexec_mpt", "ccc_mprun", "poe", "pbsdsh", "blaunch"),
         STARTS,
     ),
     **dict.fromkeys(("docker run", "podman run", "nerdctl run", "docker compose", "docker-compose"), CONTAINS),

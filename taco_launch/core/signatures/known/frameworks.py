@@ -13,7 +13,7 @@ from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 # The last place of a traceback, in the part of a framework that checks how it is used; what it raises there itself names the cause.
 # What fails below it, or ends it from outside, is another matter.
 _LAST_PLACE = (
-    r'^  File "[^"\n]*/{}\.py", line \d+[^\n]*\n {{4}}(?:raise|assert)\b[^\n]*\n(?: {{4}}[^\n]*\n){{0,4}}(?!\S*(?:Timeout|Connection|OSError|Rendezvous|Import|NotFound|Memory|Signal))'
+    r'^  File "[^"\n]*/{}\.py", line \d+[^\n]*\n {{4}}(?:raise|assert)\b[^\n]*\n(?: {{4}}[^\n]*\n){{0,4}}(?!\S*(?:Timeout|Connection|OSError|Rendezvous|Import|NotFound|Memory|Signal|StopIteration))'
     r"(?!.*(?:\bfailed\b|timed out|terminated|exited|died|lost))(?P<raised>[A-Za-z_][^\n]*[^\s.])"
 )
 _REFUSES = "{} on {{host}}: {{raised}}."
@@ -287,12 +287,120 @@ FRAMEWORKS = (
     ),
     Signature(
         "not-divisible",
-        keys=("divisible by",),
+        keys=("divisible by", "a multiple of"),
         cause="{what} is not a multiple of {size}.",
-        next="Change one of the two. Of a batch with sequence parallelism: pad its sequences to a multiple, or leave out --sequence-parallel.",
-        pattern=r"Error: (?P<what>[A-Za-z][^\r\n:]{2,80}?)(?: \(\d+\))? (?:should|must|needs to|has to|is not|not) (?:be )?(?:evenly )?divisible by (?:the )?(?P<size>[^\r\n]{2,60}[^\s.])",
+        next="Change one of the two[[plain?: the second number is most often the tensor parallel size, which must divide the vocabulary, the heads and the sizes of the layers (--tensor-parallel-size in vLLM, --make-vocab-size-divisible-by in Megatron)]]"
+        "[[parallel?: a parallel size has to divide what it splits, and the number of ranks. Of a batch with sequence parallelism: pad its sequences to a multiple]].",
+        pattern=r"Error: (?P<what>[A-Za-z][^\r\n:]{2,80}?)(?: \(\d+\))? (?:should|must|needs to|has to|is not|not) (?:be )?(?:evenly )?(?:divisible by|a multiple of) (?:the )?(?=(?:[^\r\n]*(?P<parallel>parallel|tp|pp))?)(?P<size>[^\r\n]{2,120}?[^\s.])(?=[.,;]?\s*$|[.;] )"
+        r"|Error: (?P<what3>[A-Za-z][\w ]{2,40}: ?\d+) is not divisible by (?P<size3>\w{2,40}: ?\d+)|Error: (?P<plain>(?P<what2>\d+)) is not divisible by (?P<size2>\d+)",
         unless=("ranks-not-divisible", "vllm-parallel-size"),
         survived=True,
+    ),
+    Signature(
+        "engine-ranks",
+        keys=(
+            "mpiSize == tp * pp",
+            "Runtime world size (",
+            "MPI worldSize is expected to be equal to tp*pp",
+            "Assertion failed: MPI size ",
+        ),
+        cause="TensorRT-LLM's engine was built for [[built?{built}||another number of]] ranks (tensor x pipeline parallel size)[[now?, and {now} runs it||, and not so many run it]].",
+        next="Start as many ranks as the engine was built for (tp_size x pp_size): taco-launch run --np N. If you did and each counts 1, the program's MPI is not that of mpirun: compare ldd on libtensorrt_llm.so with mpirun --version, and use one of them for mpi4py as well.",
+        # cpp/tensorrt_llm/runtime/worldConfig.cpp, executor/executorImpl.cpp; examples/run.py
+        pattern=r"mpiSize == tp \* pp|MPI worldSize is expected|MPI size (?P<now>\d+) != TP size (?P<built>\d+ \* PP size \d+)|Engine world size \((?P<built2>[\d *]+)\) != Runtime world size \((?P<now2>\d+)\)",
+    ),
+    Signature(
+        "checkpoint-model-parallel",
+        keys=("Loading a checkpoint for MP=",),
+        cause="The checkpoint has {parts} part[[one?||s]], one for each rank, and {ranks} ranks load it.",
+        next="Start {parts} rank[[one?||s]]: taco-launch run --np {parts}. For another number, convert the checkpoint to as many parts, or use a version for Hugging Face's transformers.",
+        pattern=r"checkpoint for MP=(?=(?P<one>1\b)?)(?P<parts>\d+) but world size is (?P<ranks>\d+)",
+    ),
+    Signature(
+        "composer-rank-ended",
+        keys=("composer.cli.launcher:Rank ",),
+        cause="Rank {rank} of composer on {host} [[killed?was killed (signal 9), most likely because memory ran out]][[bus?ended with a bus error (signal 7), most often because /dev/shm is full]][[signal?was ended by signal {signal} (11: a crash, 6: an abort)]][[code?failed with exit code {code}]]; composer does not show why.",
+        next="[[killed?Run dmesg -T | grep -i kill on its host, and use fewer data loader workers or smaller batches]][[bus?Run df -h /dev/shm where the ranks run; in a container: docker run --shm-size=32g, or --ipc=host]][[signal?Run it with -x PYTHONFAULTHANDLER=1, which shows where it crashed; a library built for another CUDA or torch can cause this]]"
+        "[[code?Read that rank's own lines: composer prints them below 'Begin global rank {rank} STDERR', or in the files of --stdout and --stderr]].",
+        pattern=r"composer\.cli\.launcher:Rank (?P<rank>\d+) crashed with exit code (?:-(?=(?P<killed>9\b)?)(?=(?P<bus>7\b)?)(?:[79]\b|(?P<signal>\d+))|(?P<code>\d+))",
+        kind=FailureText.FALLBACK,
+    ),
+    Signature(
+        "vllm-engine-not-started",
+        keys=("Engine core initialization failed", "WorkerProc initialization failed due to an exception"),
+        cause="A process of vLLM's engine on {host} failed while it started, and this line does not show why.",
+        next="Read the first traceback above it, in lines of EngineCore, Worker or VllmWorker; -x VLLM_LOGGING_LEVEL=DEBUG shows more. Without one, that process was killed: dmesg -T | grep -i kill, and df -h /dev/shm.",
+        kind=FailureText.FALLBACK,
+        unless=("vllm-memory", "vllm-parallel-size", "cuda-out-of-memory"),
+    ),
+    Signature(
+        "vllm-waits",
+        keys=("No available block found in 60 second", "No available shared memory broadcast block found in 60 second"),
+        cause="A process of vLLM on {host} waits for its workers: one still loads or compiles, hangs in a collective, or has ended.",
+        next="Look in the log for a worker that failed, and run py-spy dump --pid PID on the workers, which shows what they do. If they hang while they communicate: -x NCCL_P2P_DISABLE=1 or -x NCCL_DEBUG=INFO; --disable-custom-all-reduce.",
+        kind=FailureText.ECHO,
+        at_end=r"No available (?:shared memory broadcast )?block found",
+    ),
+    Signature(
+        "deepspeed-adam-missing",
+        keys=("object has no attribute 'ds_opt_adam'",),
+        cause="DeepSpeed's optimizer on the CPU (DeepSpeedCPUAdam) could not be compiled or loaded on {host}; this line only follows from that.",
+        next="Read the first error above it, of the extension cpu_adam. ds_report shows whether nvcc, g++ and torch fit together; DS_BUILD_CPU_ADAM=1 pip install --no-cache-dir deepspeed builds it when it is installed.",
+        kind=FailureText.FALLBACK,
+        unless=("extension-build-failed", "compiler-missing", "cuda-toolkit-other", "cuda-home-missing"),
+    ),
+    Signature(
+        "deepspeed-config-mismatch",
+        keys=("DeepSpeed config values that mismatch",),
+        cause="DeepSpeed's configuration and the arguments of Hugging Face's Trainer differ: {what}.",
+        next="Set that value to \"auto\" in DeepSpeed's JSON file (or leave it out of accelerate's configuration), so that the Trainer's is used; or make both equal.",
+        pattern=r"DeepSpeed config values that mismatch\s+TrainingArguments\s+values:\s+- (?P<what>ds [^\r\n]{1,200}[^\s.])",
+        lines=4,
+    ),
+    Signature(
+        "deepspeed-devices-mixed",
+        keys=("assert len(set(t.device for t in tensors)) == 1",),
+        cause="ZeRO-3 puts parameters into one block, and those of this model are on different devices.",
+        next="Do not move the model to a GPU before deepspeed.initialize() (no .cuda(), .to() or device_map), or make it within deepspeed.zero.Init(); in Lightning, make the layers in configure_model().",
+        pattern=r"assert len\(set\(t\.device for t in tensors\)\) == 1[^\r\n]*(?:(?:\r?\n *\^+)?\r?\n(?P<error>AssertionError))?",
+        lines=3,
+    ),
+    Signature(
+        "transformer-engine-missing",
+        keys=("NameError: name 'TE", "transformer_engine/pytorch/__init__.py", "transformer_engine/common/__init__.py"),
+        cause="Megatron or another program on {host} uses NVIDIA's Transformer Engine, which is not installed completely there for this torch.",
+        next="Install it for that torch: pip install --no-build-isolation 'transformer_engine[pytorch]', or use an image that has it (NGC's pytorch). Without it, Megatron runs with --transformer-impl local.",
+        pattern=r"NameError: name 'TE[A-Z]\w+' is not defined|transformer_engine/(?:pytorch|common)/__init__\.py\", line \d+, in _load_library(?:\r?\n +[^\r\n]*){0,4}\r?\n(?P<error>StopIteration)",
+        lines=6,
+    ),
+    Signature(
+        "apex-missing",
+        keys=("Apex required to use megatron", "install apex from https://", "requires apex"),
+        cause="The program on {host} uses NVIDIA's apex, which is not installed there.",
+        next="Install it where the ranks run, with its CUDA parts: pip install -v --no-build-isolation --config-settings '--build-option=--cpp_ext' --config-settings '--build-option=--cuda_ext' git+https://github.com/NVIDIA/apex (the package apex of PyPI is another one). Or use an image that has it (NGC's pytorch).",
+        survived=True,
+    ),
+    Signature(
+        "lightning-cuda-forked",
+        keys=("Lightning can't create new processes if CUDA is already initialized",),
+        cause="Lightning is to fork its ranks (ddp_notebook, ddp_fork), and the program has already used CUDA in the process that starts them.",
+        next="Use no torch.cuda, .cuda() or .to('cuda') before trainer.fit(), and restart the kernel of the notebook. In a script, use strategy='ddp', which starts each rank as a process of its own.",
+    ),
+    Signature(
+        "lightning-start-method",
+        keys=("is not compatible with an interactive environment", "The start method 'fork' is not available"),
+        cause="Lightning cannot start its ranks as strategy[[name?='{name}']] has it: [[name?it does not work in a notebook||this system cannot fork]].",
+        next="[[name?Use strategy='ddp_notebook' there, or run the code as a script||Use strategy='ddp' in a script, or 'ddp_spawn']].",
+        pattern=r"strategy='(?P<name>\w+)'[^\r\n]{0,40} is not compatible with an interactive environment|start method 'fork' is not available",
+    ),
+    Signature(
+        "lightning-refuses",
+        keys=("MisconfigurationException: ",),
+        cause="Lightning does not accept how its Trainer is set up on {host}: {why}.",
+        next="Correct what the message names in Trainer(devices=, num_nodes=, strategy=, accelerator=, precision=), and compare it with how the ranks are started: as many per host as devices.",
+        pattern=r"MisconfigurationException: (?P<why>[^\r\n]*[^\s.])",
+        kind=FailureText.FALLBACK,
+        unless=("lightning-gpus", "lightning-no-gpu", "lightning-start-method"),
     ),
     Signature(
         "sizes-disagree",
@@ -552,7 +660,7 @@ FRAMEWORKS = (
         cause="A checkpoint or another saved file is incomplete or damaged: it cannot be read as what it should be.",
         next="Run ls -l on the file on the host that fails: it was cut off while it was saved (killed, disk full) or "
         "downloaded, it is a Git LFS pointer (git lfs pull), or another rank is still writing it (add a barrier before loading). Use the previous checkpoint.",
-        unless=("child-process-cut-off",),
+        unless=("child-process-cut-off", "torch-object-damaged"),
         survived=True,
     ),
     Signature(
@@ -973,10 +1081,15 @@ FRAMEWORKS = (
     ),
     Signature(
         "weights-not-gathered",
-        keys=("'weight' must be 2-D", "out of bounds for storage of size 0", "but its data is not allocated yet"),
+        keys=(
+            "'weight' must be 2-D",
+            "weight should have at least three dimensions",
+            "out of bounds for storage of size 0",
+            "but its data is not allocated yet",
+        ),
         cause="A layer on {host} was called while its weights are empty: FSDP or ZeRO-3 has divided them among the ranks and not gathered them for this call.",
         next="Call the wrapped model itself, not a part of it (embeddings, lm_head, generate() of an inner module), and use_reentrant=False with gradient checkpointing. Outside of forward, use with FSDP.summon_full_params(model), or with deepspeed.zero.GatheredParameters(params).",
-        pattern=r"'weight' must be 2-D|storage of size 0|data is not allocated yet",
+        pattern=r"'weight' must be 2-D|weight should have at least three dimensions|storage of size 0|data is not allocated yet",
     ),
     Signature(
         "fsdp-order-differs",

@@ -552,7 +552,7 @@ NCCL_DEVICES = (
         keys=("NCCL WARN ", "Last error:"),
         cause="NCCL failed on {host}: {what}.",
         next="Run it again with -x NCCL_DEBUG=INFO and read the lines before that one, on every host.",
-        pattern=r"NCCL WARN (?!Missing |MSCCL)(?P<what>[^\r\n]*[^\s.])|Last error:[ \t]*\r?\n(?:[\w.-]+: )?[^\r\n]*?(?P<what2>\w[^\r\n]*[^\s.])",
+        pattern=r"NCCL WARN (?!Missing |MSCCL)(?P<what>[^\r\n]*[^\s.])|Last error:[ \t]*\r?\n(?:[\w.-]+: )?[^\r\n]*?(?P<what2>\[?\w[^\r\n]*[^\s.])",
         lines=2,
         kind=FailureText.FALLBACK,
         only_with=("nccl-failed",),

@@ -298,6 +298,7 @@ OPEN_MPI = (
         keys=(
             "MPI_INIT has failed",
             "It looks like MPI_INIT failed",
+            "It looks like MPI runtime init failed",
             "PML ucx cannot be selected",
             "*** An error occurred in MPI_Init",
         ),
@@ -305,7 +306,7 @@ OPEN_MPI = (
         next="Run it with --mca orte_base_help_aggregate 0 (4.1) and -x OMPI_MCA_btl_base_verbose=30, and look at the first "
         "error; --mca pml ob1 --mca btl tcp,self leaves out RDMA.",
         pattern=r"MPI_INIT has failed|PML ucx cannot be selected|An error occurred in MPI_Init"
-        r"|It looks like MPI_INIT failed(?:[\s\S]{0,600}?\n +(?P<step>[^\r\n]{3,80}?) failed\s+--> Returned (?P<why>[^\r\n]{1,80}?\(-?\d+\)))?",
+        r"|It looks like MPI(?:_INIT| runtime init) failed(?:[\s\S]{0,600}?\n +(?P<step>[^\r\n]{3,80}?)(?: failed)?\s+--> Returned (?P<why>[^\r\n]{1,80}?\(-?\d+\)))?",
         lines=12,
         kind=FailureText.FALLBACK,
         unless=("mpi-runtime-failed", "mpi-pml-missing"),

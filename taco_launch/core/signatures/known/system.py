@@ -540,7 +540,7 @@ SYSTEM = (
         next="[[path?Run ls -l {path} on {host}, where the ranks run: it must exist on every host (a shared folder, --sync DIR, container.mounts of the inventory). A relative path starts from the folder in which the job starts||"
         "Check where the ranks run: ls -l {name}; command -v {name}. Give the full path, or install it there]].",
         pattern=r"^(?:\w+\.)*\w*Error: \[Errno (?:2|6|20)\] [A-Z][\w ]{1,40}: '(?:(?P<path>(?=[^'/\r\n]{0,100}/)[^'\r\n]{1,300})|(?P<name>[^'/\r\n]{1,100}))'",
-        unless=("lock-file-gone", "data-worker-gone"),
+        unless=("lock-file-gone", "data-worker-gone", "checkpoint-metadata-missing"),
         survived=True,
         handled=True,
     ),

@@ -186,13 +186,27 @@ TORCH = (
     ),
     Signature(
         "data-worker-killed",
-        keys=("DataLoader worker (pid",),
+        keys=("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
         cause="A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
         next="If the worker was killed, use fewer workers, as memory ran out; for a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). "
         "If it has an exit code of the data set's own code, num_workers=0 shows where it fails.",
-        pattern=r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal: (?P<why>[^.\r\n]+)"
+        pattern=r"DataLoader worker (?:\(pid(?:\(s\))?[^)]*\) )?(?:is killed by signal: (?P<why>[^.\r\n]+)"
         r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
+    ),
+    Signature(
+        "data-loader-empty",
+        keys=(", in _next_data",),
+        cause="A data loader on {host} has no batch at all, or no further one where the program asks for it: this rank's part of the data is empty, or smaller than one batch with drop_last=True.",
+        next="Print len(data_set) and len(data_loader) on each rank: check the path and the filters of the data set, and use smaller batches or fewer ranks. In a loop of your own, begin the loader again when it ends: iter(data_loader).",
+        pattern=r", in _next_data\r?\n +raise StopIteration[^\r\n]*(?:\r?\n *\^+)?\r?\n(?P<error>StopIteration)",
+        lines=4,
+    ),
+    Signature(
+        "data-fewer-than-ranks",
+        keys=("assert len(indices) == self.total_size", "assert len(indices) == self.num_samples"),
+        cause="The data set has fewer samples than the job has ranks, so DistributedSampler cannot give each rank its part.",
+        next="Use more data or fewer ranks, and check that the data set is complete on every host: print(len(data_set)). A torch from 1.7 on repeats samples instead.",
     ),
     Signature(
         "data-worker-gone",
@@ -829,11 +843,110 @@ TORCH_RANKS = (
     ),
     Signature(
         "torch-devices-mixed",
-        keys=("Expected all tensors to be on the same device, but found at least two devices",),
+        keys=(
+            "Expected all tensors to be on the same device",
+            *(
+                "Expected object of backend ",
+                "expected device ",
+                "Expected object of type torch.",
+                "Expected object of device type ",
+            ),
+            *(
+                "must be on the current device",
+                "arguments are located on different GPUs",
+                "but expected it to be on GPU",
+            ),
+            *(
+                "but expected them to be on GPU",
+                "to have the same device as tensor for argument",
+                "on the same device as the indexed tensor",
+            ),
+        ),
         cause="One operation of the program on {host} was given tensors of different devices[[one?: {one} and {other}]].",
         next="Choose the rank's GPU first: torch.cuda.set_device(local_rank). Then move the model and every batch there, and load checkpoints with "
         "map_location. device_map='auto' does not work with one rank per GPU.",
-        pattern=r"at least two devices(?:, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?))?",
+        # aten/src/ATen/TensorUtils.cpp and THTensor of torch 0.4 to 2.13
+        pattern=r"at least two devices(?:, (?P<one>[a-z]+(?::\d+)?) and (?P<other>[a-z]+(?::\d+)?))?|Expected object of backend (?P<one2>\w+) but got backend (?P<other2>\w+)"
+        r"|xpected (?:object of )?device (?:type )?(?P<one3>[a-z]+(?::\d+)?) but got device (?:type )?(?P<other3>[a-z]+(?::\d+)?)|on the same device, but got \w+ is on (?P<one4>[\w:]+\w), different from other tensors on (?P<other4>[\w:]+\w)"
+        r"|Expected object of type (?=torch\.cuda\.\w+Tensor but found type torch\.[A-Z]|torch\.[A-Z]\w+ but found type torch\.cuda)(?P<one5>[\w.]{1,40}) but found type (?P<other5>[\w.]{1,40}\w)"
+        r"|is on CPU, but expected (?:it|them) to be on GPU|must be on the current device|located on different GPUs|to have the same device as tensor for argument|same device as the indexed tensor",
+    ),
+    Signature(
+        "loss-not-one-number",
+        keys=("grad can be implicitly created only for scalar outputs",),
+        cause="backward() was called on a tensor of several values: with DataParallel the model's own loss has one for each GPU, and reduction='none' gives one for each sample.",
+        next="Make it one number: loss.mean().backward(). DistributedDataParallel, with one rank per GPU, does not change the loss.",
+    ),
+    Signature(
+        "data-parallel-scalars",
+        keys=("Was asked to gather along dimension 0, but all ",),
+        cause="The model in DataParallel returns a single number, so its result is a vector with one value for each GPU.",
+        next="Use loss.mean() before backward(). Ignore the warning if the program does that.",
+        pattern=r"Was asked to gather along dimension 0, but all input tensors were scalars",
+        kind=FailureText.NOTE,
+    ),
+    Signature(
+        "torch-object-damaged",
+        keys=("in _tensor_to_object",),
+        cause="A rank on {host} received bytes in a collective of Python objects (all_gather_object, broadcast_object_list, recv_object_list) that are no object: the ranks are out of step, or use each other's GPU.",
+        next="Call torch.cuda.set_device(local_rank) first, and the same object collectives in the same order on all ranks of the group. If the GPUs do not pass data on correctly, -x NCCL_P2P_DISABLE=1 helps; with gloo for objects (new_group(backend='gloo')) no GPU is used.",
+        pattern=r", in _tensor_to_object\r?\n(?: +[^\r\n]*\r?\n){1,6}?(?P<error>(?:[\w.]*UnpicklingError|EOFError|ValueError|[\w.]*Error)[^\r\n]*)",
+        lines=8,
+    ),
+    Signature(
+        "torch-random-state",
+        keys=("Invalid mt19937 state",),
+        cause="The state of the random generator that rank 0 sent to the others did not arrive as it was sent: the GPUs do not pass data on correctly, or the ranks are out of step.",
+        next="Run it with -x NCCL_P2P_DISABLE=1; if that helps, turn off the IOMMU and PCI ACS. Otherwise give all ranks the same number of batches, and update accelerate.",
+        survived=True,
+    ),
+    Signature(
+        "optimizer-tensors-mixed",
+        keys=("Tensors of the same index must be on the same device and the same dtype",),
+        cause="The optimizer on {host} has a parameter whose gradient or state is on another device, or of another type, than the parameter.",
+        next="Move and wrap the model (FSDP, .to(local_rank), .to(dtype)) before the optimizer is made, and load the optimizer's state after that. With FSDP, load it by FSDP.optim_state_dict_to_load, and keep torch and accelerate up to date together.",
+    ),
+    Signature(
+        "torch-view-changed",
+        keys=(
+            "is a view and its base or another view of its base has been modified inplace",
+            "is a view and is being modified inplace",
+        ),
+        cause="An operation in place on {host} changes a part of a tensor that autograd needs whole: with FSDP, parameters are views of one block.",
+        next="Replace the operation in place (x += y, .mul_(), ReLU(inplace=True)) in the model by one that makes a new tensor. With FSDP: use_orig_params=True, and wrap the blocks of the model (auto_wrap_policy).",
+    ),
+    Signature(
+        "libuv-aborted",
+        keys=(": uv_", ": uv__"),
+        cause="libuv, which waits for the network in torch's store, Gloo, uvloop or Ray, ended a process of {host}: its check {what} failed ({where}). Most often a connection was closed twice, while the process ended or after a fork.",
+        next="Look for a rank that failed before, and let the program end its process groups and workers itself. If it comes at the start, use torch's older store: -x USE_LIBUV=0; for vLLM and Ray, start processes by spawn.",
+        pattern=r": (?P<where>uv__?\w+): Assertion [`'](?P<what>[^\r\n]{1,160}?)' failed",
+        kind=FailureText.OUTCOME,
+    ),
+    Signature(
+        "gloo-failed",
+        keys=("instance of 'gloo::", "[enforce fail at "),
+        cause="Gloo ended a rank of {host}: {why}.",
+        next="Look for the rank that ended first, or that calls another collective: all ranks have to call the same ones, with the same sizes and types (-x TORCH_DISTRIBUTED_DEBUG=DETAIL). If none did, name the network: -x GLOO_SOCKET_IFNAME=eth0.",
+        pattern=r"(?:gloo::(?:EnforceNotMet|IoException|InvalidOperationException|TimeoutException|Exception)'\s+what\(\): +|^\w*Error: )(?:\[[^\]\r\n]{0,200}/gloo/[^\]\r\n]{1,120}\] ?)(?P<why>[^\r\n]*[^\s.])",
+        lines=2,
+        kind=FailureText.FALLBACK,
+        unless=(
+            "peer-gone",
+            "gloo-waited",
+            "gloo-connect",
+            "gloo-no-interface",
+            "gloo-name-unknown",
+            "gloo-sizes-differ",
+        ),
+    ),
+    Signature(
+        "checkpoint-metadata-missing",
+        keys=("/.metadata'", "assert metadata is not None", "AssertionError: metadata is None"),
+        cause="A distributed checkpoint (torch.distributed.checkpoint) has no file .metadata where a rank on {host} reads it[[path?: {path}]]. Rank 0 writes it when a save is complete.",
+        next="Run ls -la [[path?{path}||on its folder]] on every host: if only the first one has .metadata, put the folder on storage that all hosts share. If none has it, the save was not completed: load an earlier checkpoint.",
+        pattern=r"No such file or directory: '(?P<path>[^'\r\n]{1,300})/\.metadata'|assert metadata is not None[^\r\n]*\r?\n(?: [^\r\n]*\r?\n)?(?P<error>AssertionError)|(?P<error2>AssertionError): metadata is None",
+        lines=3,
     ),
     Signature(
         "ddp-devices",

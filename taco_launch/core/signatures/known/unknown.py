@@ -140,7 +140,7 @@ UNKNOWN = (
         next="If the message names a connection, look for the rank that ended first; otherwise read the lines before it on every rank.",
         pattern=r"background loop uncaught exception: (?P<why>[^\r\n]*[^\s.])",
         kind=FailureText.FALLBACK,
-        unless=("nccl-failed", "nccl-warned", "peer-gone", "gloo-waited"),
+        unless=("nccl-failed", "nccl-warned", "peer-gone", "gloo-waited", "gloo-failed"),
     ),
     Signature(
         "cpp-exception",
@@ -150,6 +150,7 @@ UNKNOWN = (
         pattern=r"throwing an instance of '(?P<kind>[^'\r\n]+)'(?:\s+what\(\): +(?P<why>[^\r\n]*[^\s.]))?",
         kind=FailureText.FALLBACK,
         lines=3,
+        unless=("gloo-failed",),
     ),
     Signature(
         "heap-damaged",
@@ -176,6 +177,7 @@ UNKNOWN = (
         cause="An assertion in a C or C++ library failed on {host}, in {where}: {what}.",
         next="Look for that text among the issues of {where}'s project: the library received an unexpected value (a size, a shape, a version), or has a bug that a newer version "
         "fixes. To see where the program failed: -x PYTHONFAULTHANDLER=1.",
+        unless=("libuv-aborted",),
         pattern=r"^(?:[\w./+-]+: )(?:[^\s:]*/)?(?P<where>[\w.+-]+\.(?:cu|cuh|cc|cpp|cxx|c|h|hpp)):\d+: [^\r\n]{0,400}?: Assertion [`'](?P<what>[^\r\n]{1,200}?)' failed"
         r"|^Assertion failed in file (?:\S*/)?(?P<where2>\S+) at line \d+: (?P<what2>[^\r\n]{1,200})",
         kind=FailureText.FALLBACK,
@@ -193,8 +195,8 @@ UNKNOWN = (
             "Traceback (most recent call last)",
             '  File "',
         ),
-        cause="The cause is not known. The first error is[[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
-        next="[[advice?Follow its message ({advice}), and read the lines above it||Read the lines above it]][[rank? that rank {rank} wrote]], and the rest of its message below.[[communicates? If ranks fail while they communicate, -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL show more.]]",
+        cause="[[stated?The first error names its cause. It is||The cause is not known. The first error is]][[rank? that of rank {rank}]][[host? on {host}]]: {what}.",
+        next="[[stated?Correct what it names (an option, a size, a version or the data), the same on all hosts. ]][[advice?Follow its message ({advice}), and read the lines above it||Read the lines above it]][[rank? that rank {rank} wrote]], and the rest of its message below.[[communicates? If ranks fail while they communicate, -x NCCL_DEBUG=INFO and -x TORCH_DISTRIBUTED_DEBUG=DETAIL show more.]]",
         pattern=r"^(?:(?P<ignored>Exception ignored in)|(?P<raised>(?!\S*SignalException: Process \d+ got signal|(?:subprocess\.)?CalledProcessError: Command )(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception)|Exception)(?:\([\w.]+\))?(?:: [^\r\n]*[^\s.])?)[\s.]*$"
         # No metric, and not what Open MPI's parts mark.
         r"|(?=[^\r\n]*?(?:(?<![A-Z] )\b(?:ERROR|FATAL|CRITICAL)\b|\b(?:[Ee]rror|[Ff]atal): (?![-+.\d])))(?P<what>[^\r\n]*[^\s.]))",

@@ -5,6 +5,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from taco_launch.core.command import shell
+from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines.launcher_options import LOGS, STDIN
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import expanded, of_document, shown
@@ -48,6 +49,12 @@ def makes(command: ScriptCommand, hostfile: str, variables: Mapping[str, str]) -
     return Row(original, "", f"the script writes this hostfile: make it first{how}")
 
 
+def of_command(words: Sequence[str]) -> int:
+    """Return where the command with a launcher begins that a line submits, as in `bsub -n 8 mpirun a.out`; 0 where it has none."""
+    begins = (at for at in range(1, len(words)) if inner(words[at:]) or words[at].rpartition("/")[2] == "blaunch")
+    return next(begins, 0)
+
+
 def submitted(commands: Sequence[ScriptCommand], words: Sequence[str], variables: Mapping[str, str]) -> str:
     """Return the script that a command submits, where it is a part of this one; else "".
 
@@ -57,4 +64,6 @@ def submitted(commands: Sequence[ScriptCommand], words: Sequence[str], variables
     wrapped += [word.partition("=")[2] for word in words if word.startswith(f"{WRAP}=")]
     if wrapped:
         return "\n" * (commands[0].line - 1) + wrapped[0]
+    if begin := of_command(words):
+        return "\n" * (commands[0].line - 1) + shell(tuple(map(shown, words[begin:])))
     return next((of_document(each, variables) for each in commands if each.document), "")

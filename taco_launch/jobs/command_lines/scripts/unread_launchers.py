@@ -3,11 +3,15 @@
 import itertools
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from taco_launch.core.command import shell
-from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, STARTS, SUBMITS, bare, elsewhere, inner
+from taco_launch.core.launch.command_line.nested_launcher import CONTAINS, bare, elsewhere, inner
 from taco_launch.jobs.command_lines import containers
+from taco_launch.jobs.command_lines.launcher_line import Part
+from taco_launch.jobs.command_lines.scripts import other_systems
+from taco_launch.jobs.command_lines.scripts.other_systems import DOES, OF_CONTAINER
 from taco_launch.jobs.command_lines.shell_script import of_line, read, shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
@@ -28,7 +32,7 @@ _START_TORCHRUN = ("swift", "xtuner")
 # Programs that run a command on several hosts, and the options by which GNU parallel does.
 _ON_HOSTS = ("pdsh", "clush", "parallel-ssh", "pssh", "dsh", "mpssh")
 _OF_PARALLEL = ("--sshlogin", "--sshloginfile", "--slf", "-S", "--nonall", "--onall")
-_REMOTE = ("ssh", "pdsh", "clush", "parallel-ssh", "pssh")
+_REMOTE = ("ssh", "pdsh", "clush", "parallel-ssh", "pssh", "kubectl", "oc", "docker", "podman", "nerdctl")
 # How many words may come before the command: options of ssh and the host, or of tmux.
 _MOST_BEFORE = 9
 _MOST_OPTIONS = 40  # of the launcher that starts another one
@@ -53,18 +57,14 @@ SILENT = frozenset(
         *("scontrol", "squeue", "sinfo", "nvidia-smi", "env", "printenv", "which", "cat", "sleep", "[", "[[", "test"),
     )
 )
-# What to do about a command that hands ranks to another system.
-INSTEAD = {
-    SUBMITS: "give the script that it submits: taco-launch translate FILE",
-    STARTS: "give the number of ranks and the program: taco-launch run --np N -- PROGRAM",
-    CONTAINS: "give the line that it runs inside: taco-launch translate -- LINE; --image NAME chooses the image of the ranks",
-}
-_DOES = {SUBMITS: "submits a job", STARTS: "starts ranks, and is not read here", CONTAINS: "starts a container"}
 HINT = "give the number of ranks and the program: taco-launch run --np N -- PROGRAM"
 
 
-def not_read(words: Sequence[str]) -> str:
-    """Return why a command is not read, although it starts ranks; "" for any other command."""
+def not_read(words: Sequence[str], env: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return why a command is not read, although it starts ranks; "" for any other command. `env` are variables that it has."""
+    given, _around, program = bare(words)
+    size = other_systems.of_variables({**env, **dict(each.split("=", 1) for each in given)})
+    words = program or words
     name = posixpath.basename(words[0])
     if name.startswith("python"):
         named = [*words[1:]]
@@ -83,34 +83,37 @@ def not_read(words: Sequence[str]) -> str:
     if name in _START_TORCHRUN:
         return (
             f"{name} starts torchrun itself where NPROC_PER_NODE or FORCE_TORCHRUN is set: start its ranks here, without "
-            f"these variables: taco-launch run --launcher torchrun --np N -- {' '.join(words[:2])} ..."
+            f"these variables: taco-launch run --launcher torchrun {size} -- {shell(tuple(map(shown, words)))}"
         )
     if name == "llamafactory-cli" and [*words[1:2]] == [
         "train"
     ]:  # llamafactory/cli.py: with several GPUs, or FORCE_TORCHRUN
         return (
             "llamafactory-cli starts torchrun itself where a host has several GPUs: start what torchrun starts: "
-            f"taco-launch run --launcher torchrun --np N -- python3 -m llamafactory.launcher {' '.join(words[2:3])} ..."
+            f"taco-launch run --launcher torchrun {size} -- python3 -m llamafactory.launcher {shell(tuple(map(shown, words[2:])))}"
         )
     if name in _REMOTE and (line := next(_launchers(words[1:]), ())):
         return (
-            f"{name} starts a command on other hosts: translate that command alone, and list the hosts with -H: "
+            f"{name} starts a command elsewhere: translate that command alone, and list the hosts with -H: "
             f"taco-launch translate -- {shell(tuple(map(shown, itertools.chain(*bare(line)))))}"
         )
     return ""
 
 
-def of_another_system(words: Sequence[str]) -> str:
-    """Return why a command, or one of the shell's script that it is, starts no ranks of ours; "" for any other."""
+def of_another_system(words: Sequence[str], directives: Sequence[Part] = ()) -> str:
+    """Return why a command, or one of the shell's script that it is, starts no ranks of ours; "" for any other.
+
+    `directives` are those of the script that has it.
+    """
     if started := containers.script(words):
         inside = shell(tuple(map(shown, started)))
-        return f"{containers.starter(words)[0]} {_DOES[CONTAINS]}: {INSTEAD[CONTAINS].replace('LINE', inside)}"
+        return f"{containers.starter(words)[0]} {DOES[CONTAINS]}: {OF_CONTAINER.replace('LINE', inside)}"
     for line in (words, *(each.words for each in read(shown(of_line(words))).commands)):
         other, program = elsewhere((*line, "-")), bare(line)[2]  # what is submitted may be redirected
         if other is not None and other[1] == CONTAINS and (here := containers.typed(line)):
-            return f"{other[0]} {_DOES[CONTAINS]}: give the number of ranks, and what runs inside: {here}"
+            return f"{other[0]} {DOES[CONTAINS]}: give the number of ranks, and what runs inside: {here}"
         if other is not None:
-            return f"{other[0]} {_DOES[other[1]]}: {INSTEAD[other[1]]}"
+            return f"{other[0]} {DOES[other[1]]}: {other_systems.instead(*other, line, directives)}"
         if [posixpath.basename(word) for word in program[:2]] == ["ray", "start"]:
             return "ray start makes a cluster of Ray, which starts its own workers: taco-launch does not start it"
     return ""

@@ -151,7 +151,7 @@ def run(options: Options, comm: Comm) -> None:
     if options.gradients_only:
         sizes = [each.numel() * each.element_size() for each in model.parameters() if each.requires_grad]
         say(f"Gradients only: {len(sizes)} tensors, {sum(sizes) / 1e6:.1f} MB per step, no forward or backward pass")
-        step = _gradients_step(comm, Gradients(model).to(device))
+        step = _gradients_step(comm, Gradients(model.to(device)))
     else:
         step = _training_step(options, comm, model.to(device), device)
     _measure(options, comm.size, step, say, torch.cuda.synchronize if cuda else _nothing)
@@ -184,16 +184,21 @@ def _training_step(options: Options, comm: Comm, model: nn.Module, device: torch
 
 
 class Gradients(nn.Module):
-    """The parameters of a model, and a loss whose gradients are ones and cost next to nothing."""
+    """The parameters of a model, and a loss whose gradients cost next to nothing.
+
+    They are noise, the same in each step: compression by size has as much to choose from as in training.
+    """
 
     def __init__(self, model: nn.Module) -> None:
-        """Keep the model for its parameters."""
+        """Keep the model for its parameters, and make noise for those that are trained."""
         super().__init__()
         self.model = model
+        self.noise = [torch.randn_like(each) for each in model.parameters() if each.requires_grad]
 
     def forward(self) -> torch.Tensor:
-        """Return the sum of all parameters that are trained."""
-        return torch.stack([each.sum() for each in self.model.parameters() if each.requires_grad]).sum()
+        """Return a loss whose gradients are the noise."""
+        trained = (each for each in self.model.parameters() if each.requires_grad)
+        return torch.stack([(each * noise).sum() for each, noise in zip(trained, self.noise)]).sum()  # noqa: B905 - Python 3.8
 
 
 def _gradients_step(comm: Comm, model: nn.Module) -> Callable[[], None]:

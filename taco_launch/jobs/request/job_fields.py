@@ -258,7 +258,12 @@ FIELDS = (
         metavar="NAME",
     ),
     JobField("gdr", "switch", _P.TUNING, "Use GPUDirect RDMA between hosts. Default: network.gdr in the inventory."),
-    JobField("light", "switch", _P.TUNING, "Send fewer bytes of gradients between hosts (lossy): by LightCC where the image has it, otherwise in stock torch and Horovod."),
+    JobField(
+        "light",
+        "switch",
+        _P.TUNING,
+        "Send fewer bytes of gradients between hosts (lossy): by LightCC where the image has it, otherwise in stock torch and Horovod.",
+    ),
     JobField(
         "queue",
         "queue",

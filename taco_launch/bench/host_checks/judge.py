@@ -136,7 +136,11 @@ def _diagnosed(tests: Sequence[tuple[str, str, str]], code: int, source: str) ->
 def _network(
     values: Sequence[MeasuredValue], trips: Mapping[tuple[str, str], float], cores: Mapping[str, int]
 ) -> Judged:
-    """Name the hosts and the single links that are slow, and those that lose packets."""
+    """Name the hosts and the single links that are slow, and those that lose packets.
+
+    A host that loses packets is slow in some of its directions only, so a bad direction of a named host is not a fault of its
+    link to another host.
+    """
     if not values:
         return
     rates = sorted(median(each.values) for each in values if each.values)
@@ -149,9 +153,13 @@ def _network(
     usual = rates[3 * len(rates) // 4]
     slow = {each.hosts for each in values if _is_slow(each, usual)}
     hosts = tuple(dict.fromkeys(host for each in values for host in each.hosts))
-    named, links = blame([each.hosts for each in values], slow)
+    directions = [each.hosts for each in values]
+    named, links = blame(directions, slow)
     level, hint = _level(named, len(hosts))
+    lossy = {each.hosts: median(each.resent) for each in values if each.resent and median(each.resent) > _LOSSY}
+    losing, lossy_links = blame(directions, lossy)
     slow_hosts = {host for host, _side in named}
+    faulty = slow_hosts | {host for host, _side in losing}
     alike = {cores.get(host) for host in hosts if host not in slow_hosts}
     for host in hosts:
         # Where no host of its kind is faster, its network may be of another kind, too.
@@ -166,26 +174,19 @@ def _network(
             text = f"sends {_all(own[0])}, receives {_all(own[1])}, round trip {1e6 * shortest:.0f} us"
             yield host, HealthVerdict(NETWORK, OK, text, _OF_NETWORK)
     by_ends = {each.hosts: each for each in values}
-    for ends in sorted(links):
+    for ends in sorted(each for each in links if faulty.isdisjoint(each)):
         text = f"{ends[0]} to {ends[1]}: {_all([by_ends[ends]])}; usual is {_amount(usual, bits=True)}"
         for host in ends:
             yield host, HealthVerdict("network link", level, text, _OF_NETWORK, _link_hint(len(hosts)))
-    yield from _losses(values, len(hosts))
-
-
-def _losses(values: Sequence[MeasuredValue], count: int) -> Judged:
-    """Name the hosts that lose packets, and the single links that do."""
-    lossy = {each.hosts: median(each.resent) for each in values if each.resent and median(each.resent) > _LOSSY}
-    named, links = blame([each.hosts for each in values], lossy)
-    level, hint = _level(named, count)
-    for host in dict.fromkeys(host for host, _side in named):
+    level, hint = _level(losing, len(hosts))
+    for host in dict.fromkeys(host for host, _side in losing):
         share = median(share for ends, share in lossy.items() if host in ends)
         text = f"{share:.1%} of packets are sent again"
         yield host, HealthVerdict("packet loss", level, text, _OF_PACKETS, hint)
-    for ends in sorted(links):
+    for ends in sorted(each for each in lossy_links if faulty.isdisjoint(each)):
         text = f"{ends[0]} to {ends[1]}: {lossy[ends]:.1%} of packets are sent again"
         for host in ends:
-            yield host, HealthVerdict("packet loss", WARNING, text, _OF_PACKETS, _link_hint(count))
+            yield host, HealthVerdict("packet loss", WARNING, text, _OF_PACKETS, _link_hint(len(hosts)))
 
 
 def _level(named: Sequence[tuple[str, int]], count: int) -> tuple[str, str]:
@@ -205,11 +206,10 @@ def _link_hint(count: int) -> str:
 def blame(
     directions: Sequence[tuple[str, ...]], bad: Iterable[tuple[str, ...]]
 ) -> tuple[tuple[tuple[str, int], ...], frozenset[tuple[str, ...]]]:
-    """Return the sides of hosts, 0 for sending, that explain bad directions, and the bad ones between hosts not named.
+    """Return the sides of hosts, 0 for sending, that explain bad directions, and the bad ones that no host explains.
 
     A side is named if most of its directions are bad, at least two; the one with the most first, and what it explains
-    counts no more for others. A host that loses packets is slow in one direction more often than in the other, so that
-    a single bad direction of a named host is not a fault of its link to another host.
+    counts no more for others.
     """
     remaining, bad = set(directions), set(bad)
     named: list[tuple[str, int]] = []
@@ -221,8 +221,7 @@ def blame(
                 counts[host, side] = (len(own & bad) / len(own), len(own & bad))
         worst = max((key for key in counts if counts[key][1] >= 2), key=lambda key: counts[key], default=None)
         if worst is None or counts[worst][0] <= 0.5:
-            hosts = {host for host, _side in named}
-            return tuple(named), frozenset(each for each in bad if hosts.isdisjoint(each))
+            return tuple(named), frozenset(bad)
         named.append(worst)
         explained = {each for each in remaining if each[worst[1]] == worst[0]}
         remaining, bad = remaining - explained, bad - explained

@@ -23,7 +23,13 @@ def names(count: int) -> tuple[str, ...]:
 
 
 def network(
-    seed: int, count: int, factor: Callable[[Direction], float], *, bisect: bool = False, resent: float = 0.0005
+    seed: int,
+    count: int,
+    factor: Callable[[Direction], float],
+    *,
+    bisect: bool = False,
+    resent: float = 0.0005,
+    loser: str = "",
 ) -> Found:
     """Judge directions whose rate is `factor` of the usual one, with noise of a busy machine."""
     dice, hosts = random.Random(seed), names(count)
@@ -31,7 +37,7 @@ def network(
     for pair in (pair for each in rounds(count, bisect=bisect) for pair in each):
         for ends in ((hosts[pair[0]], hosts[pair[1]]), (hosts[pair[1]], hosts[pair[0]])):
             rates = tuple(RATE * factor(ends) * min(1.1, dice.lognormvariate(0, 0.12)) for _ in range(REPEATS))
-            lost = tuple(dice.uniform(0, resent) for _ in rates)
+            lost = tuple(0.03 if loser in ends else dice.uniform(0, resent) for _ in rates)
             found.append(MeasuredValue(NETWORK, ends, rates, lost))
     return dict(verdicts(HostMeasurements(tuple(found), {}, {}), hosts, {}))
 
@@ -79,6 +85,13 @@ def test_a_single_slow_direction_to_a_named_host_is_not_blamed_on_the_other_end(
     bad, other = random.Random(seed).sample(names(4), 2)
     found = network(seed, 4, lambda ends: 0.3 if ends[0] == bad or ends == (other, bad) else 1.0)
     assert wrong(found) == {bad: [(NETWORK, "sends")]}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_host_that_loses_packets_is_not_one_end_of_a_slow_link(seed: int) -> None:
+    bad, other = random.Random(seed).sample(names(4), 2)
+    found = network(seed, 4, lambda ends: 0.3 if ends == (bad, other) else 1.0, loser=bad)
+    assert wrong(found) == {bad: [("packet loss", "3.0%")]}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -31,6 +31,7 @@ _LISTS = re.compile(
     re.ASCII,
 )
 _LISTED = "lists the hosts of the scheduler's job: the inventory has the hosts here"
+_PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 _ONE_EACH = "give the line of one of them, with its number of ranks"
 # bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
@@ -178,6 +179,9 @@ class Reader:
             at = self.option(at)
         if at >= len(words):
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after the launcher's options")
+        if self._kind == "torch" and self.python("python3") == ("python3",) and _PYTHON.fullmatch(words[at]):
+            problem = "would be run as a script: torchrun starts Python itself"
+            raise UnclearError(at, problem, f"remove {words[at]} before the script")
         if ":" in words[at:]:
             problem = "starts a second program, but a job has only one: submit one job for each"
             raise UnclearError(at + list(words[at:]).index(":"), problem, _ONE_EACH)

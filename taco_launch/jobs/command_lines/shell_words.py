@@ -28,9 +28,12 @@ _ITS_FOLDER = re.compile(
 )
 _PWD = re.compile(r"\$\(\s*pwd\s*\)|`\s*pwd\s*`")
 _SUM = re.compile(r"\$\(\([^\n]{1,160}?\)\)(?!\))")
-# A backslash with blanks behind it, where the next line continues the command: to a shell the command ends there.
-_BLANK_AT_END = re.compile(r"\\[ \t]+\n(?=[ \t]*[^\s#])")
-_BROKEN = ("has a blank behind the backslash at its end: to a shell, its command ends there", "remove that blank")
+# A backslash with blanks or a comment behind it, where the next line continues the command: to a shell the command ends there.
+_BLANK_AT_END = re.compile(r"\\[ \t]+(?:#[^\n]*)?\n(?=[ \t]*[^\s#])")
+_BROKEN = (
+    "has a blank behind the backslash at its end: to a shell, its command ends there",
+    "remove what is behind the backslash",
+)
 _CHECKS = "bash -n FILE checks a script"
 _UNCLOSED = ("has a quote that is never closed", _CHECKS)
 _OPEN = ("has a ${ that is never closed", _CHECKS)

@@ -49,6 +49,16 @@ def test_any_line(launcher: tuple[str, ...], rest: list[str]) -> None:
     assert not any(part.value.startswith("-") for part in line.of(table.HOSTS))
 
 
+@pytest.mark.parametrize(
+    "launcher", ["torchrun", "python3 -m torch.distributed.run", "python -m torch.distributed.launch"]
+)
+def test_a_python_before_the_script_of_torchrun_is_refused(launcher: str) -> None:
+    with pytest.raises(UnclearError, match="torchrun starts Python itself") as caught:
+        line_of((*launcher.split(), "--nproc-per-node", "2", "python3.11", "train.py"))
+    assert caught.value.hint == "remove python3.11 before the script"
+    assert line_of((*launcher.split(), "--no-python", "python3", "train.py")).program == ("python3", "train.py")
+
+
 VALUES = st.from_regex("[a-z0-9=./]{0,6}", fullmatch=True)
 NAMES = st.from_regex("[A-Z][A-Z0-9_]{0,5}", fullmatch=True)
 DASHES = st.sampled_from(["-", "--"])

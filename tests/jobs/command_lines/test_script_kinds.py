@@ -38,7 +38,7 @@ def test_what_comes_behind_an_exit_is_not_started(text: str, found: list[str]) -
     )
 
 
-@pytest.mark.parametrize("blanks", [" ", "\t", "   "])
+@pytest.mark.parametrize("blanks", [" ", "\t", "   ", " # ranks of both hosts"])
 def test_a_blank_behind_a_backslash_is_named(blanks: str) -> None:
     text = f"# a\nmpirun -np 2 \\{blanks}\n  ./a.out\n"
     with pytest.raises(UnclearError, match="has a blank behind the backslash") as caught:

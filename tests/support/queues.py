@@ -71,23 +71,26 @@ class Queue:
         self.scheduler = scheduler.Scheduler(jobs, str(agent), self.hosts)
         self.now = time.time()
 
-    def job(self, name: str, *, np: int = 1, says: dict[str, Any] | None = None, **policy: Any) -> JobFolder:
+    def job(
+        self, name: str, *, np: int = 1, says: dict[str, Any] | None = None, job_id: str = "", **policy: Any
+    ) -> JobFolder:
         """Make a job that waits; its supervisor writes the event `says`, or nothing."""
         with self.jobs.create(name) as draft:
             draft.agent.symlink_to(self.agent)
             spec = JobSpec(name=name, command=("true",), hosts=(HOST,), np=np, policy=Policy(**policy))
             records.write_spec(draft, spec)
             records.write_json(draft.caller, {})
-            records.Events(draft).add(state.SUBMITTED, "why", id=f"id-{name}")
+            records.Events(draft).add(state.SUBMITTED, "why", id=job_id or f"id-{name}")
             if says is not None:
                 event = {"schema": 1, "time": self.now, "reason": "the agent says so", "data": {}, **says}
                 (draft.path / "says").write_text(json.dumps(event) + "\n", encoding="ascii")
             self.jobs.mark(name)
             return self.jobs.publish(draft, name)
 
-    def step(self, seconds: float = 0.0) -> float | None:
+    def step(self, seconds: float = 0.0, told: set[str] | None = None) -> float | None:
+        """Have it look after so many seconds; where `told` is not None, others have told it of these jobs alone."""
         self.now += seconds
-        return self.scheduler.step(self.now)
+        return self.scheduler.step(self.now, told)
 
     def record(self, name: str) -> JobRecord:
         return records.record(self.jobs.get(name))

@@ -34,7 +34,7 @@ def stop(jobs: Jobs, _agent: str, request: Stop) -> Iterator[Reply]:
             records.write_request(folder.stop, StopRequest(request.by, request.signal, request.grace))
 
     folders = _tell(jobs, request.names, ask)
-    scheduler_wakeup.notify(jobs)
+    scheduler_wakeup.notify(jobs, *request.names)
     yield from _answers(folders, _view)
 
 
@@ -53,7 +53,7 @@ def suspend(jobs: Jobs, _agent: str, request: Suspend) -> Iterator[Reply]:
             records.write_request(folder.suspend, StopRequest(request.by))
 
     folders = _tell(jobs, request.names, ask)
-    scheduler_wakeup.notify(jobs)
+    scheduler_wakeup.notify(jobs, *request.names)
     yield from _answers(folders, _view)
 
 
@@ -66,7 +66,7 @@ def resume(jobs: Jobs, agent: str, request: Resume) -> Iterator[Reply]:
         _resume(folder, request.by)
 
     folders = _tell(jobs, request.names, put_back)
-    scheduler_wakeup.wake(jobs, agent)
+    scheduler_wakeup.wake(jobs, agent, *request.names)
     yield from _answers(folders, _view)
 
 
@@ -114,7 +114,7 @@ def delete(jobs: Jobs, agent: str, request: Delete) -> Iterator[Reply]:
         yield Deleted(name=folder.name)
 
     folders = _tell(jobs, request.names, ask)
-    scheduler_wakeup.notify(jobs)
+    scheduler_wakeup.notify(jobs, *request.names)
     yield from _answers(folders, remove)
 
 

@@ -47,7 +47,7 @@ def submit(jobs: Jobs, agent: str, request: Submit, caller: "Optional[CallerStre
 
         yield from snapshot_upload.receive(jobs, request.spec.code.id, caller)
     folder = _make(jobs, agent, request)
-    scheduler.admit(jobs, agent)
+    scheduler.admit(jobs, agent, folder.name)
     yield Accepted(name=folder.name)
     _await_word(jobs, agent, folder)
     spec, record = records.read_spec(folder), recovery.current_record(folder)

@@ -165,7 +165,7 @@ class _Allocation:
             self._containers.start(start, entry, names)
         spec = allocation.granted(spec, tasks, _to_choose(granted, self._node), self._node, str(entry))
         self._publish(spec, ssh)
-        scheduler.admit(self._jobs, self._agent)
+        scheduler.admit(self._jobs, self._agent, self._own.name)
 
     def _enter(self, ssh: Path) -> None:
         """Have this process, and what it starts, use the state folder and the ssh of this allocation."""

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from typing import Callable, Collection, List, Mapping, Set, Tuple
+from typing import AbstractSet, Callable, Collection, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 from taco_launch.agent.scheduler import supervisor_start
 from taco_launch.agent.scheduler.pending import BLOCKED_SECONDS, PendingJob, PendingJobs
@@ -12,7 +12,7 @@ from taco_launch.agent.store import records, untrusted
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.agent.upkeep import recovery
 from taco_launch.core.errors import JobEnd, TacoLaunchError
-from taco_launch.core.lifecycle import queue, state
+from taco_launch.core.lifecycle import queue, slot_fit, state
 from taco_launch.core.model.jobs import JobState
 from taco_launch.core.model.slots import Occupancy
 
@@ -32,8 +32,9 @@ class JobStarter:
         self.pending = PendingJobs(jobs)
         # Ready jobs in the order of the queue, as of the last `begin`.
         self.order: Tuple[PendingJob, ...] = ()
-        self._waiting: Tuple[queue.WaitingJob, ...] = ()
+        self._waiting: Tuple[slot_fit.WaitingJob, ...] = ()
         self._limits = queue.TimeLimits()
+        self._sizes: Dict[SlotQuery, int] = {}
         self._children: List[supervisor_start.Process] = []
         self._blind_at = 0.0
 
@@ -41,15 +42,16 @@ class JobStarter:
         """Return all jobs that are known."""
         return tuple(self.pending.entries.values())
 
-    def look(self, now: float) -> None:
-        """Read what has changed: new jobs, supervisors that have ended, requests to stop or suspend."""
+    def look(self, now: float, changed: Optional[AbstractSet[str]] = None) -> None:
+        """Read what has changed: new jobs, supervisors that have ended, requests to stop or suspend; `changed` as in `scan`."""
         ended = [entry for entry in self.entries() if entry.process is not None and entry.process.poll() is not None]
         self._children = [child for child in self._children if child.poll() is None]
-        self.pending.scan(now)
+        self.pending.scan(now, changed)
         for entry in ended:
             self._note_end(entry, now)
         for entry in self.entries():
-            entry.foreign = entry.foreign and self.pending.is_tried(entry)
+            if entry.foreign:
+                entry.foreign = self.pending.is_tried(entry)
             if entry.is_asked and not entry.is_starting:
                 self.under_lock(entry, lambda entry=entry: self._settle(entry))  # type: ignore[misc]
 
@@ -62,7 +64,7 @@ class JobStarter:
         if blind:
             self._blind_at = now + _BLIND_SECONDS
         sizes = {query: len(occupancy.slots) for query, occupancy in occupancies.items()}
-        waiting = queue.order(entry.waiting(sizes, again=blind and entry.needs(down)) for entry in ready.values())
+        waiting = queue.order(self._seen(ready.values(), sizes, down if blind else frozenset()))
         self.order = tuple(ready[job.name] for job in waiting)
         ends = tuple((entry.id, entry.ends_at) for entry in self.entries() if entry.ends_at is not None)
         self._waiting, self._limits = tuple(waiting), queue.TimeLimits(now, ends)
@@ -76,6 +78,20 @@ class JobStarter:
         )
         return {name for name in begun if self._start(ready[name], by_host)}
 
+    def _seen(
+        self, entries: Iterable[PendingJob], sizes: Dict[SlotQuery, int], again: AbstractSet[str]
+    ) -> Iterator[slot_fit.WaitingJob]:
+        """Yield jobs as the queue sees them; those on hosts of `again` as new ones."""
+        stale, self._sizes = sizes != self._sizes, sizes
+        for entry in entries:
+            if again and entry.needs(again):
+                entry.job = None
+                yield entry.waiting(sizes, again=True)
+                continue
+            if stale or entry.job is None:
+                entry.job = entry.waiting(sizes, again=False)
+            yield entry.job
+
     def latest_starts(self, most: int, occupancies: Mapping[SlotQuery, Occupancy]) -> Mapping[str, float]:
         """Return when each of the first `most` jobs of the queue starts at the latest, where the time limits tell that."""
         if not self._limits.ends:
@@ -84,7 +100,7 @@ class JobStarter:
         found = queue.latest_starts(first, capacities(occupancies), self._limits)
         return {job.name: time for job, time in zip(first, found) if time is not None}
 
-    def _start(self, entry: PendingJob, by_host: queue.Capacities) -> bool:
+    def _start(self, entry: PendingJob, by_host: slot_fit.Capacities) -> bool:
         """Start a job's supervisor, which takes over the job's lock; False where the job is not as it was."""
         lock = self.pending.lock(entry)
         if lock is None:

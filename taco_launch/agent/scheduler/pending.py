@@ -1,4 +1,7 @@
-"""What the scheduler keeps of each job that may need it: little, and read again only where its files have changed."""
+"""What the scheduler keeps of each job that may need it: little, and read again only where its files have changed.
+
+The files are the truth: what is kept may be old, so a job is only acted on under its lock, with its events as they were read.
+"""
 
 import os
 import time
@@ -13,6 +16,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Set,
     Tuple,
     Union,
 )
@@ -25,7 +29,7 @@ from taco_launch.agent.store.folders import JobFolder, Jobs
 from taco_launch.agent.upkeep import recovery, scheduler_wakeup
 from taco_launch.core.errors import DamagedRecordError, TacoLaunchError
 from taco_launch.core.lifecycle import waits
-from taco_launch.core.lifecycle.queue import WaitingJob
+from taco_launch.core.lifecycle.slot_fit import WaitingJob
 from taco_launch.core.lifecycle.waits import WaitLimit
 from taco_launch.core.model.engines import SlurmArray
 from taco_launch.core.model.host.hosts import GpuConstraints
@@ -40,6 +44,8 @@ Stamp = Tuple[int, int, int]
 Words = Tuple[Tuple[str, str], ...]
 # A job that cannot be started because of its own files is tried again no sooner.
 BLOCKED_SECONDS = 30.0
+# How often the files of all jobs are looked at.
+SCAN_SECONDS = 2.0
 
 
 class ResourceRequest(NamedTuple):
@@ -62,7 +68,7 @@ class ResourceRequest(NamedTuple):
 
 
 class PendingJob:
-    """One job. Times are seconds since the epoch; `trying` says that a supervisor is looking for a place for it."""
+    """One job. Times are seconds since the epoch."""
 
     __slots__ = (
         "asked",
@@ -74,6 +80,8 @@ class PendingJob:
         "foreign",
         "id",
         "is_asked",
+        "is_waiting",
+        "job",
         "left_out",
         "limit",
         "name",
@@ -96,7 +104,9 @@ class PendingJob:
         self.name = name
         self.stamp: Optional[Stamp] = None
         self.state: Optional[JobState] = None  # None where it cannot be read
+        self.is_waiting = False  # for slots, or for a time
         self.asked: Optional[ResourceRequest] = None
+        self.job: Optional[WaitingJob] = None  # as `waiting` returned it, until its record or the sizes of hosts change
         self.id = ""
         self.queued_at = 0.0
         self.ends_at: Optional[float] = None  # until when it holds its slots at the most, while it runs
@@ -123,11 +133,6 @@ class PendingJob:
     def is_starting(self) -> bool:
         """Whether a supervisor has it, and has not said anything yet."""
         return self.is_waiting and (self.process is not None or self.foreign)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it waits for slots or for a time."""
-        return self.state in (JobState.QUEUED, JobState.RESTARTING)
 
     def is_ready(self, now: float) -> bool:
         """Return whether it may begin once there are slots."""
@@ -160,14 +165,13 @@ class PendingJob:
             for name, query, most in self.asked.hosts
             if not self.only or name in self.only
         )
-        priority, tried = self.asked.policy.priority, self.tried and not again
         return WaitingJob(
             self.name,
-            priority,
+            self.asked.policy.priority,
             self.queued_at,
             wanted,
             hosts,
-            tried,
+            self.tried and not again,
             self.asked.constraints,
             self.asked.leaves,
             waits.lasts(self.asked.policy),
@@ -182,21 +186,33 @@ class PendingJobs:
         self._jobs = jobs
         self.entries: Dict[str, PendingJob] = {}
         self.freed = False  # whether a job has ended, or waits again, since this was last set to False
+        self.has_slurm = False  # whether Slurm decides on any of them, or has
+        self.scanned_at = 0.0  # when all were looked at, seconds since the epoch
+        self._touched: Set[str] = set()  # those that this process has written to since it read them, or found changed
         self._shared: Dict[Any, Any] = {}
 
-    def scan(self, now: float) -> bool:
-        """Read what has changed; say whether anything has."""
-        names = self._jobs.pending()
-        gone = self.entries.keys() - set(names)
-        for name in gone:
+    def scan(self, now: float, changed: Optional[AbstractSet[str]] = None) -> None:
+        """Read what has changed.
+
+        Who changes a job tells of it: so these jobs are looked at, those that a supervisor has, and all where `changed` is None or
+        that was SCAN_SECONDS ago: a message may be lost, or never sent by a process that was killed.
+        """
+        if changed is None or not 0 <= now - self.scanned_at < SCAN_SECONDS:
+            self.scanned_at = now
+            names, before = self._jobs.pending(), set(self.entries)
+        else:
+            tried = {name for name, entry in self.entries.items() if entry.process is not None or entry.foreign}
+            looked_at = tried | self._touched | changed
+            names, before = self._jobs.pending(looked_at), looked_at & self.entries.keys()
+        self._touched = set()
+        for name in before.difference(names):
             del self.entries[name]
-        changed = bool(gone)
-        self.freed |= changed
+            self.freed = True
         for name in names:
             stamp = _stamp(f"{self._jobs.path}/{name}")
             if stamp is None:
                 self._jobs.forget(name, now)
-                changed |= self.entries.pop(name, None) is not None
+                self.entries.pop(name, None)
                 continue
             entry = self.entries.get(name)
             if entry is None:
@@ -204,15 +220,14 @@ class PendingJobs:
             if stamp != entry.stamp:
                 entry.stamp = stamp
                 self._read(entry)
-                changed = True
-        return changed
 
     def folder(self, entry: PendingJob) -> JobFolder:
         """Return a job's folder."""
         return self._jobs.folder(entry.name)
 
     def lock(self, entry: PendingJob) -> Optional[int]:
-        """Take a job's lock while the job is as it was read; None where that is not so."""
+        """Take a job's lock while the job is as it was read; None where that is not so. The next look reads it again."""
+        self._touched.add(entry.name)
         folder = self.folder(entry)
         try:
             lock = records.try_lock(folder)
@@ -235,18 +250,21 @@ class PendingJobs:
         before = entry.state
         try:
             record = records.record(folder)
-            if entry.asked is None:
+            if entry.asked is None or record.id != entry.id:  # another job may have got the name since
                 entry.asked = self._asked(records.read_spec(folder))
+                self.has_slurm |= entry.asked.is_slurm
             self._take(entry, record, folder)
         except (TacoLaunchError, OSError, ValueError):
             entry.state, entry.removes_at, entry.is_asked = None, None, False
+            entry.is_waiting = False
             return
         ends = record.state.is_terminal and entry.state is not before
         lets_go = record.state.waits and before is not None and not before.waits
         self.freed |= ends or lets_go
 
     def _take(self, entry: PendingJob, record: JobRecord, folder: JobFolder) -> None:
-        entry.state = record.state
+        entry.state, entry.job = record.state, None
+        entry.is_waiting = record.state in (JobState.QUEUED, JobState.RESTARTING)
         assert entry.asked is not None
         policy = entry.asked.policy
         entry.id, entry.ends_at = record.id, waits.must_end(policy, record)
@@ -261,6 +279,7 @@ class PendingJobs:
         entry.removes_at = waits.removal(policy, record)
         if record.state.is_terminal and entry.removes_at is None:
             self._jobs.unmark(entry.name)
+            self._touched.add(entry.name)
 
     def _asked(self, spec: JobSpec) -> ResourceRequest:
         hosts = tuple(

@@ -12,26 +12,27 @@ import sys
 import threading
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, AbstractSet, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from taco_launch.agent.gang.placement_errors import held_up
 from taco_launch.agent.host import occupancy
 from taco_launch.agent.scheduler.job_starter import JobStarter, quietly
-from taco_launch.agent.scheduler.pending import PendingJob, Words, slots_to_watch
+from taco_launch.agent.scheduler.pending import SCAN_SECONDS, PendingJob, ResourceRequest, Words, slots_to_watch
 from taco_launch.agent.scheduler.slot_watch import SlotWatchers
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.agent.upkeep import recovery, removal, scheduler_wakeup
 from taco_launch.core.errors import OK
 from taco_launch.core.lifecycle import state
+from taco_launch.core.lifecycle.waits import WaitLimit
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.model.jobs import JobState
 
 if TYPE_CHECKING:
     from taco_launch.agent.scheduler.slurm_queue import SlurmQueue
 
-# How often the folders are looked at when nobody says a word, and whether jobs that run have their supervisors.
-_SCAN_SECONDS, _SUPERVISED_SECONDS = 2.0, 10.0
+# How often it is looked whether jobs that run have their supervisors.
+_SUPERVISED_SECONDS = 10.0
 # A job's words are written no more often, the longer it waits the less so; and follow changes only for the first so many.
 _WORDS_SECONDS, _MOST_TOLD = (1.0, 60.0), 20
 _WORDS_SHARE = 0.01
@@ -50,19 +51,16 @@ def main(agent: str, lock: Optional[int] = None, keeper: Optional[int] = None) -
         signal.signal(number, signal.SIG_IGN)
     with scheduler_wakeup.listen(jobs) as server:
         scheduler = Scheduler(jobs, agent, SlotWatchers(agent))
+        changed: Optional[AbstractSet[str]] = None
         while True:
-            pause = scheduler.step(time.time())
+            pause = scheduler.step(time.time(), changed)
             if pause is None or os.getppid() != (keeper or os.getppid()):  # killed: the next scheduler has one again
                 break
             poll = select.poll()
             for descriptor in (server.fileno(), *scheduler.descriptors()):
                 poll.register(descriptor, select.POLLIN)
             ready = [descriptor for descriptor, _event in poll.poll(pause * 1000)]
-            while server.fileno() in ready:
-                try:
-                    server.recv(16)
-                except BlockingIOError:
-                    break
+            changed = scheduler_wakeup.changed_jobs(server)
             scheduler.read(ready)
         scheduler.close()
     os.close(lock)
@@ -70,11 +68,11 @@ def main(agent: str, lock: Optional[int] = None, keeper: Optional[int] = None) -
     return OK
 
 
-def admit(jobs: Jobs, agent: str) -> None:
-    """Start a job that has nobody before it, without any scheduler where there is none; else have that look."""
+def admit(jobs: Jobs, agent: str, name: str) -> None:
+    """Start a new job that has nobody before it, without any scheduler where there is none; else have that look."""
     lock = scheduler_wakeup.try_lock(jobs)
     if lock is None:
-        scheduler_wakeup.notify(jobs)
+        scheduler_wakeup.notify(jobs, name)
         return
     starter, now = JobStarter(jobs), time.time()
     starter.look(now)
@@ -100,6 +98,7 @@ class Scheduler:
         self._slurm: Optional[SlurmQueue] = None
         self._aside: Dict[str, threading.Thread] = {}
         self._supervised_at = 0.0
+        self._held_up: Dict[ResourceRequest, Words] = {}  # in one step, in which many jobs may ask for the same
 
     def descriptors(self) -> List[int]:
         """Return what can be read when there is something new."""
@@ -113,41 +112,44 @@ class Scheduler:
         """Watch no host any more."""
         self._watchers.close()
 
-    def step(self, now: float) -> Optional[float]:
-        """Do what is to be done now; return the seconds after which to look again, None where nothing is pending."""
+    def step(self, now: float, changed: Optional[AbstractSet[str]] = None) -> Optional[float]:
+        """Do what is to be done now; return the seconds after which to look again, None where nothing is pending.
+
+        `changed` are the jobs that have changed as far as others told of it; None: any may have.
+        """
         self._aside = {name: thread for name, thread in self._aside.items() if thread.is_alive()}
-        self._starter.look(now)
+        self._held_up.clear()
+        self._starter.look(now, changed)
         self._keep(now)
         self._give_to_slurm(now)
         begun = self._starter.begin(now, self._watchers.occupancies(), self._watchers.down())
-        waits = (entry for entry in self._starter.entries() if entry.is_ready(now) and not entry.is_starting)
+        waits = (entry for entry in self._starter.order if entry.process is None and not entry.foreign)
         self._watchers.want(slots_to_watch(waits), time.monotonic())
         for entry in self._starter.entries():
-            if entry.is_waiting and entry.name not in begun:
-                self._end_of_time(entry, now)
+            if entry.limit is not None and entry.is_waiting and entry.name not in begun:
+                self._end_of_time(entry, entry.limit, now)
         self._tell(now, begun)
         return self._pause(now)
 
     # -- what exists
 
     def _pause(self, now: float) -> Optional[float]:
-        entries = [entry for entry in self._starter.entries() if entry.is_pending(now)]
-        if not entries and not self._aside:
+        entries = self._starter.entries()
+        if not self._aside and not any(entry.is_pending(now) for entry in entries):
             return None
-        due = [now + _SCAN_SECONDS, *([] if self._slurm is None else self._slurm.due())]
-        for entry in entries:
-            due += [
-                time_
-                for time_ in (entry.begins_at, entry.rests_until, entry.blocked_until, entry.removes_at)
-                if time_ and time_ > now
-            ]
-            if entry.limit is not None and entry.limit.time > now:
-                due.append(entry.limit.time)
+        due = [self._pending.scanned_at + SCAN_SECONDS, *([] if self._slurm is None else self._slurm.due())]
+        due += [
+            time_
+            for entry in entries
+            for time_ in (entry.begins_at, entry.rests_until, entry.blocked_until, entry.removes_at)
+            if time_ and time_ > now
+        ]
+        due += [entry.limit.time for entry in entries if entry.limit is not None and entry.limit.time > now]
         return max(min(due) - now, 0.01)
 
     def _give_to_slurm(self, now: float) -> None:
         """Look after the jobs that Slurm decides on, where there are any."""
-        if self._slurm is None and any(entry.is_in_slurm for entry in self._starter.entries()):
+        if self._slurm is None and self._pending.has_slurm:
             from taco_launch.agent.scheduler.slurm_queue import SlurmQueue  # noqa: PLC0415 - other queues need none of it
 
             self._slurm = SlurmQueue(self._starter)
@@ -187,10 +189,9 @@ class Scheduler:
 
     # -- who waits
 
-    def _end_of_time(self, entry: PendingJob, now: float) -> None:
+    def _end_of_time(self, entry: PendingJob, limit: WaitLimit, now: float) -> None:
         """End a job whose time is over, for waiting or for all of its attempts."""
-        limit = entry.limit
-        if limit is None or limit.time > now or entry.is_starting:
+        if limit.time > now or entry.is_starting:
             return
         at_once = entry.asked is not None and entry.asked.policy.queue_timeout == 0
         if at_once and (any(other.is_starting for other in self._starter.entries()) or not self._knows(entry)):
@@ -212,6 +213,8 @@ class Scheduler:
         """Write why jobs wait, where the words have changed."""
         latest: Optional[Mapping[str, float]] = None
         for place, entry in enumerate(self._starter.order):
+            if place >= _MOST_TOLD and entry.recorded == _FAR_BEHIND:
+                continue
             pause = min(max((now - entry.queued_at) * _WORDS_SHARE, _WORDS_SECONDS[0]), _WORDS_SECONDS[1])
             if entry.is_starting or entry.name in begun or now - entry.told_at < pause:
                 continue
@@ -254,16 +257,22 @@ class Scheduler:
             )
         if entry.asked is None or not self._knows(entry):
             return tuple(found)
+        if entry.asked not in self._held_up:
+            self._held_up[entry.asked] = tuple(self._find_held_up(entry.asked))
+        return (*found, *self._held_up[entry.asked])
+
+    def _find_held_up(self, request: ResourceRequest) -> Sequence[Tuple[str, str]]:
+        """Return why its hosts have no slots for a job, where each has told of them, or does not answer."""
         told, down = self._watchers.occupancies(), self._watchers.down()
-        constraints = dict(entry.asked.constraints)
+        constraints = dict(request.constraints)
         asked = [
             (Host(name, name, slots=most, constraints=constraints.get(query.host, GpuConstraints())), query)
-            for name, query, most in entry.asked.hosts
+            for name, query, most in request.hosts
         ]
         seen = {host.name: told[query] for host, query in asked if query in told}
         silent = {host.name: down[query.host] for host, query in asked if query not in told}
-        words = partial(occupancy.describe, jobs=self._jobs.path, owner=entry.asked.owner)
-        return (*found, *held_up(entry.asked.wanted, [host for host, _query in asked], seen, silent, words))
+        words = partial(occupancy.describe, jobs=self._jobs.path, owner=request.owner)
+        return held_up(request.wanted, [host for host, _query in asked], seen, silent, words)
 
     def _before(self, entry: PendingJob) -> List[str]:
         """Return the names of the jobs before another on any of its hosts, the next one last."""

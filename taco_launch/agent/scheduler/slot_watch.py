@@ -10,7 +10,7 @@ from taco_launch.agent.host import occupancy
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.ssh import commands as ssh
 from taco_launch.agent.upkeep import scheduler_wakeup
-from taco_launch.core.lifecycle import queue
+from taco_launch.core.lifecycle import slot_fit
 from taco_launch.core.model.slots import Occupancy
 from taco_launch.core.placement.gpu_constraints import models_of
 from taco_launch.core.protocol.calls.hosts import SlotsReply
@@ -76,22 +76,22 @@ class SlotWatchers:
         self.want(frozenset(), 0.0)
 
 
-def capacities(told: Mapping[SlotQuery, Occupancy]) -> Dict[str, queue.HostCapacity]:
+def capacities(told: Mapping[SlotQuery, Occupancy]) -> Dict[str, slot_fit.HostCapacity]:
     """Return the slots of hosts; where jobs are not of one mind how many a host has, the most."""
-    by_host: Dict[str, queue.HostCapacity] = {}
+    by_host: Dict[str, slot_fit.HostCapacity] = {}
     for query, found in told.items():
         if query.host not in by_host or len(found.slots) >= len(by_host[query.host].holders):
             by_host[query.host] = _capacity(found)
     return by_host
 
 
-def _capacity(found: Occupancy) -> queue.HostCapacity:
+def _capacity(found: Occupancy) -> slot_fit.HostCapacity:
     """Return the holder of each slot; whoever is not ours may go at any time, and is one for each slot."""
     holders = tuple(
         slot.holder.id or f"?{number}" if slot.holder is not None else f"?{number}" if slot.foreign else ""
         for number, slot in enumerate(found.slots)
     )
-    return queue.HostCapacity(holders, models_of(found))
+    return slot_fit.HostCapacity(holders, models_of(found))
 
 
 class _Watch:

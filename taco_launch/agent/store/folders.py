@@ -6,7 +6,7 @@ import os
 import re
 import socket
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping
+from typing import Callable, Iterable, Iterator, List, Mapping, Optional
 
 from taco_launch.agent.store.ownership import require_own
 from taco_launch.core.errors import NoJobError, TacoLaunchError, UsageError
@@ -296,8 +296,10 @@ class Jobs:
         with contextlib.suppress(OSError):
             (self._pending / name).unlink()
 
-    def pending(self) -> List[str]:
-        """Return the names of the jobs that may need a scheduler."""
+    def pending(self, names: Optional[Iterable[str]] = None) -> List[str]:
+        """Return the names of the jobs that may need a scheduler, of these names or of all."""
+        if names is not None:
+            return [name for name in names if os.path.lexists(self._pending / name)]
         try:
             return sorted(os.listdir(self._pending))
         except OSError:

@@ -33,7 +33,7 @@ def main(folder: JobFolder, agent: str, guard_process: agent_program.Process, lo
     jobs = Jobs(folder.path.parent.parent)
     if attempt.spec.policy.ttl is None and records.record(attempt.folder).state.is_terminal:
         jobs.unmark(folder.name)
-    scheduler_wakeup.notify(jobs)
+    scheduler_wakeup.notify(jobs, folder.name)
     scheduler_wakeup.ensure(jobs, agent)
     return 0
 

@@ -70,7 +70,7 @@ def close(folder: JobFolder, lock: int, roots: Iterable[Tuple[int, int]] = ()) -
     finally:
         os.close(lock)
     jobs = Jobs(folder.path.parent.parent)
-    scheduler_wakeup.notify(jobs)
+    scheduler_wakeup.notify(jobs, folder.name)
     scheduler_wakeup.ensure(jobs, os.path.realpath(folder.agent))
 
 

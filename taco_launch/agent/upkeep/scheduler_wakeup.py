@@ -5,12 +5,20 @@ import os
 import socket
 import subprocess
 import time
-from typing import Dict, Optional
+from typing import Dict, Optional, Set
 
 from taco_launch.agent.host import containers
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records, untrusted
-from taco_launch.agent.store.folders import VARIANT_VARIABLE, JobFolder, Jobs, at_short_path, make_private, state_folder
+from taco_launch.agent.store.folders import (
+    VARIANT_VARIABLE,
+    JobFolder,
+    Jobs,
+    at_short_path,
+    is_name,
+    make_private,
+    state_folder,
+)
 from taco_launch.core.errors import OK, TacoLaunchError
 from taco_launch.core.launch.command_line.env import JOB_ID, JOB_NAME, SERVICE
 from taco_launch.core.lifecycle import waits
@@ -19,6 +27,10 @@ from taco_launch.core.model.jobs import JobRecord, JobState
 # What is due later is not waited for: that is the next call's business, or main.sh's.
 AHEAD_SECONDS = 3600.0
 _LOG_BYTES = 1 << 20
+# A message names the jobs that have changed; a longer one would be lost where the buffers are small.
+_MESSAGE_BYTES = 1 << 12
+# The kernel keeps no more messages than this where nobody has set another limit (net.unix.max_dgram_qlen): more were lost.
+_MOST_MESSAGES = 10
 LOCK, _SOCKET, _LOG = "lock", "sock", "log"
 
 
@@ -29,7 +41,7 @@ def try_lock(jobs: Jobs) -> Optional[int]:
 
 
 def listen(jobs: Jobs) -> socket.socket:
-    """Open the scheduler's socket, on which a datagram of any content wakes it; an earlier one's is replaced."""
+    """Open the scheduler's socket, on which any datagram wakes it (see `changed_jobs`); an earlier one's is replaced."""
     with contextlib.suppress(FileNotFoundError):
         (jobs.queue / _SOCKET).unlink()
     server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -38,19 +50,37 @@ def listen(jobs: Jobs) -> socket.socket:
     return server
 
 
-def notify(jobs: Jobs) -> None:
-    """Have the scheduler look at once, where there is one."""
+def notify(jobs: Jobs, *names: str) -> None:
+    """Have the scheduler look at these jobs at once, at all of them if none is named; where there is one."""
+    message = " ".join(names).encode()
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
         client.setblocking(False)
-        at_short_path(jobs.queue / _SOCKET, lambda path: client.sendto(b"!", path))
+        at_short_path(
+            jobs.queue / _SOCKET, lambda path: client.sendto(message if len(message) <= _MESSAGE_BYTES else b"", path)
+        )
 
 
-def wake(jobs: Jobs, agent: str) -> None:
-    """Have a scheduler look at once; where there is none, one is started."""
+def changed_jobs(server: socket.socket) -> Optional[Set[str]]:
+    """Empty the socket, and return the jobs that messages name; None if any job may have changed.
+
+    So it is where a message names none, as those of earlier versions do, and where messages may have been lost.
+    """
+    names: Set[str] = set()
+    count = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            words = server.recv(_MESSAGE_BYTES).decode(errors="replace").split()
+            names.update(words or ("",))
+            count += 1
+    return names if count < _MOST_MESSAGES and all(map(is_name, names)) else None
+
+
+def wake(jobs: Jobs, agent: str, *names: str) -> None:
+    """Have a scheduler look at once, as `notify` does; where there is none, one is started."""
     lock = try_lock(jobs)
     if lock is None:
         # It has the lock until after its last look, and looks again without it: nothing that was there before is missed.
-        notify(jobs)
+        notify(jobs, *names)
     else:
         start(jobs, agent, lock)
 

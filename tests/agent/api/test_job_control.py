@@ -116,11 +116,13 @@ def test_whoever_calls_starts_the_scheduler_where_one_is_missing(jobs: Jobs, wok
 
 def test_all_jobs_are_told_before_a_scheduler_looks(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [submitted(jobs, name) for name in "abc"]
-    looks: list[list[bool]] = []
+    looks: list[tuple[list[bool], tuple[str, ...]]] = []
     notify = "taco_launch.agent.upkeep.scheduler_wakeup.notify"
-    monkeypatch.setattr(notify, lambda _jobs: looks.append([folder.stop.exists() for folder in folders]))
+    monkeypatch.setattr(
+        notify, lambda _jobs, *names: looks.append(([folder.stop.exists() for folder in folders], names))
+    )
     found = call("stop", names=["a", "b", "nosuch", "c"], **STOP)
-    assert looks == [[True, True, True]]
+    assert looks == [([True, True, True], ("a", "b", "nosuch", "c"))]
     assert [frame["op"] for frame in found.frames] == ["job", "job", "not-done", "job"]
     assert [state_of(folder) for folder in folders] == ["CANCELLED"] * 3
 

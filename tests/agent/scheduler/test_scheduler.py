@@ -221,6 +221,30 @@ def test_a_job_that_has_changed_since_it_was_read_is_not_written_to(queue: Queue
     assert entry.state is JobState.CANCELLED
 
 
+def test_a_stop_that_nobody_tells_of_is_done_in_time(queue: Queue) -> None:
+    """Who asks for it may be killed before it wakes the scheduler, which others wake meanwhile."""
+    queue.job("a", np=2, says=REFUSED)
+    queue.hosts.tell("x", "x")
+    queue.refused("a")
+    queue.step()
+    pauses = [queue.step(0.5, set())]
+    records.write_json(queue.jobs.get("a").stop, {"by": "me", "signal": 15, "grace": None})
+    pauses += [queue.step(0.5, set()) for _turn in range(2)]
+    assert queue.record("a").state is JobState.QUEUED
+    assert pauses == [pytest.approx(seconds) for seconds in (1.5, 1.0, 0.5)]
+    queue.step(0.5, set())
+    assert queue.record("a").state is JobState.CANCELLED
+
+
+def test_all_that_a_supervisor_writes_is_seen_though_nobody_tells(queue: Queue) -> None:
+    folder = queue.job("a", says=PLACED)
+    (folder.path / "hold").touch()
+    queue.step()
+    (folder.path / "hold").unlink()
+    entry = queue.scheduler._pending.entries["a"]
+    eventually(lambda: (queue.step(0.0, set()), entry.state is JobState.STARTING)[1])
+
+
 def test_a_record_goes_after_its_time(queue: Queue) -> None:
     folder = queue.job("a", says=ENDED, ttl=60)
     queue.until(lambda: queue.record("a").state is JobState.SUCCEEDED)
@@ -292,11 +316,11 @@ def test_who_has_nobody_before_begins_without_any_scheduler(queue: Queue, monkey
 
     monkeypatch.setattr("taco_launch.agent.upkeep.scheduler_wakeup.start", start)
     (queue.job("a", says=PLACED).path / "hold").touch()
-    scheduler.admit(queue.jobs, str(queue.agent))
+    scheduler.admit(queue.jobs, str(queue.agent), "a")
     eventually(lambda: queue.runs("a"))
     assert started == []
     queue.job("b")
-    scheduler.admit(queue.jobs, str(queue.agent))
+    scheduler.admit(queue.jobs, str(queue.agent), "b")
     assert started == ["s"]  # b waits for what comes of a
     assert queue.runs("b") == 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from taco_launch.agent.store import records
-from taco_launch.agent.store.folders import JobFolder, Jobs
+from taco_launch.agent.store.folders import JobFolder, Jobs, make_private
 from taco_launch.agent.upkeep import scheduler_wakeup
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobSpec, Policy
@@ -140,6 +140,27 @@ def test_a_deep_folder(tmp_path: Path) -> None:
         scheduler_wakeup.notify(jobs)
         assert select.select([server], [], [], HANG)[0]
     os.close(lock)
+
+
+@pytest.mark.parametrize(
+    ("messages", "names"),
+    [
+        ([("a",), ("b", "c"), ("a",)], {"a", "b", "c"}),
+        ([], set()),
+        ([("a",), ()], None),
+        ([("!",), ("a",)], None),  # as the version before wakes it
+        ([("../a",)], None),
+        ([tuple(f"job-{number}" for number in range(1000))], None),
+        ([(f"job-{number}",) for number in range(10)], None),  # the eleventh may have been lost
+    ],
+)
+def test_messages_name_the_jobs_to_look_at(jobs: Jobs, messages: list[tuple[str, ...]], names: set[str] | None) -> None:
+    make_private(jobs.queue)
+    with scheduler_wakeup.listen(jobs) as server:
+        for message in messages:
+            scheduler_wakeup.notify(jobs, *message)
+        assert scheduler_wakeup.changed_jobs(server) == names
+        assert scheduler_wakeup.changed_jobs(server) == set()
 
 
 def test_of_many_who_wake_it_one_starts_it(jobs: Jobs, scheduler: Path) -> None:

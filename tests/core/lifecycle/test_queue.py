@@ -1,7 +1,7 @@
 """The queue's order and who may pass whom, against a simulation of every order in which the jobs that run may end."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.core.lifecycle import queue
-from taco_launch.core.lifecycle.queue import WaitingJob
+from taco_launch.core.lifecycle import queue, slot_fit
+from taco_launch.core.lifecycle.slot_fit import WaitingJob
 from taco_launch.core.model.host.hosts import GpuConstraints
 from taco_launch.core.model.plans import SlotRequest
 
@@ -24,15 +24,15 @@ def job(name: str, np: int | None = 1, hosts: str = "a", *, tried: bool = True, 
     )
 
 
-def rooms(**held: str) -> Mapping[str, queue.HostCapacity]:
+def rooms(**held: str) -> Mapping[str, slot_fit.HostCapacity]:
     """Rooms as words: a letter for the holder of each slot, a dot for a free one. Each slot is a GPU."""
     return {
-        host: queue.HostCapacity(tuple("" if holder == "." else holder for holder in slots), ("",) * len(slots))
+        host: slot_fit.HostCapacity(tuple("" if holder == "." else holder for holder in slots), ("",) * len(slots))
         for host, slots in held.items()
     }
 
 
-def begin(jobs: Iterable[WaitingJob], here: Mapping[str, queue.HostCapacity], **more: Iterable[str]) -> list[str]:
+def begin(jobs: Iterable[WaitingJob], here: Mapping[str, slot_fit.HostCapacity], **more: Iterable[str]) -> list[str]:
     sets: dict[str, Any] = {name: frozenset(value) for name, value in more.items()}
     return list(queue.begin(queue.order(jobs), here, **sets))
 
@@ -68,7 +68,7 @@ def test_the_order_is_by_priority_then_submission() -> None:
         ([job("A", 3), job("B", 2), job("C", 1)], rooms(a=".xxxx"), []),
     ],
 )
-def test_who_may_begin(jobs: Sequence[WaitingJob], here: Mapping[str, queue.HostCapacity], begun: list[str]) -> None:
+def test_who_may_begin(jobs: Sequence[WaitingJob], here: Mapping[str, slot_fit.HostCapacity], begun: list[str]) -> None:
     assert begin(jobs, here) == begun
 
 
@@ -125,7 +125,7 @@ def simulate(
     left, begun = list(waiting), {}
     running, step = set(holders), 0
     while True:
-        names = begin(left, {"a": queue.HostCapacity(tuple(slots))})
+        names = begin(left, {"a": slot_fit.HostCapacity(tuple(slots))})
         for name in names:
             entry = next(entry for entry in left if entry.name == name)
             left.remove(entry)
@@ -187,6 +187,37 @@ def test_a_thousand_that_wait_are_looked_at_fast() -> None:
 # --- time limits
 
 
+def test_of_many_jobs_that_ask_for_the_same_one_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    fit = slot_fit.fit
+
+    def look(job: WaitingJob, here: slot_fit.Capacities) -> slot_fit.Taken | None:
+        looked.append(job.name)
+        return fit(job, here)
+
+    monkeypatch.setattr(slot_fit, "fit", look)
+    jobs = [job(f"job-{number}", 2) for number in range(100)]
+    assert begin([*jobs, job("small")], rooms(a="x.")) == []
+    assert looked == ["job-0", "small"]
+    looked.clear()
+    assert begin(jobs, rooms(a="...")) == ["job-0"]
+    assert looked == ["job-0", "job-1"]  # the first has its slots by then
+
+
+def test_who_is_behind_many_does_not_look_at_each_of_them() -> None:
+    looked: list[str] = []
+
+    class Before(list[WaitingJob]):
+        def __iter__(self) -> Iterator[WaitingJob]:
+            for other in super().__iter__():
+                looked.append(other.name)
+                yield other
+
+    before = Before(job(f"job-{number}", 2) for number in range(1000))
+    assert not queue.may_pass({"a": (0,)}, job("small"), before, rooms(a=".x"))
+    assert len(looked) == queue._MOST_PASSED + 1
+
+
 def test_a_job_passes_that_ends_before_the_first_one_starts_at_the_latest() -> None:
     here = rooms(a=".xxyy")
     limits = queue.TimeLimits(1000.0, (("x", 1600.0), ("y", 1300.0)))
@@ -242,7 +273,7 @@ def test_who_passes_by_its_time_limit_keeps_the_promise(
     for now in range(40):
         for host, holders in slots.items():
             slots[host] = ["" if early.get(holder, now + 1) <= now else holder for holder in holders]
-        here = {host: queue.HostCapacity(tuple(holders)) for host, holders in slots.items()}
+        here = {host: slot_fit.HostCapacity(tuple(holders)) for host, holders in slots.items()}
         limits = queue.TimeLimits(float(now), tuple(ends.items()))
         for place, entry in enumerate(waiting):
             if all({*dict(entry.hosts)}.isdisjoint(dict(other.hosts)) for other in waiting[:place]):
@@ -252,7 +283,9 @@ def test_who_passes_by_its_time_limit_keeps_the_promise(
         for name in queue.begin(waiting, here, limits=limits):
             entry = next(entry for entry in waiting if entry.name == name)
             waiting.remove(entry)
-            taken = queue._fit(entry, {host: queue.HostCapacity(tuple(holders)) for host, holders in slots.items()})
+            taken = slot_fit.fit(
+                entry, {host: slot_fit.HostCapacity(tuple(holders)) for host, holders in slots.items()}
+            )
             assert taken is not None
             for host, numbers in taken.items():
                 for number in numbers:
@@ -297,7 +330,7 @@ def test_what_a_job_may_not_have_is_not_counted() -> None:
     assert begin([waits, job("B", 1, "b")], here) == ["B"]
 
 
-def of(here: Mapping[str, queue.HostCapacity], **models: str) -> Mapping[str, queue.HostCapacity]:
+def of(here: Mapping[str, slot_fit.HostCapacity], **models: str) -> Mapping[str, slot_fit.HostCapacity]:
     """Rooms whose GPUs have models: a letter each; those behind the last letter are no GPUs."""
     return {host: replace(room, models=tuple(models[host])) for host, room in here.items()}
 
@@ -335,7 +368,7 @@ def test_a_job_begins_on_gpus_of_one_model() -> None:
     assert begin([first, job("B", 2, "a")], of(rooms(a="...."), a="VAAV")) == ["A", "B"]
     assert begin([first, job("B", 1, "a")], of(rooms(a="x.."), a="VAV")) == []
     # those that are divided into instances are had by name
-    assert begin([job("A", 1, "a")], of({"a": queue.HostCapacity(("",))}, a=["A MIG"])) == []  # type: ignore[arg-type]
+    assert begin([job("A", 1, "a")], of({"a": slot_fit.HostCapacity(("",))}, a=["A MIG"])) == []  # type: ignore[arg-type]
     # of several models by name
     named = replace(job("A", 2, "ab"), constraints=tuple((host, GpuConstraints(models=("V", "A"))) for host in "ab"))
     assert begin([named], of(rooms(a="x.", b="x."), **both)) == ["A"]

@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_456,
+    "cli": 12_464,
     "api": 1_500,
     "bench": 9_900,
-    "jobs": 14_935,
+    "jobs": 14_981,
     "setup": 9_100,
-    "hosts": 8_420,
+    "hosts": 8_441,
     "lab": 3_650,
-    "agent": 20_800,
-    "core": 36_067,
+    "agent": 20_842,
+    "core": 36_094,
     "light": 935,
 }
 # Folders that users copy: data, no room.

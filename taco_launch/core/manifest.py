@@ -54,7 +54,7 @@ def size_text(count: int) -> str:
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.{4 if count >= 1000 * size else 3}g} {unit}"
-    return f"{count} bytes"
+    return f"{count} byte{'' if count == 1 else 's'}"
 
 
 def contents(manifest: Manifest) -> Dict[str, int]:

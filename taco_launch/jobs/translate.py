@@ -1,5 +1,6 @@
 """What people bring from other tools -> the jobs that it asks for here, and what became of each part of it."""
 
+import itertools
 import os
 import posixpath
 import re
@@ -204,9 +205,12 @@ def _of_arena(words: Sequence[str]) -> Translated:
 def _of_manifest(data: bytes, source: str) -> Translated:
     file = job_file.parse(data, source, os.environ)
     rows = tuple(Row(note.partition(": ")[0], "", note.partition(": ")[2] or "is not used here") for note in file.notes)
+    options = job_writer.options(file.request)
     if pods.GPUS.encode() in data and not any(pods.OF_SLOT in row.why for row in rows):
-        rows += (Row(pods.GPUS, "", f"each rank has one slot, {pods.OF_SLOT}", is_remark=True),)
-    job = TranslatedJob(job_writer.options(file.request), file.request.command, rows)
+        here = shell(tuple(itertools.chain(*(each for each in itertools.pairwise(options) if each[0] == "--gpus"))))
+        why = "" if here else f"each rank has one slot, {pods.OF_SLOT}"
+        rows += (Row(pods.GPUS, here, why, is_remark=True),)
+    job = TranslatedJob(options, file.request.command, rows)
     return Translated(file.kind, (job,))
 
 

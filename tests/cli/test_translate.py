@@ -124,6 +124,17 @@ def test_the_gpus_of_a_manifest_are_slots() -> None:
     )
 
 
+def test_the_gpus_of_pods_whose_program_is_a_rank_are_an_option() -> None:
+    pod = "template: {spec: {containers: [{command: [a], resources: {limits: {nvidia.com/gpu: 4}}}]}}"
+    Path("file.yaml").write_text(
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: t}\n"
+        f"spec: {{pytorchReplicaSpecs: {{Master: {{replicas: 1, {pod}}}, Worker: {{replicas: 3, {pod}}}}}}}\n"
+    )
+    printed = succeeding("translate", "file.yaml").stdout
+    assert "--workers 4 --gpus 4 " in printed
+    assert [line.split() for line in printed.splitlines() if "nvidia" in line] == [["nvidia.com/gpu", "--gpus", "4"]]
+
+
 def test_what_a_configuration_says_of_the_launcher_is_named() -> None:
     Path("file.yaml").write_text(CONFIG)
     assert "controller: gloo " in succeeding("translate", "file.yaml").stdout

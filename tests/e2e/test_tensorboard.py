@@ -61,7 +61,7 @@ def test_what_rank_0_wrote_is_seen_from_here(board: Taco, tmp_path: Path) -> Non
     start(board, tmp_path)
     port = (view(board) or {})["port"]
     shown = board("get", "j").stdout
-    assert f"Your tensorboard will be available on:\nhttp://127.0.0.1:{port} on localhost\n" in shown
+    assert f"TensorBoard: http://127.0.0.1:{port} on localhost\n" in shown
     assert "open it here: taco-launch tensorboard j" in shown
     with board.start("tensorboard", "j", "--port", "0") as opened:
         url = line(opened).decode().strip()

@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_456,
+    "cli": 12_464,
     "api": 1_500,
     "bench": 9_900,
-    "jobs": 14_956,
+    "jobs": 15_000,
     "setup": 9_100,
-    "hosts": 8_420,
+    "hosts": 8_441,
     "lab": 3_650,
-    "agent": 20_846,
-    "core": 36_091,
+    "agent": 20_918,
+    "core": 36_118,
     "light": 935,
 }
 # Folders that users copy: data, no room.

@@ -56,7 +56,7 @@ def _get(jobs: Jobs, _agent: str, request: Get) -> Iterator[Reply]:
     folder = jobs.get(request.name)
     view = current_view(folder, events=True)
     view = replace(view, usage=_usage(folder, view.record.state))
-    if view.progress is not None and view.progress.rate is not None and not view.record.state.is_terminal:
+    if view.progress is not None and view.progress.rate is not None:
         rows = {row.name: row for row in map(decoded, job_index.current_rows(jobs).rows)}
         if request.name in rows:
             view = replace(view, last_run=last_run(rows[request.name], rows.values()))

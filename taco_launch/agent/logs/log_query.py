@@ -69,6 +69,8 @@ class Excerpt:
         self._over = False
         self._in_line = False
         offset, headless = self._begin(stream, request)
+        # What was dropped before it was merged, as lines said that are not there any more.
+        self._before = segments.noted(stream.stem) if self._merged and offset == 0 else 0
         self._reader = segments.SegmentReader(stream.stem, offset)
         self._lines: Optional[LineReader] = None
         self._grep: Optional[Grep] = None
@@ -131,7 +133,8 @@ class Excerpt:
                 return shown
             if not skipped:
                 return None
-        self.skipped, self._lines.skipped = skipped, 0
+        self.skipped, self._lines.skipped = skipped + self._before, 0
+        self._before = 0
         return b""
 
     def _raw(self) -> Optional[bytes]:

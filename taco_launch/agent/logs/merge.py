@@ -87,7 +87,7 @@ class LogMerge:
         if skipped:
             self._end_line()
             note = b"[taco-launch: %d bytes dropped by log rotation before they were merged]\n" % skipped
-            self._out.write(source.label + note)
+            self._out.note(source.label + note, skipped)
         elif source.lines.finished and self._open is source:
             self._end_line()
         return bool(pieces or skipped)

@@ -4,10 +4,11 @@ A stream with the stem `rank-0` lies in files `rank-0.OFFSET.log`, OFFSET being 
 first byte: a reader finds its place again after any number of rotations.
 """
 
+import contextlib
 import os
 import time
 from pathlib import Path
-from typing import List, Optional, Pattern, Tuple
+from typing import Dict, List, Optional, Pattern, Tuple
 
 from taco_launch.agent.logs.timestamps import (
     APPEND_FLAGS,
@@ -63,6 +64,8 @@ class Writer:
         self._retry_at = 0.0
         self._file: Optional[int] = None
         self._stamper = TimestampWriter()
+        # How much the notes in each segment say is not there, by where the segment starts.
+        self._noted: Dict[int, int] = {}
         self._at = 0
         self._path = stem
         existing = segments(stem)
@@ -82,6 +85,11 @@ class Writer:
         if left:
             self._lose(len(left))
             self._retry_at = time.monotonic() + _RETRY_SECONDS
+
+    def note(self, text: bytes, dropped: int) -> None:
+        """Append a line which says that `dropped` bytes are not there: they count as dropped here once rotation drops the line."""
+        self.write(text)
+        self._noted[self._start] = self._noted.get(self._start, 0) + dropped
 
     def _lose(self, count: int) -> None:
         self._lost += count
@@ -158,10 +166,39 @@ class Writer:
             self._file = None
         self._start += self._size
         self._size = 0
-        for _offset, path in segments(self._stem)[:-1]:
+        for offset, path in segments(self._stem)[:-1]:
+            if dropped := self._noted.pop(offset, 0):
+                self._count(dropped)
             # The index first: without its segment nobody would ever find it.
             beside(path).unlink(missing_ok=True)
             path.unlink()
+
+    def _count(self, dropped: int) -> None:
+        """Add to what the lines that were dropped said of others that were: an estimate, which stops no log."""
+        with contextlib.suppress(OSError):
+            total = f"{noted(self._stem) + dropped:{_MOST_DIGITS}d}"
+            file = os.open(
+                _noted(self._stem), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600
+            )
+            try:
+                os.pwrite(file, total.encode(), 0)
+            finally:
+                os.close(file)
+
+
+def noted(stem: Path) -> int:
+    """Return how many bytes the lines that rotation has dropped said had been dropped before them."""
+    with contextlib.suppress(OSError, ValueError, HostError):
+        file = _opened(_noted(stem))
+        try:
+            return int(os.read(file, _MOST_DIGITS))
+        finally:
+            os.close(file)
+    return 0
+
+
+def _noted(stem: Path) -> Path:
+    return stem.with_name(f"{stem.name}.dropped")
 
 
 class SegmentReader:

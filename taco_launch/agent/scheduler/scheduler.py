@@ -250,7 +250,7 @@ class Scheduler:
         before = self._before(entry)
         if before:
             others = f" and {len(before) - 3} more" if len(before) > 3 else ""
-            found.append(("", f"number {len(before) + 1} in the queue, behind {', '.join(before[:-4:-1])}{others}"))
+            found.append(("", f"number {len(before) + 1} in the queue, behind {', '.join(before[:3])}{others}"))
         if latest is not None:
             found.append(
                 ("", f"expected to start by {occupancy.clock(latest)}, by the time limits of the jobs before it")

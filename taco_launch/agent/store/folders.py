@@ -1,6 +1,7 @@
 """Where everything of the agent lies on a host: the state folder and one folder per job. One class owns every path."""
 
 import contextlib
+import difflib
 import errno
 import os
 import re
@@ -120,6 +121,7 @@ def require_local_disk(folder: Path) -> None:
 
 
 # What may stand in a path; the controller has the same rule for job names.
+_WITH_PATTERNS = "list, wait, stop, suspend, resume and delete"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 # How folders are called before and after they are a job's; nobody takes an hour to make or to remove one.
 _NEW, _GONE = ".new-", ".gone-"
@@ -325,14 +327,18 @@ class Jobs:
                 f"job {name}: this host ran some of its ranks, but another host is its head",
                 hint="use an inventory with that `head`",
             )
+        raise NoJobError(f"job {name!r} not found", hint=self._instead(name))
+
+    def _instead(self, name: str) -> str:
+        """Return what may be meant by the name of no job."""
         numbered = sorted(self.path.glob(f"{name}-[0-9]*")) if is_name(name) else []
         if numbered:
-            hint = f"jobs with this name and a number: {numbered[0].name}, ...; stop, wait and delete accept '{name}-*'"
-            raise NoJobError(f"job {name!r} not found", hint=hint)
+            return f"jobs with this name and a number: {numbered[0].name}, ...; {_WITH_PATTERNS} accept '{name}-*'"
         if "*" in name:
-            hint = "only wait, stop, suspend, resume and delete accept a pattern"
-            raise NoJobError(f"job {name!r} not found", hint=hint)
-        raise NoJobError(f"job {name!r} not found", hint="list all jobs: taco-launch list")
+            return f"only {_WITH_PATTERNS} accept a pattern"
+        names = [folder.name for folder in self.all()] if is_name(name) else []
+        near = [each for each in names if each.startswith(name)] or difflib.get_close_matches(name, names, n=1)
+        return f"did you mean {near[0]}? all jobs: taco-launch list" if near[:1] else "list all jobs: taco-launch list"
 
     def all(self) -> List[JobFolder]:
         """Return the folder of every job whose head this host is, by name."""

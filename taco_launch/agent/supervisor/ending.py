@@ -57,6 +57,7 @@ def end_attempt(attempt: SupervisedAttempt) -> None:
             here=start.failed_on(attempt.launcher) or attempt.gang.here.name,
             notes=notes,
             hung=attempt.limits.hung,
+            restarted=attempt.ranks.restarted,
         )
         finish.record(attempt.folder, attempt.events, attempt.spec, end)
     while not attempt.events.flush():

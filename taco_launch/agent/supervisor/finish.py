@@ -54,6 +54,8 @@ class AttemptEnd(NamedTuple):
     notes: Tuple[str, ...]
     # Whether it was ended since it hung.
     hung: bool
+    # How often torchrun has started the ranks again that failed.
+    restarted: int = 0
 
 
 def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: AttemptEnd) -> None:
@@ -99,7 +101,13 @@ def record(folder: JobFolder, events: records.Events, spec: JobSpec, end: Attemp
     raised = code == _ABORTED and told is not None and told.line and told.findings[0].signature == "python-exception"
     finding = told.findings[0] if told is not None and len(told.findings) > told.possible else None
     result = retries.AttemptResult(
-        job_state, code, host, hung=end.hung, raised=bool(raised), single_host=len(spec.hosts) == 1
+        job_state,
+        code,
+        host,
+        hung=end.hung,
+        raised=bool(raised),
+        single_host=len(spec.hosts) == 1,
+        restarted=end.restarted,
     )
     if finding is not None:
         named = finding.host if any(each.name == finding.host for each in spec.hosts) else host

@@ -13,7 +13,7 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import trace
 from taco_launch.core.errors import SIGNAL_BASE
 from taco_launch.core.lifecycle import state
-from taco_launch.core.model.jobs import RankEnd
+from taco_launch.core.model.jobs import JobSpec, RankEnd, Restart
 from taco_launch.core.model.launchers import LAUNCHERS, Launcher
 from taco_launch.core.model.plans import Placement, numbered
 from taco_launch.core.protocol.guard_messages import Ack, Ended, LogData, RankStarted
@@ -23,9 +23,19 @@ from taco_launch.core.protocol.rank_messages import EXITED, Exit, Roots
 # Of a thousand ranks that fail together, the events of the first tell enough.
 _MOST_FAILURES = 64
 _MOST_NAMED = 4
-# How often a rank may fail and restart while no host comes or goes; after that, the program is at fault.
+# How often a rank may fail and restart while no host comes or goes, without a restart policy; after that, the program is at fault.
 _MOST_RESTARTS = 3
 WRAPPER_KILLED = "was killed together with its wrapper process"
+
+
+def restarts(spec: JobSpec) -> Optional[int]:
+    """Return how often a rank may fail and start again within an attempt: as often as the job may be tried again.
+
+    None where only an attempt starts ranks.
+    """
+    if not spec.elastic:
+        return None
+    return _MOST_RESTARTS if spec.policy.restart is Restart.NEVER else spec.policy.backoff_limit
 
 
 class Ranks:
@@ -45,6 +55,7 @@ class Ranks:
         self._placed: Dict[int, str] = {}  # the host of each rank
         self._width = 0  # of the labels in the merged log
         self._restarts = False  # whether a rank that has ended may start again, as torchrun's do
+        self._most_restarts = 0  # how often one that has failed may
         self._roots: Dict[int, Roots] = {}  # those of the last start of each rank
         self._since: Dict[int, float] = {}  # when that was, by time.monotonic()
         self._interrupted: Set[int] = set()  # ranks that end because a host comes or goes, and start again
@@ -66,14 +77,14 @@ class Ranks:
         launcher: Launcher,
         suspended: str,
         *,
-        elastic: bool = False,
+        restarts: Optional[int] = None,
     ) -> None:
         """Take their places, and name the streams of the merged log; a launcher has one, or one on each host.
 
-        `suspended` is why the job was, before this.
+        `suspended` is why the job was, before this; `restarts` is how often a rank may fail and start again, None without torchrun's restarts.
         """
         self._boot, self._here, self._launcher = here.boot, here.name, launcher
-        self._restarts = elastic
+        self._restarts, self._most_restarts = restarts is not None, restarts or 0
         self._folder.launcher.parent.mkdir(mode=0o700, exist_ok=True)
         self._merge.begin(attempt, suspended)
         self.join(placement)
@@ -132,7 +143,12 @@ class Ranks:
         """The first failure, where that ends the job: torchrun restarts ranks that fail, but not forever."""
         if not self._restarts:
             return self.failures[0] if self.failures else None
-        return next((end for end in self.failures if self._failed.get(end.rank, 0) > _MOST_RESTARTS), None)
+        return next((end for end in self.failures if self._failed.get(end.rank, 0) > self._most_restarts), None)
+
+    @property
+    def restarted(self) -> int:
+        """How often the rank whose failure ends the job was started again; 0 where ranks are not, or none ends it."""
+        return self._most_restarts if self.fatal else 0
 
     def keep(self, host: str) -> None:
         """Keep the logs of another host here."""

@@ -9,6 +9,7 @@ from taco_launch.agent.host import containers, facts
 from taco_launch.agent.processes import agent_program
 from taco_launch.agent.store import records
 from taco_launch.agent.supervisor import start
+from taco_launch.agent.supervisor.ranks import restarts
 from taco_launch.agent.supervisor.supervised_attempt import SupervisedAttempt
 from taco_launch.core.launch import plan
 from taco_launch.core.launch.command_line.env import relevant
@@ -76,7 +77,7 @@ def launch(attempt: SupervisedAttempt) -> None:
     attempt.check_requests_early()
     suspended = state.suspension(attempt.record, attempt.number)
     attempt.ranks.place(
-        placement, attempt.gang.here, attempt.number, launcher_of(spec), suspended, elastic=spec.elastic
+        placement, attempt.gang.here, attempt.number, launcher_of(spec), suspended, restarts=restarts(spec)
     )
     planned = start.Attempt(
         spec,

@@ -141,7 +141,7 @@ def tensorboard(ctx: click.Context, /, name: str, *, port: int | None, yes: bool
 
     def shown(here: int, _host: str) -> None:
         click.echo(f"http://{flow.LOOPBACK}:{here}/")
-        settings.talk("Ctrl-C ends this command; TensorBoard itself runs until some minutes after the job")
+        settings.talk("Ctrl-C ends this command; TensorBoard itself runs for --tensorboard-grace after the job")
 
     _forward(
         settings,

@@ -134,7 +134,7 @@ def _run(settings: Settings, backend: Backend, spec: JobSpec) -> JobView:
             accepted=signals.job_started,
             job=placed,
             state=changed,
-            waits=waits,
+            waits=signals.while_wanted(waits),
             say=settings.talk,
         )
         tail: deque[str] = deque(maxlen=_TAIL_LINES)
@@ -202,6 +202,10 @@ class _Signals:
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as under nohup: it follows on
                 signal.signal(number, lambda _number, _frame: None)
         threading.Thread(target=self._act, args=(arrived,), daemon=True).start()
+
+    def while_wanted(self, show: Callable[[WaitReasons], None]) -> Callable[[WaitReasons], None]:
+        """Return what shows why the job waits, as long as no signal has asked it to end."""
+        return lambda words: None if self._presses else show(words)
 
     def job_started(self) -> None:
         """Note that there is a job now; an earlier signal reaches it."""

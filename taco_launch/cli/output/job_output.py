@@ -94,7 +94,7 @@ def ending(settings: Settings, found: JobView) -> None:
     say(f"job {found.spec.name}: {state}: {render.printable(render.one_line(record.reason))}{lost}")
     if record.hint:
         say(f"hint: {render.printable(record.hint)}")
-    for name, text in render.job_fields(record):
+    for name, text in render.job_fields(record, found.spec.name):
         say(f"{name.lower()}: {render.printable(text)}")
     if hung := _hang(record):
         say(f"it hung: {render.printable(hung)}")

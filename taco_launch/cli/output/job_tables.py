@@ -124,7 +124,7 @@ def below(job: JobView, now: float) -> tuple[str, ...]:
 
 
 def _board(job: JobView) -> str:
-    """Return where the job's TensorBoard answers, in Arena's words, and how it is opened here."""
+    """Return where the job's TensorBoard answers, and how it is opened here."""
     board = job.tensorboard
     if board is None:
         return ""
@@ -132,8 +132,7 @@ def _board(job: JobView) -> str:
         return f"TensorBoard: {one_line(board.problem)}"
     head = job.spec.head or job.spec.hosts[0].name
     lines = (
-        "Your tensorboard will be available on:",
-        f"http://127.0.0.1:{board.port} on {head}",
+        f"TensorBoard: http://127.0.0.1:{board.port} on {head}",
         with_inventory_option(f"open it here: taco-launch tensorboard {job.spec.name}"),
     )
     return "\n".join(printable(line) for line in lines)
@@ -206,7 +205,7 @@ def why(job: JobView) -> list[tuple[str, str]]:
     """Return how a job ended, or why it waits, as rows of (label, value)."""
     record = job.record
     code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
-    findings = [(name.upper(), text) for name, text in job_fields(record)]
+    findings = [(name.upper(), text) for name, text in job_fields(record, job.spec.name)]
     return [
         ("REASON", "\nhint: ".join(filter(None, (record.reason, record.hint)))),
         *findings,

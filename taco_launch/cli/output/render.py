@@ -222,13 +222,18 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def job_fields(record: "JobRecord") -> list[tuple[str, str]]:
-    """Return cause and next step of the first failure that a job's logs tell of; a cause that is the reason only once."""
+def job_fields(record: "JobRecord", name: str) -> list[tuple[str, str]]:
+    """Return cause and next step of the first failure that the logs of the job `name` tell of; a cause that is the reason only once.
+
+    The next step is written for one who reads the log, which is not shown here.
+    """
     if not record.findings:
         return []
     first = record.findings[0]
     cause = [] if first.cause in record.reason else [("Cause", first.cause)]
-    return [*cause, ("Next", first.next)]
+    rank = "" if record.first_failure is None else f"--rank {record.first_failure.rank} "
+    log = with_inventory_option(f"in the log (taco-launch logs {rank}{name})")
+    return [*cause, ("Next", first.next.replace("above this line", log))]
 
 
 @contextmanager

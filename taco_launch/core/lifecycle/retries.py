@@ -115,6 +115,8 @@ class AttemptResult(NamedTuple):
     # The first finding in its logs: the signature, and what it means.
     signature: str = ""
     cause: str = ""
+    # How often torchrun has started the program again within it.
+    restarted: int = 0
 
 
 class Retry(NamedTuple):
@@ -188,6 +190,8 @@ def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision
         others = f", on other hosts than {result.host} first" if result.host else ""
         tries = f"retry {record.excused + 1} of {MOST_OF_HARDWARE} that --backoff-limit does not count{others}"
         return Decision(_again(policy, record, result, counts=False), f"a fault of hardware: {tries}")
+    if failures(record) < policy.backoff_limit <= failures(record) + result.restarted:
+        return Decision(None, f"not tried again: torchrun has started its ranks again {result.restarted} times")
     if failures(record) >= policy.backoff_limit:
         return Decision(None, f"its {record.attempt} attempts are used up" if policy.backoff_limit else "")
     return Decision(_again(policy, record, result, counts=True))

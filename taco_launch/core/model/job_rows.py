@@ -139,7 +139,7 @@ def row_of(
 
 
 def last_run(row: JobRow, others: Iterable[JobRow]) -> Optional[LastRun]:
-    """Return the newest job that has ended and is comparable with this one; None where no other printed a rate."""
+    """Return the newest job that had ended before this one and is comparable; None where no other printed a rate."""
 
     def shape(job: JobRow) -> Tuple[Any, ...]:
         return job.command, job.cluster, job.np, set(job.hosts)
@@ -147,7 +147,11 @@ def last_run(row: JobRow, others: Iterable[JobRow]) -> Optional[LastRun]:
     comparable = [
         other
         for other in others
-        if other.ended is not None and other.rate and other.name != row.name and shape(other) == shape(row)
+        if other.ended is not None
+        and (row.ended is None or other.ended < row.ended)
+        and other.rate
+        and other.name != row.name
+        and shape(other) == shape(row)
     ]
     found = max(comparable, key=lambda other: other.ended or 0.0, default=None)
     return LastRun(found.name, found.rate) if found is not None and found.rate else None

@@ -8,7 +8,7 @@ import re
 from typing import Callable, Dict, Optional, Tuple
 
 from taco_launch.core.progress import bars
-from taco_launch.core.progress.reading import TrainingProgress
+from taco_launch.core.progress.reading import UNIT, TrainingProgress
 
 MOST_LINE = 2000
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|\([A-Z0-9])")
@@ -42,7 +42,7 @@ _MNIST = re.compile(rf"^\s*Train Epoch: (\d{{1,6}}) \[(\d{{1,9}})/(\d{{1,9}}) \(
 # Of no program: what people write who count steps or epochs and print the loss behind them.
 _PLAIN = re.compile(
     rf"(?:^|\s)(?:[Ss]tep|[Ii]ter(?:ation)?|([Ee]poch))[ :]+(\d{{1,9}})/(\d{{1,9}})[ ,:|-]{{1,5}}(?:train(?:ing)?[ _])?"
-    rf"[Ll]oss[ :=]{{1,3}}({_LOSS})(?=$|[\s,|])"
+    rf"[Ll]oss[ :=]{{1,3}}({_LOSS})(?=$|[\s,|])(?:[\s,|]{{1,5}}({_NUMBER}) ?{UNIT})?"
 )
 _TITAN = re.compile(rf"\bstep:\s+(\d{{1,9}})\s+loss:\s+({_LOSS})\s+.*?\btps: ([\d,]{{1,15}})")
 
@@ -143,7 +143,13 @@ def _mnist(match: "re.Match[str]") -> TrainingProgress:
 def _plain(match: "re.Match[str]") -> TrainingProgress:
     series = "epochs" if match[1] else "steps"
     return TrainingProgress(
-        "a training of its own", series, _number(match[2]), _number(match[3]), loss=_number(match[4])
+        "a training of its own",
+        series,
+        _number(match[2]),
+        _number(match[3]),
+        loss=_number(match[4]),
+        rate=_number(match[5]),
+        unit=match[6] or "",
     )
 
 

@@ -3,11 +3,12 @@
 import re
 from typing import Any, Dict, List, Optional
 
-from taco_launch.core.progress.reading import TrainingProgress
+from taco_launch.core.progress.reading import UNIT, TrainingProgress
 
 GROUPS = ("step", "total", "epoch", "loss", "rate")
 MOST_PATTERN, MOST_LINE = 300, 512
 _MOST_REPEATS = 12
+_UNIT = re.compile(rf"\s?{UNIT}")
 _NUMBER = re.compile(r"[+-]?\d{1,15}(?:\.\d{0,15})?(?:[eE][+-]?\d{1,3})?|nan|inf", re.IGNORECASE)
 # sre_parse, which 3.11 moved; it reads a pattern as `re` does.
 _PARSER: Any = getattr(re, "_parser", None) or re.sre_parse  # type: ignore[attr-defined]
@@ -63,8 +64,14 @@ def read(pattern: "re.Pattern[str]", line: str) -> Optional[TrainingProgress]:
         values.get("epoch"),
         values.get("loss"),
         values.get("rate"),
-        "per second" if values.get("rate") is not None else "",
+        _unit(line, match) if values.get("rate") is not None else "",
     )
+
+
+def _unit(line: str, match: "re.Match[str]") -> str:
+    """Return the unit that a line has behind the rate."""
+    found = _UNIT.match(line, match.end("rate"))
+    return found[1] if found else "per second"
 
 
 def _check(tree: Any, within: bool) -> None:

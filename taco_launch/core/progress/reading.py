@@ -2,6 +2,9 @@
 
 from typing import NamedTuple, Optional
 
+# Behind a rate: img/s, samples/sec.
+UNIT = r"([A-Za-z]{1,16}/s)(?:ec)?(?=$|[\s,;|)\]])"
+
 
 class TrainingProgress(NamedTuple):
     """The values of one line; None is "not said". `program` names the form, `series` what belongs together within it.

@@ -112,7 +112,7 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     ),
     "python-syntax": (
         Qualifier(
-            r'^  File "(?P<file>[^"<\n]+)", line (?P<line>\d+)\n(?:    [^\n]*\n){0,3}(?=(?:Syntax|Indentation|Tab)Error: )',
+            r'^  File "(?P<file>[^"<\n]+)", line (?P<line>\d+)\n(?:    [^\n]*\n){0,3}(?=(?:Syntax|Indentation|Tab)Error: (?!source code (?:string )?cannot contain|\(unicode error\) .utf-8))',
             "Python cannot parse line {line} of {file}: {why}.",
             "Correct that line or the one above it. If the file is right, it was written for another version of Python: compare python3 --version.",
         ),

@@ -72,9 +72,12 @@ class QuietHost:
         rates = self._rates.get(look.rank)
         if rates:
             found = replace(found, usual=median_high(rates))
-        if len(stacks) < LEAST_STACKS:
+        if not stacks:
             return found
         where = place(stacks[-1])
+        # One that uses no CPU stands still: it waits for other ranks where its last stack does.
+        if len(stacks) < LEAST_STACKS and not (found.idle and where.waits):
+            return found
         return replace(found, does=groups.describe_activity(where), waits=where.waits, gpu=where.gpu)
 
     def _judge(self, sign: str) -> None:

@@ -1,6 +1,8 @@
-"""Times as users write them: 90, 90s, 15m, 3h, 2d -> seconds."""
+"""Times as users write them: 90, 90s, 15m, 3h, 2d -> seconds; and a signal at such a time."""
 
 import re
+
+from taco_launch.core.model.jobs import EarlySignal
 
 FORM = "seconds, or a number and s, m, h or d: 90, 90s, 15m, 3h, 2d"
 PATTERN = r"[0-9]{1,10}(\.[0-9]{1,6})?[smhd]?"
@@ -22,3 +24,27 @@ def parse_duration(text: str) -> float:
     if seconds > MOST_SECONDS:
         raise ValueError(f"must be at most {MOST_SECONDS:.0f} seconds")
     return seconds
+
+
+# Those that a wrapper passes on anyhow (agent/rank/wrapper.py): none of them stops a process or cannot be caught.
+SIGNALS = ("USR1", "USR2", "HUP", "INT", "TERM")
+# As Slurm's --signal without a time.
+_SIGNAL_SECONDS = 60.0
+_SIGNAL = re.compile(r"(?:SIG)?([A-Z0-9]+)", re.IGNORECASE)
+
+
+def parse_early_signal(text: str) -> EarlySignal:
+    """Return the signal and the time that a text stands for: USR1, USR1@120, USR1@2m.
+
+    Raises:
+        ValueError: it stands for none; says what is wrong.
+    """
+    signal, at, time = text.partition("@")
+    seconds = parse_duration(time) if at else _SIGNAL_SECONDS
+    if seconds <= 0:
+        raise ValueError("must be more than 0 s before TERM, for example USR1@120")
+    found = _SIGNAL.fullmatch(signal)
+    name = found[1].upper() if found else ""
+    if name not in SIGNALS:
+        raise ValueError(f"must be one of {', '.join(SIGNALS)}")
+    return EarlySignal(name, seconds)

@@ -67,6 +67,15 @@ def _folder(value: str) -> str:
     return value
 
 
+def _devices(value: str) -> str:
+    """Return `"device=0,1"` as --gpu-ids has it.
+
+    Raises:
+        ValueError: it is no list of GPUs by their numbers.
+    """
+    return table.indices(value.strip('"').partition("device=")[2])
+
+
 def _tables(meaning: Meaning, one: str = "", two: str = "") -> dict[str, Meaning]:
     return {name: meaning._replace(words=count) for count, names in ((1, one), (2, two)) for name in names.split()}
 
@@ -82,7 +91,7 @@ _DOCKER = {
     **_tables(Meaning(ENV), two="e env"),
     "env-file": _BY_X,
     "shm-size": Meaning(OPTION, target="--shm-size"),
-    "gpus": Meaning(OMITTED, why=table.ONE_GPU_EACH),
+    "gpus": Meaning(OPTION, target="--gpu-ids", convert=_devices),
     "entrypoint": Meaning(REFUSED, why="is started in place of the image's own: put it before the program"),
     **_tables(
         Meaning(OMITTED, why=_OURS),

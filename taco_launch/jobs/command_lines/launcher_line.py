@@ -116,8 +116,7 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     if kind == "mpirun" and _is_hydras(reader.parts):
         reader = Reader(kind := "hydra", words, environment)
         begin = reader.read(inner.words)
-    before = inner.around
-    program = tuple(words[begin:])
+    before, program = inner.around, tuple(words[begin:])
     by = reader.python(words[0] if inner.words > 1 and words[0].rpartition("/")[2].startswith("python") else "python3")
     is_file = program[0].endswith(".py") or (UNKNOWN in program[0] and not program[0].endswith(".sh"))
     if kind in table.OF_PYTHON and (kind == "torch" or "-m" in by or is_file):
@@ -245,8 +244,9 @@ class Reader:
             if end > len(self._words):
                 raise UnclearError(at, "has no value")
             values = tuple(self._words[at + 1 : end])
-            if values and values[-1].startswith("-") and values[-1].lstrip("-") in self._table:
-                raise UnclearError(end - 1, f"is an option, and stands where {word} has its value")
+            for place, each in enumerate(values, at + 1):
+                if each == "--" or (each.startswith("-") and each.lstrip("-") in self._table):
+                    raise UnclearError(place, f"is an option, and stands where {word} has its value")
         # Of a list of mounts, those that are known are read.
         is_read = meaning.use in (table.OMITTED, table.REFUSED) or meaning.target == "--data"
         if UNKNOWN in "".join(values) and not is_read:

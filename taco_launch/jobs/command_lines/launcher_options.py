@@ -6,11 +6,14 @@ Sources: mpirun(1) of Open MPI 4.1 and prterun(1) of 5.0; `mpiexec.hydra -help` 
 sbatch(1) of Slurm 23; qsub(1) of PBS and of Grid Engine 8; `composer --help`; `colossalai run --help`.
 """
 
+import contextlib
 import re
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from taco_launch.core.messages.address import check
+from taco_launch.hosts.inventory.durations import parse_early_signal
 
 # What becomes of an option. RANKS, EACH and NODES count; the value of LIST is several variables; FLAG has no value.
 RANKS, EACH, NODES, HOSTS, HOSTFILE = "ranks", "each", "nodes", "hosts", "hostfile"
@@ -82,7 +85,12 @@ def _true(_value: str) -> str:
     return "true"
 
 
-def _indices(value: str) -> str:
+def indices(value: str) -> str:
+    """Return a list of GPUs by their numbers.
+
+    Raises:
+        ValueError: it is none.
+    """
     if not _GPU_INDICES.fullmatch(value):
         raise ValueError("each slot of a host is one of its GPUs")
     return value
@@ -167,6 +175,19 @@ def clock_seconds(value: str) -> str:
         raise ValueError("is not a time, such as 5400 (seconds) or 1:30:00")
     units = (1, 60, 3600, 86400)
     return _limit(sum(int(part or "0") * unit for part, unit in zip(reversed(value.split(":")), units, strict=False)))
+
+
+def early_signal(value: str) -> str:
+    """Return a signal of sbatch(1) before the end of a job, [B:]SIGNAL[@SECONDS], as --signal has it.
+
+    Raises:
+        ValueError: a job cannot have it.
+    """
+    name, at, seconds = value.rpartition(":")[2].partition("@")
+    if name.isdecimal():
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(int(name)).name
+    return f"{parse_early_signal(f'{name}{at}{seconds}').name}{at}{seconds}"
 
 
 def mail_address(value: str) -> str:
@@ -403,7 +424,7 @@ _ACCELERATE = {
         " deepspeed-hostfile deepspeed-multinode-launcher",
     ),
     **_omitted("with it, accelerate starts one process, whatever --num_processes is", "cpu"),
-    "gpu-ids": Meaning(OPTION, target="--gpu-ids", convert=_indices),
+    "gpu-ids": Meaning(OPTION, target="--gpu-ids", convert=indices),
     **_omitted(_LOGS, "quiet q debug", "log-dir tee role"),
     **_refused(
         "its settings are not read: give the number of ranks with --np, and the rest as variables", two="config-file"
@@ -456,8 +477,9 @@ _SLURM = {
         _QUEUE,
         "no-kill k no-requeue hold H spread-job contiguous use-min-nodes parsable nice",
         "partition p account A qos q reservation clusters M comment priority begin b deadline wckey"
-        " dependency d signal export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
+        " dependency d export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
     ),
+    "signal": Meaning(OPTION, target="--signal", convert=early_signal),
     **_refused(_OF_HOSTS, two="constraint C"),
     "mail-user": Meaning(OPTION, target="--notify", convert=mail_address),
     **_omitted(_MAIL_TYPE, two="mail-type"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from taco_launch.core.command import shell
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
 from taco_launch.core.launch.knobs.lists import FINE
+from taco_launch.hosts.inventory.schema.names import as_word
 from taco_launch.hosts.inventory.variable_names import OF_A_RANK, env_fault
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines import sizes
@@ -18,6 +19,7 @@ _SET_ONCE = (*sizes.COUNTED, *table.OF_GPUS, table.HOSTS, table.HOSTFILE, table.
 _SEVERAL_TIMES = ("-v", "--volume", "-B", "--bind", "--mount", "-V")
 # Every rank has these, of the job.
 _MEETS_AT = ("MASTER_ADDR", "MASTER_PORT")
+_RENAMED = "a job name has only letters, digits, '.', '_' and '-', at most 63 of them, and a letter or digit first"
 _SECONDS_OF = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smhd]?)")
 
@@ -70,5 +72,7 @@ def _allowed(part: Part) -> Part:
         return replace(part, use=table.OMITTED, why=table.MEETS)
     if part.use == table.BARE and not part.name.isidentifier():
         return replace(part, use=table.OMITTED, why="is no name of one variable: -x NAME for each that the ranks need")
+    if part.use == table.OPTION and part.name == "--name" and (name := as_word(part.value)) != part.value:
+        return replace(part, value=name, why=_RENAMED) if name else replace(part, use=table.OMITTED, why=_RENAMED)
     problem, hint = env_fault(part.name, part.value) if part.use == table.ENV else FINE
     return replace(part, use=table.REFUSED, why=f"{problem}: {hint}" if hint else problem) if problem else part

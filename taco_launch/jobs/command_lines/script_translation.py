@@ -172,7 +172,10 @@ class _Script(Settings):
         return ((name, values) for name, values in counted.items() if len(values) <= rounds.MOST)
 
     def _skipped(self, command: ScriptCommand) -> None:
-        """Name a launcher in a branch that does not run."""
+        """Name a launcher in a branch that does not run; note the one without whose success the script ends."""
+        tests = [self._script.tests[block] for block in command.blocks[-1:] if block in self._script.tests]
+        if command.words[0] == "exit" and tests and not tests[0].is_met and inner(tests[0].words):
+            self._required = tests[0].words
         if inner(fields(command.words, self._variables)) is not None:
             self._left(command, "is in a branch that does not run with the values in the script")
 
@@ -357,9 +360,8 @@ class _Script(Settings):
         if guessed:
             row = Row(shown(guessed), "", "is read as torchrun, whose options follow it", is_remark=True)
             done = replace(done, rows=(*done.rows, row))
-        if command.is_conditional:
-            row = row_of(command, shell(tuple(map(shown, words[:2]))), self._in_loop(words))
-            done = replace(done, rows=(*done.rows, row))
+        if when := self._when(command, words):
+            done = replace(done, rows=(*done.rows, row_of(command, shell(tuple(map(shown, words[:2]))), when)))
         if why := unread_launchers.of_another_system(done.program):
             self._left(command, why)
             return
@@ -368,13 +370,6 @@ class _Script(Settings):
             self._read.add(posixpath.normpath(done.hostfile))
             rows.append(redirections.makes(makes, done.hostfile, self._variables))
         self._jobs.append((command, replace(done, rows=(*done.rows, *rows))))
-
-    def _in_loop(self, words: Sequence[str]) -> str:
-        """Return what to do with a launcher in a block; of a loop's variable the values are named where the script lists them."""
-        line = " ".join(words)
-        named = [name for name in self._loops if f"{UNKNOWN}{name}" in line]
-        used = [f"{name} is {rounds.shown(self._loops[name])} in turn" for name in named]
-        return f"{parts_of_hosts.INSIDE}: {', '.join(used)}" if used else parts_of_hosts.INSIDE
 
     def _unknown(self, command: ScriptCommand, words: Sequence[str]) -> None:
         """Follow eval; where its text is not known, or a command, name the variables that a launcher is in."""

@@ -139,7 +139,7 @@ class Blocks:
         if self._is_pattern and words and words[0] != "esac":
             self._cases += words
             return
-        while at < len(words) and words[at] in _BEFORE | _OPENING | _CLOSING:
+        while at < len(words) and words[at] in _BEFORE | _OPENING | _CLOSING and not _is_timed(words[at : at + 2]):
             word = words[at]
             if word in _OPENING:
                 self._enter(word)
@@ -215,6 +215,11 @@ class Blocks:
     def _number(self) -> tuple[int, ...]:
         self._made += 1
         return (self._made,)
+
+
+def _is_timed(words: Sequence[str]) -> bool:
+    """Return whether `time` is before a command, of which it is a part as time(1) is, and not before a block."""
+    return words[:1] == ["time"] and not _KEYWORDS & {*words[1:]}
 
 
 def _goes_on(words: Sequence[str]) -> bool:

@@ -12,11 +12,11 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, PlainValida
 
 from taco_launch.core.errors import SpecError
 from taco_launch.hosts.inventory import durations, select
+from taco_launch.hosts.inventory.durations import parse_early_signal
 from taco_launch.hosts.inventory.schema import names
 from taco_launch.hosts.inventory.schema.document import OddValue, kind_of
 from taco_launch.hosts.inventory.schema.values import named, whole, whole_schema
 from taco_launch.jobs.request import selection, sizes
-from taco_launch.jobs.request.policy import parse_early_signal
 
 # A shell would make something else of these; here they would be words like any other.
 _OPERATORS = frozenset(("&&", "||", "|", ";", "&", ">", ">>", "<", "2>", "2>&1", "&>"))

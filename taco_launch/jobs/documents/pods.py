@@ -82,7 +82,7 @@ def _mounts(manifest: Manifest, container: Loc) -> Iterator[tuple[str, Loc]]:
         manifest.take(at)
         if (
             not isinstance(mount, dict)
-            or mount.get("name") not in volumes
+            or mount.get("name") not in [*volumes]  # which may be anything: a mapping has no hash
             or not isinstance(mount.get("mountPath"), str)
         ):
             manifest.faults.add(at, "is not a mount: it needs mountPath, and the name of one of the pod's volumes")

@@ -1,6 +1,5 @@
 """When a job may begin, how it is ended and what happens then: the Policy that a request amounts to."""
 
-import re
 from dataclasses import fields
 from typing import Any
 
@@ -8,7 +7,7 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.model.host.hosts import Notice
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import EarlySignal, Policy, Restart
-from taco_launch.hosts.inventory.durations import parse_duration
+from taco_launch.hosts.inventory.durations import parse_early_signal
 from taco_launch.hosts.inventory.schema import names
 
 # Kubernetes' Job, spec.backoffLimit.
@@ -116,27 +115,3 @@ def _restart(request: JobRequest) -> tuple[Restart, int]:
                 hint=f"add {called} on-failure, or {called} exit-code",
             )
     return restart, 0
-
-
-# Those that a wrapper passes on anyhow (agent/rank/wrapper.py): none of them stops a process or cannot be caught.
-NAMES = ("USR1", "USR2", "HUP", "INT", "TERM")
-# As Slurm's --signal without a time.
-SECONDS = 60.0
-_FORM = re.compile(r"(?:SIG)?([A-Z0-9]+)", re.IGNORECASE)
-
-
-def parse_early_signal(text: str) -> EarlySignal:
-    """Return the signal and the time that a text stands for: USR1, USR1@120, USR1@2m.
-
-    Raises:
-        ValueError: it stands for none; says what is wrong.
-    """
-    signal, at, time = text.partition("@")
-    seconds = parse_duration(time) if at else SECONDS
-    if seconds <= 0:
-        raise ValueError("must be more than 0 s before TERM, for example USR1@120")
-    found = _FORM.fullmatch(signal)
-    name = found[1].upper() if found else ""
-    if name not in NAMES:
-        raise ValueError(f"must be one of {', '.join(NAMES)}")
-    return EarlySignal(name, seconds)

@@ -91,7 +91,9 @@ def test_get_compares_with_the_newest_run_on_the_same_hosts(jobs: Jobs, running:
     (frame,) = call("get", name=running.name).frames
     assert frame["job"]["last_run"] == {"name": "newer", "rate": 100.0}
     (frame,) = call("get", name="newer").frames
-    assert frame["job"].get("last_run") is None  # it has ended
+    assert frame["job"]["last_run"] == {"name": "older", "rate": 50.0}
+    (frame,) = call("get", name="older").frames
+    assert frame["job"].get("last_run") is None  # none had ended before it
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,22 @@ def test_a_call_that_broke_off_goes_on_where_it_was(
         assert b"".join(pieces) == b"".join(at_once)
 
 
+def test_what_was_dropped_before_the_merge_counts_when_its_own_line_is_dropped(jobs: Jobs) -> None:
+    made = make(jobs.path.parent)
+    made.begin()
+    writer = Writer(made.folder.merged, 100)
+    writer.note(b"n1/0 | [taco-launch: 7000 bytes dropped]\n", 7000)
+    told = []
+    for number in range(12):
+        writer.write(b"n1/0 | line %02d\n" % number)
+        told.append([frame["count"] for frame in asked_for().frames if frame["op"] == "skipped"])
+    start = segments.segments(made.folder.merged)[0][0]
+    assert told[0] == []
+    assert told[-1] == [7000 + start]
+    (made.folder.merged.parent / f"{made.folder.merged.name}.dropped").write_text("no number")
+    assert [frame["count"] for frame in asked_for().frames if frame["op"] == "skipped"] == [start]
+
+
 def test_a_rotated_log_is_told_and_no_line_is_cut(jobs: Jobs) -> None:
     made = make(jobs.path.parent)
     made.limit = 200

@@ -153,6 +153,15 @@ def test_a_job_that_may_not_wait_is_ended_once_it_is_sure_that_it_has_to(queue: 
     assert queue.runs("hasty") == 0
 
 
+def test_those_before_a_job_are_told_in_the_order_of_the_queue(queue: Queue) -> None:
+    for name in "abc":
+        queue.job(name, np=2, says=REFUSED)
+    queue.hosts.tell("holder", "")
+    queue.step()
+    queue.until(lambda: ("", "number 3 in the queue, behind a, b") in queue.record("c").waiting, 1)
+    assert queue.record("c").waiting[0] == ("", "number 3 in the queue, behind a, b")
+
+
 def test_who_is_resumed_waits_behind_those_that_came_meanwhile(queue: Queue) -> None:
     folder = queue.job("a", np=2, says=REFUSED)
     records.Events(folder).add(state.SUSPENDED, "by me")

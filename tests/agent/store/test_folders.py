@@ -231,8 +231,24 @@ def test_the_hint_names_numbered_jobs_of_an_array(jobs: Jobs) -> None:
     with pytest.raises(NoJobError) as raised:
         jobs.get("sweep")
     assert str(raised.value.hint).startswith(
-        "jobs with this name and a number: sweep-1, ...; stop, wait and delete accept "
+        "jobs with this name and a number: sweep-1, ...; list, wait, stop, suspend, resume and delete accept "
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("vgg", "did you mean vgg16? all jobs: taco-launch list"),
+        ("vgg61", "did you mean vgg16? all jobs: taco-launch list"),
+        ("other", "list all jobs: taco-launch list"),
+        ("vg*", "only list, wait, stop, suspend, resume and delete accept a pattern"),
+    ],
+)
+def test_the_hint_of_a_name_without_a_job(jobs: Jobs, name: str, hint: str) -> None:
+    publish(jobs, "vgg16")
+    with pytest.raises(NoJobError) as raised:
+        jobs.get(name)
+    assert raised.value.hint == hint
 
 
 @pytest.mark.parametrize("name", LEAVING, ids=lambda name: repr(name[:12]))

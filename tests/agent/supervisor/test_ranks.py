@@ -9,9 +9,10 @@ import pytest
 from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
-from taco_launch.agent.supervisor.ranks import Ranks
+from taco_launch.agent.supervisor.ranks import Ranks, restarts
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host
+from taco_launch.core.model.jobs import JobSpec, Policy, Restart
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.core.model.plans import Placement, Share
 from taco_launch.core.protocol.guard_messages import RankStarted
@@ -39,7 +40,7 @@ def test_a_rank_whose_starter_was_gone_names_that_of_its_launcher(tmp_path: Path
 class Elastic:
     """A job of torchrun with a rank on each of three hosts, which restarts its ranks when a host comes or goes."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, restarts: int = 3) -> None:
         folder = JobFolder(path / "job")
         folder.logs.mkdir(parents=True)
         self.ranks = Ranks(folder, records.Events(folder), 1 << 20)
@@ -52,7 +53,7 @@ class Elastic:
         }
         self.shares = (Share("n1", 1), Share("n2", 1), Share("n3", 1))
         placement = Placement(self.shares, "so")
-        self.ranks.place(placement, self.links["n1"], 1, LAUNCHERS["torchrun"], "", elastic=True)
+        self.ranks.place(placement, self.links["n1"], 1, LAUNCHERS["torchrun"], "", restarts=restarts)
         self.pid = 100
         self.folder = folder
 
@@ -93,14 +94,20 @@ def test_a_host_that_joins_has_new_numbers(tmp_path: Path) -> None:
     assert (job.ranks.missing(), job.ranks.fatal) == ("", None)
 
 
-def test_a_program_that_fails_again_and_again_is_fatal(tmp_path: Path) -> None:
-    job = Elastic(tmp_path)
-    for _restart in range(4):
-        assert job.ranks.fatal is None
+@pytest.mark.parametrize(("restart", "limit", "most"), [("never", 0, 3), ("on-failure", 2, 2), ("on-failure", 0, 0)])
+def test_a_program_may_fail_as_often_as_the_job_may_be_tried_again(
+    tmp_path: Path, restart: str, limit: int, most: int
+) -> None:
+    policy = Policy(restart=Restart(restart), backoff_limit=limit)
+    assert restarts(JobSpec("a", ("b",), (), policy=policy, elastic=True)) == most
+    assert restarts(JobSpec("a", ("b",), (), policy=policy)) is None
+    job = Elastic(tmp_path, most)
+    for _start in range(most + 1):
+        assert (job.ranks.fatal, job.ranks.restarted) == (None, 0)
         job.start(n1=0, n2=1, n3=2)
         job.end(7, n2=1)
     assert job.ranks.fatal is not None
-    assert (job.ranks.fatal.host, job.ranks.fatal.exit_code) == ("n2", 7)
+    assert (job.ranks.fatal.host, job.ranks.fatal.exit_code, job.ranks.restarted) == ("n2", 7, most)
 
 
 def test_only_ranks_that_have_started_before_a_host_was_lost_are_interrupted(tmp_path: Path) -> None:

@@ -47,6 +47,31 @@ sys.argv = ["taco-launch", "wait", "x", "--timeout", "1s"]
 main()
 """
 
+QUEUED = """
+import os, signal, sys, time
+from types import SimpleNamespace
+from taco_launch.jobs.backend.agent import AgentBackend
+from taco_launch.cli.main import main
+from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.jobs import JobRecord, JobState
+
+def stop(_backend, *given):
+    return SimpleNamespace(job=lambda _name: None)
+
+def run(_backend, spec, _environment, _show, watch):
+    watch.accepted()
+    watch.state("QUEUED")
+    watch.waits((("", "number 3 in the queue"),))
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1)
+    watch.waits((("", "number 2 in the queue"),))
+    return JobView(spec, JobRecord("x", JobState.CANCELLED, exit_code=143), "")
+
+AgentBackend.run, AgentBackend.stop = run, stop
+sys.argv = ["taco-launch", "run", "--name", "h", "--", "true"]
+main()
+"""
+
 
 @pytest.mark.parametrize("before", [(), (signal.SIGINT,), (signal.SIGINT, signal.SIGTERM)])
 def test_a_signal_is_obeyed_while_the_main_thread_reads(before: tuple[signal.Signals, ...]) -> None:
@@ -77,6 +102,14 @@ def test_wait_ends_after_its_timeout(taco: Taco, seconds: int, code: int) -> Non
     assert done.returncode == code, done.stderr
     told = "error: job x has not ended after 1s; it was not stopped\nhint: taco-launch get x\n"
     assert done.stderr.endswith(told if code else "job x: SUCCEEDED: \n")
+
+
+def test_a_job_that_leaves_the_queue_does_not_wait(taco: Taco) -> None:
+    argv = (sys.executable, "-c", QUEUED)
+    err = subprocess.run(argv, env=taco.env, capture_output=True, text=True, timeout=patience(30), check=False).stderr
+    assert "number 3 in the queue" in err
+    assert "removing job h from the queue" in err
+    assert "number 2 in the queue" not in err
 
 
 # --- What is typed on its way to a command elsewhere: nothing is lost or added but for the escape

@@ -6,8 +6,8 @@ import pytest
 
 from taco_launch.cli.output import job_tables, node_tables
 from taco_launch.core.model.job_rows import row_of
-from taco_launch.core.model.job_view import LastRun, LiveJob, Progress, Usage
-from taco_launch.core.model.jobs import HostRanks, JobState, RankEnd
+from taco_launch.core.model.job_view import BoardView, LastRun, LiveJob, Progress, Usage
+from taco_launch.core.model.jobs import Finding, HostRanks, JobState, RankEnd
 from taco_launch.core.model.slots import Drain, Occupancy, SlotHolder, SlotState
 from taco_launch.jobs.backend import HostOccupancy
 from tests.support.job_rows import GPUS, HOSTS, NOW, ROWS, job, row, text
@@ -282,3 +282,18 @@ def test_the_rate_is_compared_with_that_of_the_last_run(rate: float, told: str) 
     shown = replace(job("a", 1, JobState.RUNNING, 30), progress=progress, last_run=LastRun("a-1", 100.0))
     line = f"PROGRESS: step 4, {rate:.4g} img/s; {told} its last run on the same hosts (a-1)"
     assert line in text(job_tables.one_job(shown, NOW, wide=False)).splitlines()
+
+
+def test_the_next_step_names_the_log_that_is_not_shown() -> None:
+    finding = Finding("torch-rank-failed", "It failed.", "Read that rank's own lines above this line.", "", 3)
+    end = RankEnd(1, "gpu1", 3, "")
+    failed = job("a", 2, JobState.FAILED, 30, findings=(finding,), first_failure=end)
+    shown = text(job_tables.one_job(failed, NOW, wide=False)).splitlines()
+    assert "NEXT: Read that rank's own lines in the log (taco-launch logs --rank 1 a)." in shown
+
+
+def test_where_the_tensorboard_of_a_job_is() -> None:
+    shown = text(
+        job_tables.one_job(replace(job("a", 1, JobState.RUNNING, 30), tensorboard=BoardView(6006)), NOW, wide=False)
+    )
+    assert "TensorBoard: http://127.0.0.1:6006 on gpu1\nopen it here: taco-launch tensorboard a" in shown

@@ -289,3 +289,10 @@ def test_the_ratio_counts_steps_of_the_attempt_alone() -> None:
     assert trained_share(time_spent(RECORD, (), 100.0, 70.0)) == 0.3
     assert trained_share(time_spent(RECORD, (again,), 100.0, 70.0)) == 0.1
     assert trained_share(time_spent(JobRecord("1", JobState.RUNNING), (), 100.0, 70.0)) is None
+
+
+@pytest.mark.parametrize(("limit", "is_tried"), [(2, False), (3, True)])
+def test_starts_within_an_elastic_attempt_are_retries(limit: int, is_tried: bool) -> None:
+    found = decide(policy("on-failure", limit), record(), AttemptResult(JobState.FAILED, 3, "b", restarted=2))
+    assert (found.retry is not None) == is_tried
+    assert found.rule == ("" if is_tried else "not tried again: torchrun has started its ranks again 2 times")

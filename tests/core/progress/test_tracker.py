@@ -147,7 +147,8 @@ def test_what_is_kept_is_limited() -> None:
     [
         (r"step=(?P<step>\d+) loss=(?P<loss>[\d.]+)", "I step=12 loss=0.5", {"step": 12, "loss": 0.5}),
         (r"(?P<step>[\d,]+) of (?P<total>[\d,]+)", "1,200 of 5,000", {"step": 1200, "total": 5000}),
-        (r"(?P<rate>\d+(?:\.\d+)?) img/s", "34.5 img/s", {"rate": 34.5, "unit": "per second"}),
+        (r"(?P<rate>\d+(?:\.\d+)?) img/s", "34.5 img/s", {"rate": 34.5, "unit": "img/s"}),
+        (r"rate (?P<rate>\d+)", "rate 34", {"rate": 34, "unit": "per second"}),
         (r"epoch (?P<epoch>\d+)", "step 3", None),
         (r"loss (?P<loss>\S+)", "loss nothing", None),
         (r"loss (?P<loss>\S+)", "loss 1e-3" + " " * 600, None),
@@ -211,3 +212,19 @@ def test_a_rank_that_has_ended_does_not_hide_the_slowest_of_the_others() -> None
             tracker.feed(float(step), rank, nanogpt(100 + step + behind))
     steps = [(found.rank, found.step) for found in map(tracker.best, ((), (0,), (0, 2), (0, 1, 2))) if found]
     assert steps == [(0, 104), (2, 84), (1, 94)]
+
+
+@pytest.mark.parametrize(
+    ("line", "rate", "unit"),
+    [
+        ("step 5/30 loss=0.5 100 img/s", 100.0, "img/s"),
+        ("step 5/30, loss 0.5, 1.5 samples/sec", 1.5, "samples/s"),
+        ("step 5/30 loss=0.5", None, ""),
+        ("step 5/30 loss=0.5 100 images", None, ""),
+        ("step 5/30 loss=0.5 lr=0.1 100 img/s", None, ""),
+    ],
+)
+def test_the_rate_behind_the_loss(line: str, rate: float | None, unit: str) -> None:
+    found = lines.read(line)
+    assert found is not None
+    assert (found.step, found.loss, found.rate, found.unit) == (5.0, 0.5, rate, unit)

@@ -99,6 +99,17 @@ def test_one_look_at_the_stacks_is_not_enough() -> None:
     assert verdict(last, SECONDS).life is UNKNOWN
 
 
+def test_the_last_stack_of_a_rank_that_stands_still_is_told() -> None:
+    """On a busy machine fewer stacks are read than show whether one moves."""
+    last = tuple(
+        rank._replace(looks=(*(replace(look, stack=None) for look in rank.looks[:-1]), rank.looks[-1]))
+        for rank in situation("gloo_one_sleeps")
+    )
+    found = verdict(last, SECONDS)
+    assert (found.life, found.waiting) == (HUNG, (0,))
+    assert "rank 0 on" not in found.why
+
+
 def test_a_rank_that_has_ended_is_missing() -> None:
     found = verdict(situation("gloo_one_sleeps")[:1], SECONDS, ended=(1,))
     assert (found.life, found.waiting, found.missing) == (HUNG, (0,), (1,))

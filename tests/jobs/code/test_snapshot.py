@@ -184,6 +184,7 @@ def test_config_files(tmp_path: Path) -> None:
     ("count", "text"),
     [
         (0, "0 bytes"),
+        (1, "1 byte"),
         (1023, "1023 bytes"),
         (1 << 20, "1 MiB"),
         (1010 << 20, "1010 MiB"),

@@ -127,3 +127,14 @@ def test_a_file_is_no_image(image: str) -> None:
     done = translated(f"srun -n 2 --container-image {image} --container-mounts /d,/e:/f a")
     assert line(done) == "--np 2 --data /d:/d --data /e:/f -- a"
     assert ["requires an image of a registry" in row.why for row in done.left_out] == [True]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "options"), [("'\"device=0,1\"'", "--gpu-ids 0,1 "), ("device=3", "--gpu-ids 3 "), ("all", ""), ("2", "")]
+)
+def test_the_gpus_of_a_container_are_chosen_by_their_numbers(gpus: str, options: str) -> None:
+    ((_line, job),) = translate_script(f"docker run --gpus {gpus} a/b:1 torchrun --nproc-per-node 2 t.py").jobs
+    assert line(job) == f"--launcher torchrun --np 2 {options}--image a/b:1 -- python3 t.py"
+    assert [row.why for row in job.rows if "--gpus" in row.original] == [
+        "" if options else "each slot of a host is one of its GPUs"
+    ]

@@ -243,3 +243,47 @@ def test_a_placeholder_stays_and_is_named() -> None:
     text = "mpirun -np 2 a --out /x/<YOUR_NAME>/y --in <path-to-data> <f >g"
     assert jobs(text) == ["--np 2 -- a --out '/x/<YOUR_NAME>/y' --in '<path-to-data>'"]
     assert "<YOUR_NAME>: is a placeholder: write the value" in reasons(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "added"),
+    [
+        ('if [ -f x ]; then A="$A --resume x"; fi\nmpirun -np 2 a $A', "A=$A --resume x"),
+        ('if [ -f x ]; then A="--resume x"; fi\nmpirun -np 2 a ${A}', "A=--resume x"),
+        ('[ -f x ] && A+=" --resume x"\nmpirun -np 2 a $A', "A+= --resume x"),
+        ('if [ -f x ]; then A+=(--resume x); fi\nmpirun -np 2 a "${A[@]}"', "A+= --resume x"),
+    ],
+)
+def test_what_a_condition_adds_to_a_variable_without_a_value_is_named(text: str, added: str) -> None:
+    assert jobs(text) == ["--np 2 -- a"]
+    assert reasons(text) == [
+        f"line 1: '{added}': the command lacks what it adds: the script runs it only if [ -f x ] holds"
+    ]
+
+
+def test_a_value_that_only_a_condition_gives_is_not_known() -> None:
+    assert jobs("if [ -f x ]; then A=x; fi\nmpirun -np 2 a $A") == ["--np 2 -- a '$A'"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "mpirun -np 2 a && mpirun -np 2 b",
+            ["line 1: mpirun -np: the script runs it only if this succeeds: mpirun -np 2 a"],
+        ),
+        (
+            "mpirun -np 2 a || mpirun -np 2 b",
+            ["line 1: mpirun -np: the script runs it only if this fails: mpirun -np 2 a"],
+        ),
+        (
+            "mpirun -np 2 a || exit 1\nmpirun -np 2 b",
+            ["line 2: mpirun -np: the script runs it only if this succeeds: mpirun -np 2 a"],
+        ),
+        ("[ -f x ] || exit 1\nmpirun -np 2 a\nmpirun -np 2 b", []),
+        ("cd . && mpirun -np 2 a; mpirun -np 2 b", []),
+    ],
+)
+def test_a_launcher_that_requires_another_one_is_named(text: str, told: list[str]) -> None:
+    assert jobs(text) == ["--np 2 -- a", "--np 2 -- b"]
+    assert reasons(text) == told

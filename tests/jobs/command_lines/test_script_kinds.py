@@ -478,3 +478,10 @@ def test_what_a_script_sets_behind_set_a_is_exported() -> None:
         assert jobs(text) == ["--np 2 -x A=1 -x B=1 -- a"]
         assert any("the ranks have the variables that it sets" in why for why in left(text))
     assert jobs("set -eu\nA=1\nmpirun -np 2 a") == ["--np 2 -- a"]
+
+
+@pytest.mark.parametrize(("line", "named"), [("time mpirun -np 2 a", "time"), ("time -p mpirun -np 2 a", "time -p")])
+def test_time_before_a_launcher_is_named(line: str, named: str) -> None:
+    ((_line, job),) = translate_script(line).jobs
+    assert [row.original for row in job.rows if not row.here] == [named]
+    assert jobs(f"time {{\n{line}\n}}") == jobs(line)

@@ -88,6 +88,33 @@ def test_the_reason_of_an_option(line: str, original: str, why: str) -> None:
     assert why in row.why
 
 
+@pytest.mark.parametrize(
+    ("line", "original", "here", "why"),
+    [
+        ("srun -n 2 --signal=USR1@120 a", "--signal=USR1@120", "--signal USR1@120", ""),
+        ("srun -n 2 --signal=B:SIGTERM@60 a", "--signal=B:SIGTERM@60", "--signal TERM@60", ""),
+        ("srun -n 2 --signal 10 a", "--signal 10", "--signal USR1", ""),
+        ("srun -n 2 --signal KILL@9 a", "--signal KILL@9", "", "must be one of USR1, USR2, HUP, INT, TERM"),
+        ("srun -n 2 -J 'my job' a", "-J 'my job'", "--name my-job", "a job name has only letters, digits"),
+        (
+            "srun -n 2 -J _train:lr=0.1 a",
+            "-J _train:lr=0.1",
+            "--name train-lr-0.1",
+            "a job name has only letters, digits",
+        ),
+        ("srun -n 2 -J '###' a", "-J '###'", "", "a job name has only letters, digits"),
+        ("srun -n 2 -J my_job.1 a", "-J my_job.1", "--name my_job.1", ""),
+        ("mpirun -np 2 -x FOO a", "-x FOO", "-x FOO", "the ranks have the value in your environment"),
+        ("mpirun -np 2 -x PATH a", "-x PATH", "", "the ranks have that of their host or container"),
+    ],
+)
+def test_the_row_of_an_option(line: str, original: str, here: str, why: str) -> None:
+    (row,) = [row for row in translated(line).rows if row.original == original]
+    assert row.here == here
+    assert row.why.startswith(why)
+    assert bool(row.why) == bool(why)
+
+
 def test_the_word_in_doubt_of_an_inner_launcher_is_named() -> None:
     line = "srun -N 2 torchrun --nnodes 2 --what ./a.py ./b.py"
     with pytest.raises(UnclearError) as caught:

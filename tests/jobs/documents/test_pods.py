@@ -92,3 +92,10 @@ def test_without_a_container_the_image_is_told_as_not_used() -> None:
     assert found.request.image is None
     assert found.request.data == ("/srv/d:/other",)
     assert "image mine:1" in found.notes[-1]
+
+
+@pytest.mark.parametrize("name", [{}, {"a": 1}])
+def test_a_mount_whose_name_is_no_text_is_refused(name: Any) -> None:
+    volumes = [{"name": "data", "hostPath": {"path": "/srv"}}]
+    with pytest.raises(SpecError, match="is not a mount: it needs mountPath"):
+        read(worker={"volumeMounts": [{"name": name, "mountPath": "/data"}]}, volumes=volumes)

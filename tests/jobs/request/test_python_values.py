@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from taco_launch.core.errors import Fault, SpecError, TacoLaunchError, UsageError
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.jobs import EarlySignal, Restart
-from taco_launch.jobs.request.policy import NAMES, parse_early_signal
+from taco_launch.hosts.inventory.durations import SIGNALS, parse_early_signal
 from taco_launch.jobs.request.python_values import coerce_fields, errors_with_fields, in_fields
 
 
@@ -132,5 +132,5 @@ def test_any_text(text: str) -> None:
         found = parse_early_signal(text)
     except ValueError:
         return
-    assert found.name in NAMES
+    assert found.name in SIGNALS
     assert found.seconds > 0

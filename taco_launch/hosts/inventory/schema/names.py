@@ -136,6 +136,13 @@ def word(text: str, what: str, path: str, source: str = COMMAND_LINE) -> str:
     return _fitting(_WORD, text, f"is not {what}: {allowed}", path, source)
 
 
+def as_word(text: str) -> str:
+    """Make a name of our own out of a text: `-` stands for what no name has; "" where nothing is left."""
+    if _WORD.fullmatch(text):
+        return text
+    return re.sub("[^A-Za-z0-9._-]+", "-", text).lstrip("._-")[:63].rstrip("._-")
+
+
 def job_name(text: str, path: str = "job name", source: str = COMMAND_LINE) -> str:
     """Check a job name: letters, digits, `.`, `_`, `-`, a letter or digit first, at most 63 characters.
 

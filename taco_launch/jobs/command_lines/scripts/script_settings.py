@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from taco_launch.core.command import shell
 from taco_launch.jobs.command_lines import shell_script
-from taco_launch.jobs.command_lines.scripts import script_values
+from taco_launch.jobs.command_lines.scripts import parts_of_hosts, rounds, script_values
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import READS, ShellScript, assigned, computes, fields, shown
 from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, UNKNOWN
@@ -22,6 +22,7 @@ _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if t
 _SET_WHERE = "the script runs it only if {} holds; otherwise remove what it adds to the command"
 _LEFT_OUT = "the command lacks what it adds: the script runs it only if {} holds"
 _A_CONDITION = "a condition"
+_ONLY_IF = "the script runs it only if this {}: {}"
 _IN_ANOTHER_BRANCH = "the condition in line {} decides whether it runs, and its first branch is read, which this is not"
 
 
@@ -55,6 +56,7 @@ class Settings:
         }
         self._follows = script_values.ScriptVariables(script, {**values, **exported})
         self._variables = self._follows.values
+        self._required: Sequence[str] = ()  # `LAUNCHER || exit`
         self._loops: dict[str, tuple[str, ...]] = {}  # their variables, with the values that the script lists
 
     def _sets(
@@ -85,9 +87,35 @@ class Settings:
         for name, given in values.items():
             value = f"{UNKNOWN}{name}" if _PARAMETER.fullmatch(given) else given
             before = self._variables.get(name)
+            if before is None and command.blocks and name not in self._follows.has_default:
+                value, before = self._begun(name, value)
             if command.blocks and not shell_script.is_unknown(before or "") and script_values.is_added(before, value):
                 self._left(command, self._why_added(command.blocks))
             self._follows.change(name, value)
+
+    def _when(self, command: ScriptCommand, words: Sequence[str]) -> str:
+        """Return when the script runs a launcher, "" for always; values of a loop's variable are named where the script lists them."""
+        if not command.is_conditional:
+            test = self._follows.branches.unknown_test(command.blocks) if command.is_chained else ""
+            if test.startswith("not "):
+                return _ONLY_IF.format("fails", test.removeprefix("not "))
+            required = test or " ".join(self._required)
+            return _ONLY_IF.format("succeeds", required) if required else ""
+        line = " ".join(words)
+        named = [name for name in self._loops if f"{UNKNOWN}{name}" in line]
+        used = [f"{name} is {rounds.shown(self._loops[name])} in turn" for name in named]
+        return f"{parts_of_hosts.INSIDE}: {', '.join(used)}" if used else parts_of_hosts.INSIDE
+
+    def _begun(self, name: str, value: str) -> tuple[str, str | None]:
+        """Return a value that a block gives to a variable without one, and what it is before: empty where the block adds options.
+
+        `-n 2` alone may count ranks: it is not left out.
+        """
+        added = re.sub(rf"^{UNKNOWN}(?:{name}|\{{{name}\}})(?=\s)", "", value).lstrip()
+        if not added.lstrip(FIELD).startswith("-" if added != value else "--"):
+            return value, None
+        self._variables[name] = before = FIELD if added.startswith(FIELD) else ""
+        return before + added, before
 
     def _why_added(self, blocks: tuple[int, ...]) -> str:
         """Return when the script adds to a value in these blocks, and whether the command has it."""

@@ -244,8 +244,9 @@ class Reader:
             if end > len(self._words):
                 raise UnclearError(at, "has no value")
             values = tuple(self._words[at + 1 : end])
+            is_hosts = meaning.use in (table.HOSTS, table.INCLUDE)
             for place, each in enumerate(values, at + 1):
-                if each == "--" or (each.startswith("-") and each.lstrip("-") in self._table):
+                if each == "--" or (each.startswith("-") and (is_hosts or each.lstrip("-") in self._table)):
                     raise UnclearError(place, f"is an option, and stands where {word} has its value")
         # Of a list of mounts, those that are known are read.
         is_read = meaning.use in (table.OMITTED, table.REFUSED) or meaning.target == "--data"

@@ -31,6 +31,7 @@ def line_of(words: tuple[str, ...], variables: dict[str, str] | None = None) -> 
 @example(("torchrun",), ["--nproc_per_node", "2"])
 @example(("mpirun",), ["-H", "-H", "2"])
 @example(("horovodrun",), ["--hosts=-H", "a.py"])
+@example(("deepspeed",), ["--include", "-np", "2"])
 @example(("mpirun",), ["-genvlist", "--", "2"])
 @example(("mpirun",), ["--mca", "--", "pml", "2"])
 def test_any_line(launcher: tuple[str, ...], rest: list[str]) -> None:

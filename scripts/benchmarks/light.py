@@ -78,7 +78,9 @@ class _Site:
             SystemExit: it failed, or took too long.
         """
         config = f"-F {self._made.ssh_config}"
-        network = ("--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0")
+        # Ranks of both hosts share the cores, which mpirun does not know: those that wait leave them to the others.
+        parameters = ("btl_tcp_if_include=eth0", "oob_tcp_if_include=eth0", "mpi_yield_when_idle=1")
+        network = [word for each in parameters for word in ("--mca", *each.split("="))]
         line = ("mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", "4", "-H", "n1:2,n2:2", *network)
         ssh = ("--mca", "plm_rsh_args", config)
         names = {"GLOO_SOCKET_IFNAME": "eth0", "MASTER_ADDR": "10.77.0.1", "MASTER_PORT": "29400", "PYTHONPATH": _ROOT}

@@ -293,7 +293,7 @@ MPICH = (
 )
 OF_RANKS_ALIKE = (
     Qualifier(
-        r"^= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>9)\b[^\n]*\n(?:[^\n]*\n){1,11}?= +BAD TERMINATION[^\n]*\n(?:= [^\n]*\n){1,3}?= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P=code)\b",
+        r"^= [^\n]*RUNNING AT (?P<one>\S+)\n= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>9)\b[^\n]*\n(?:[^\n]*\n){1,11}?= +BAD TERMINATION[^\n]*\n= [^\n]*RUNNING AT (?!(?P=one)\n)\S+\n= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P=code)\b",
         "Several processes of the job were killed alike (signal 9), one of them on {host}: memory rarely ends all at once. Either none got through the start of MPI, or one ended first and Hydra killed the others.",
         "If they wrote nothing before, start them with the mpiexec of the program's own MPI (ldd PROGRAM | grep -E 'libmpi|libpmi' shows which). Otherwise look for the one that ended first: dmesg -T | grep -i kill on each host shows whether its memory ran out.",
     ),

@@ -198,6 +198,7 @@ SLURM = (
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
         unless=(
             "slurm-gres",
+            "slurm-mpi-type",
             "slurm-refused-by-site",
             "slurm-gpus-plugin",
             "slurm-step-too-large",

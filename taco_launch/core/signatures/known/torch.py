@@ -21,7 +21,7 @@ TORCH = (
         "[[crash?Run it with -x PYTHONFAULTHANDLER=1, which shows where it crashed; a library built for another CUDA, torch or CPU can cause this]]"
         "[[bus?Run df -h /dev/shm where the ranks run; in a container: docker run --shm-size=32g, or --ipc=host]]"
         "[[other?Look for what ended it: a time limit, a user, or a process that failed before]]"
-        "[[code?Read that process's own lines above it: its program or a library called exit, and torch has no traceback of it]].",
+        "[[code?Read that process's own lines above it, for an error or for what called exit]].",
         pattern=rf"ProcessExitedException: process (?P<rank>\d+) terminated with (?:signal {_SIGNAL}(?P<why>SIG(?!KILL)\w+)|exit code (?P<code>\d+))",
         kind=FailureText.OUTCOME,
     ),

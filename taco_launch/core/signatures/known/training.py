@@ -379,6 +379,8 @@ TRAINING = (
         cause="Several ranks fill one cache of Hugging Face at once: on {host}, another one removed, renamed or uses {file}.",
         next="Create it on one rank before the others: with accelerator.main_process_first() (transformers: training_args.main_process_first()), or once before the job. If each host has a disk of its own, set HF_HOME to a folder on it.",
         pattern=r"^(?:\w+Error): \[Errno (?:39|2|17|66|116)\] [A-Z][\w ]{1,40}: '(?P<file>[^'\r\n]{1,300}\.incomplete)[^\r\n]*",
+        survived=True,
+        handled=True,
     ),
     Signature(
         "python-syntax",

@@ -10,6 +10,7 @@ from taco_launch.core.signatures.known.containers import OF_APPTAINER
 from taco_launch.core.signatures.known.cuda import OF_GPU_MEMORY
 from taco_launch.core.signatures.known.frameworks import REFUSED_BY
 from taco_launch.core.signatures.known.mpich import OF_RANKS_ALIKE
+from taco_launch.core.signatures.known.nccl import OF_CANN
 from taco_launch.core.signatures.known.slurm import OF_REQUEUE
 from taco_launch.core.signatures.known.system import SHARED_MEMORY_GONE, SHARED_MEMORY_THERE
 from taco_launch.core.signatures.known.torch import OF_LIBRARY_DEVICES
@@ -290,8 +291,8 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Start it with the launcher that sets it: torchrun or taco-launch run for LOCAL_WORLD_SIZE; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
         ),
         Qualifier(
-            r"^ +[^\n]*(?:state_?dict\w*|checkpoint\w*|\bckpt\w*|\bload\([^\n]*\))\[(?P<entry>[^\]\n]+)\][^\n]*\n(?: +[\^~]+[^\n]*\n)?(?P<raised>KeyError: [^\n]*[^\s.])",
-            "The program reads {entry} from a checkpoint that does not have it[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]]: another program or version wrote that file, or it is only a part.",
+            r"^ +[^\n]*(?:state_?dict\w*|checkpoint\w*|\bckpt\w*|\bload\([^\n]*\))\[[^\]\n]+\][^\n]*\n(?: +[\^~]+[^\n]*\n)?(?P<raised>KeyError: [^\n]*[^\s.])",
+            "The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]]: the checkpoint that it reads has no such entry, as another program or version wrote that file, or it is only a part.",
             "Check which file the option for resuming (Megatron: latest_checkpointed_iteration.txt) points to, and which program wrote it; torch.load(FILE, map_location='cpu').keys() lists what it has. Load it with that program, or convert it.",
         ),
         Qualifier(
@@ -360,6 +361,7 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
         ),
     ),
     "command-not-found": OF_MISSING_COMMANDS,
+    "cann-failed": OF_CANN,
     "cuda-out-of-memory": OF_GPU_MEMORY,
     "file-denied": SHARED_MEMORY_THERE,
     "file-missing": SHARED_MEMORY_GONE,

@@ -4,7 +4,7 @@ Sources: src/misc/ibvwrap.cc, misc/socket.cc, misc/ipcsocket.cc, transport/net_i
 transport/p2p.cc, bootstrap.cc, graph, plugin, init.cc, enqueue.cc, group.cc, proxy.cc, os/linux.cc; aws-ofi-nccl: nccl_ofi_ofiutils.cpp.
 """
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 _COMPLETION = r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error |status=)(?:\w+\()?"
 
@@ -163,7 +163,7 @@ NCCL = (
         "cann-failed",
         keys=(" Reason: ", " Possible Cause: "),
         cause="CANN, the library of Ascend NPUs, failed on {host}[[code? ({code}): {what}]]: {why}.",
-        next="Follow its own solution: {how}. The manual of CANN lists [[code?{code}||the code in the line above it]] with its other causes.",
+        next="Follow its own solution: {how}. The manual of CANN lists [[code?{code}||its code]] with its other causes.",
         pattern=r"\b(?P<code>E[A-Z]\d{4}): (?:[\d:.-]+ )?(?P<what>[^\r\n]{1,200}?)[.:]? Reason: (?P<why>[^\r\n]{1,200}?)\.?\s+(?:Possible Cause: [^\r\n]*\s+)?Solution: (?P<how>[^\r\n]{1,200}[^\s.])"
         r"|Possible Cause: (?P<why2>[^\r\n]{1,300}?)\.?\s+Solution: (?P<how2>[^\r\n]{1,300}[^\s.])",
         lines=3,
@@ -987,5 +987,13 @@ NCCL_DEVICES = (
         keys=("Blocking and nonblocking communicators are not allowed",),
         cause="The program uses communicators of NCCL that block and others that do not in one group.",
         next="Set TORCH_NCCL_USE_COMM_NONBLOCKING to the same value for all ranks, or unset it. In a program of its own, give all communicators the same ncclConfig_t blocking.",
+    ),
+)
+# The code stands above the cause that the message names.
+OF_CANN = (
+    Qualifier(
+        r"\b(?P<code>E[A-Z]\d{4}): (?![^\n]* Reason: )(?:[\d:.-]+ )?(?P<what>[^\n]{0,200}[^\s.])\.?[ \t]*\n(?:(?![^\n]*Possible Cause)[^\n]*\n)?[ \t]*Possible Cause: ",
+        "CANN, the library of Ascend NPUs, failed on {host} ({code}: {what}): {why}.",
+        "Follow its own solution: {how}. The manual of CANN lists {code} with its other causes.",
     ),
 )

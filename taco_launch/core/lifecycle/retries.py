@@ -28,6 +28,7 @@ _OF_PROGRAM = frozenset(
     [
         "arguments-refused",
         "checkpoint-of-other-model",
+        "checkpoint-shapes",
         "cuda-assert",
         "cuda-device-assert",
         "cuda-memory-asked",
@@ -37,8 +38,10 @@ _OF_PROGRAM = frozenset(
         "horovod-device-mismatch",
         "horovod-mismatch",
         "input-asked",
+        "mpi-not-running",
         "not-divisible",
         "script-is-an-option",
+        "slurm-mpi-type",
         "torch-collective-mismatch",
         "torch-collectives-differ",
         "torch-devices-mixed",

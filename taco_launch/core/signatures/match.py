@@ -40,6 +40,7 @@ _SAY_NO_REASON = (
     "pdsh-command-failed",
     "torchrun-child-failed",
     "torchrun-rank-failed",
+    "torch-spawn-ended",
     "command-failed",
 )
 

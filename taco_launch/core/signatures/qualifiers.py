@@ -7,7 +7,14 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.signatures.filling import values_of
 from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 from taco_launch.core.signatures.known.containers import OF_APPTAINER
+from taco_launch.core.signatures.known.cuda import OF_GPU_MEMORY
 from taco_launch.core.signatures.known.frameworks import REFUSED_BY
+from taco_launch.core.signatures.known.mpich import OF_RANKS_ALIKE
+from taco_launch.core.signatures.known.nccl import OF_CANN
+from taco_launch.core.signatures.known.slurm import OF_REQUEUE
+from taco_launch.core.signatures.known.system import SHARED_MEMORY_GONE, SHARED_MEMORY_THERE
+from taco_launch.core.signatures.known.torch import OF_LIBRARY_DEVICES
+from taco_launch.core.signatures.known.training import OF_MISSING_COMMANDS
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,13 @@ _MPI_NOT_FOR_GPUS = Qualifier(
     "memory of a GPU, and this MPI is not CUDA-aware.",
     _CUDA_AWARE,
 )
+# The stack may be cut off before the function of MPI: that the page may not be touched is enough, in a program for GPUs.
+_PAGE_OF_GPU = Qualifier(
+    r"\A(?=[\s\S]*?(?:CUDA|cuda|\bGPU|NVIDIA|ROCm))[\s\S]*?invalid permissions for mapped object[^\n]*\n(?:[^\n]*\n){0,7}?[^\n]*(?:libc\.so|mem(?:cpy|move))",
+    "A rank on {host} crashed because a copy by the CPU (memcpy) touched memory that it may not access: the buffer is most likely in the "
+    "memory of a GPU, and MPI or UCX is not built for CUDA.",
+    "Check ucx_info -d | grep cuda and ompi_info --all | grep cuda_support: both need CUDA. Otherwise copy the buffer to the host before it is given to MPI (AMReX: amrex.use_gpu_aware_mpi=0).",
+)
 _NO_GID = Qualifier(
     r"GID: *00(?::00){15}",
     "RDMA failed on {host}: the GID that this device uses is all zeros, so its port has no network interface with an "
@@ -82,6 +96,11 @@ STATED = (
 )
 QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
     "port-in-use": (
+        Qualifier(
+            r"inet_listen_socket_setup[^\n]*bind failed port (?P<port>\d+)",
+            "Cray PMI on {host} cannot listen on its port {port} (PMI_CONTROL_PORT): another step of the job uses it, most often the launcher inside of which this program was started with a launcher of its own.",
+            "Remove the outer launcher's variables for the inner start (env | grep PMI_ lists them): env -u PMI_CONTROL_PORT COMMAND. If two steps run on one host, give each a PMI_CONTROL_PORT of its own.",
+        ),
         Qualifier(
             r"NCCL WARN (?:Net : )?(?:Call to )?[Bb]ind\b[^\n]*ddress already in use",
             "NCCL on {host} found no free port: it listens on any port that is free.",
@@ -130,7 +149,7 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Start a login shell that has it: srun bash -lc '{file} ...'; or run {file} in the batch script, before srun.",
         ),
     ),
-    "rank-caught-signal": (_MPI_NOT_FOR_GPUS,),
+    "rank-caught-signal": (_MPI_NOT_FOR_GPUS, _PAGE_OF_GPU),
     "process-crashed": (_MPI_NOT_FOR_GPUS,),
     "rdma-test-failed": (_NO_GID,),
     "torch-master-unreachable": (
@@ -272,6 +291,11 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Start it with the launcher that sets it: torchrun or taco-launch run for LOCAL_WORLD_SIZE; srun for SLURM_*; Open MPI's mpirun for OMPI_*.",
         ),
         Qualifier(
+            r"^ +[^\n]*(?:state_?dict\w*|checkpoint\w*|\bckpt\w*|\bload\([^\n]*\))\[[^\]\n]+\][^\n]*\n(?: +[\^~]+[^\n]*\n)?(?P<raised>KeyError: [^\n]*[^\s.])",
+            "The program raised {error}[[file? (line {at} of {file}]][[inner?, in {inner} line {inner_at}]][[file?)]]: the checkpoint that it reads has no such entry, as another program or version wrote that file, or it is only a part.",
+            "Check which file the option for resuming (Megatron: latest_checkpointed_iteration.txt) points to, and which program wrote it; torch.load(FILE, map_location='cpu').keys() lists what it has. Load it with that program, or convert it.",
+        ),
+        Qualifier(
             rf"(?i)^(?=(?:[a-z_]\w*\.)*[a-z]\w*(?:error|exception)(?=: )[^\n]{{0,600}}?(?:(?:\n(?! *file )[^\n]{{1,300}}){{0,2}}\n(?=please ))?{ADVICE})(?P<raised>[^\n]*[^\s.])",
             "The program raised {raised}[[file? (line {at} of {file})]].",
             "Follow its message: {advice}. The traceback's last File line that names your own code shows the place.",
@@ -336,48 +360,14 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Request the device under resources, as limits and requests: the resource's name is in the annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition; kubectl describe node shows how many are free.",
         ),
     ),
-    "command-not-found": (
-        Qualifier(
-            r"(?:\b(?:srun|sbatch|salloc|squeue|scontrol|qsub|qstat|bsub|jsrun): (?:command )?not found|command not found: (?:srun|sbatch|qsub|bsub))",
-            "{what} is not on {host}: the script is for a cluster with a scheduler (Slurm, PBS or LSF), and this is none of its hosts.",
-            "Run it on that cluster's login node, or see how it is typed without a scheduler: taco-launch translate SCRIPT.",
-        ),
-        Qualifier(
-            r"sh: (?:line \d+: )?cd: (?P<folder>/[^\s:]+): No such file",
-            "{host} lacks the folder {folder} and what is started in it[[file? ({file})]]: the launcher uses the paths of the host on which it was started.",
-            "Put the program and its environment under the same paths on every host: a shared folder, --sync DIR, or one container image.",
-        ),
-        Qualifier(
-            r"^(?P<host>(?P<stem>[A-Za-z][\w-]*?)\d+): (?:-?\w*sh: )?(?:line \d+: )?(?P<what>(?P=stem)\d+): command not found",
-            "The shell on {host} was given the name of a host ({what}) as its command: what starts it (pdsh, ssh) reads its list of hosts or its options wrongly.",
-            "Write the hosts as one word, separated by commas (pdsh -w 'node-0,node-1' or -w 'node-[0-6]', in quotes), and give ssh's options in PDSH_SSH_ARGS. ssh {host} true tests one host by hand.",
-        ),
-        Qualifier(
-            r"modulefile for|module\(s\) are unknown|Cannot load module|/lmod: No such file|MODULEPATH is undefined|exist but cannot be loaded",
-            "The program {what} is not on the PATH of a rank on {host}: the environment module that has it was not loaded, as the lines near it show.",
-            "Make module load work there first: run module avail inside the job, start the script as a login shell (#!/bin/bash -l), or give the full path of {what}.",
-        ),
-        Qualifier(
-            r"^[^\n]*: source: not found",
-            "The script on {host} is written for bash, and was run by sh, which has no source.",
-            "Put #!/bin/bash into its first line and start it by its own name, or start it with bash SCRIPT.",
-        ),
-        Qualifier(
-            r"\bactivate: No such file or directory",
-            "The shell on {host} finds no file {file} to activate an environment with: conda's bin folder is not on its PATH, or is elsewhere there.",
-            "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh and conda activate NAME; for a venv, source its own bin/activate by the full path. The path must exist on every host.",
-        ),
-        Qualifier(
-            r"\b(?:module|ml): (?:command )?not found",
-            "The shell on {host} does not have the function {what} of the environment modules: it is no login shell.",
-            "In the script: source /etc/profile.d/modules.sh (Lmod: /etc/profile.d/lmod.sh or z00_lmod.sh), or start it with bash -l.",
-        ),
-        Qualifier(
-            r"\b(?:conda|mamba|micromamba): (?:command )?not found",
-            "The shell on {host} does not have {what}: batch shells do not read what conda init wrote into ~/.bashrc.",
-            "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh, or load the site's module of it; or name the environment's Python by its full path: /PATH/TO/conda/envs/NAME/bin/python.",
-        ),
-    ),
+    "command-not-found": OF_MISSING_COMMANDS,
+    "cann-failed": OF_CANN,
+    "cuda-out-of-memory": OF_GPU_MEMORY,
+    "file-denied": SHARED_MEMORY_THERE,
+    "file-missing": SHARED_MEMORY_GONE,
+    "hydra-rank-ended": OF_RANKS_ALIKE,
+    "slurm-preempted": OF_REQUEUE,
+    "torch-devices-mixed": OF_LIBRARY_DEVICES,
 }
 
 

@@ -3,7 +3,7 @@
 Source: CUDA Runtime API, "Data types used by CUDA Runtime" (cudaError_t); CUDA Driver API (CUresult).
 """
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 CUDA = (
     Signature(
@@ -242,5 +242,13 @@ CUDA = (
         keys=("CUDA_HOME does not exist", "CUDA_HOME environment variable is not set"),
         cause="A CUDA extension must be compiled on {host}, but the CUDA toolkit (nvcc) is missing, or CUDA_HOME does not point to it.",
         next="Install the toolkit in the version of torch.version.cuda, or use an image with it (nvidia/cuda:...-devel); export CUDA_HOME=/usr/local/cuda. To install DeepSpeed without building: DS_BUILD_OPS=0, or a wheel.",
+    ),
+)
+# The whole state of a model does not fit where a part of it does.
+OF_GPU_MEMORY = (
+    Qualifier(
+        r"^[^\n]*(?:Failed to clone\(\) tensor with name _fsdp|\bin (?:\w*_post_state_dict_hook|(?:get_)?(?:full_|model_)?state_dict|_zero3_consolidated_16bit_state_dict|save_(?:checkpoint|model|state|fsdp_model))$)",
+        "[[gpu?GPU {gpu}||A GPU]] of {host} ran out of memory while the state of the model was gathered to save it: the whole of it does not fit beside a rank's part.",
+        "For FSDP, use FullStateDictConfig(offload_to_cpu=True, rank0_only=True), or SHARDED_STATE_DICT (accelerate: fsdp_state_dict_type). For ZeRO-3, set stage3_gather_16bit_weights_on_model_save to false and create the weights later by zero_to_fp32.py.",
     ),
 )

@@ -617,6 +617,15 @@ FRAMEWORKS = (
         survived=True,
     ),
     Signature(
+        "checkpoint-shapes",
+        keys=("from checkpoint, the shape in current model is ",),
+        cause="The checkpoint does not fit the model: {name} is {saved} there, and {own} in the model.",
+        next="If one number is 2, 4, 8 or more times the other, the checkpoint is one part of a model divided by tensor parallelism: load it with as many ranks (Megatron: --tensor-model-parallel-size), or merge its parts. Otherwise build the model with the configuration and vocabulary that the checkpoint was saved with.",
+        pattern=r"size mismatch for (?P<name>[^\s:]{1,160}): copying a param with shape (?:torch\.Size\()?(?P<saved>\[[\d, ]*\])\)? from checkpoint, the shape in current model is (?:torch\.Size\()?(?P<own>\[[\d, ]*\])",
+        unless=("checkpoint-parameter-empty", "checkpoint-of-other-model"),
+        survived=True,
+    ),
+    Signature(
         "tokenizer-file-broken",
         keys=(" column ",),
         cause="A file of the tokenizer cannot be read on {host} ({what}): [[old?the installed tokenizers package is older than the one that wrote it||it is no complete JSON file]].",

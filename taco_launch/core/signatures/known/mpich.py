@@ -3,7 +3,7 @@
 Sources: MPICH's src/pm/hydra, src/mpid/ch3 and ch4/netmod/ofi.
 """
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 MPICH = (
     Signature(
@@ -129,7 +129,7 @@ MPICH = (
         pattern=r"BAD TERMINATION OF ONE OF YOUR[^\r\n]*\s+=\s+(?:RANK (?P<rank>\d+) )?PID \d+ RUNNING AT (?P<host>\S+)\s+=\s+"
         r"(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?=(?P<term>15\b)?)(?=(?P<stop>2\b)?)(?P<code>\d+)(?: \((?P<why>[^)\r\n]+)\))?",
         kind=FailureText.OUTCOME,
-        lines=4,
+        lines=14,  # a second such frame below it may tell the same
         unless=("cpp-exception",),
     ),
     Signature(
@@ -289,5 +289,12 @@ MPICH = (
         cause="Rank {rank} on {host} crashed: {why}.",
         next="Start it with -x MV2_DEBUG_SHOW_BACKTRACE=1 (in Python -x PYTHONFAULTHANDLER=1), which shows where. If it is in MPI_Init, rebuild the program with the MVAPICH2 that starts it.",
         pattern=r"\[(?P<host>[\w.-]+):mpi_rank_(?P<rank>\d+)\]\[error_sighandler\] Caught error: (?P<why>[^\r\n(]{1,80}[^\s(])",
+    ),
+)
+OF_RANKS_ALIKE = (
+    Qualifier(
+        r"^= [^\n]*RUNNING AT (?P<one>\S+)\n= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<code>9)\b[^\n]*\n(?:[^\n]*\n){1,11}?= +BAD TERMINATION[^\n]*\n= [^\n]*RUNNING AT (?!(?P=one)\n)\S+\n= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P=code)\b",
+        "Several processes of the job were killed alike (signal 9), one of them on {host}: memory rarely ends all at once. Either none got through the start of MPI, or one ended first and Hydra killed the others.",
+        "If they wrote nothing before, start them with the mpiexec of the program's own MPI (ldd PROGRAM | grep -E 'libmpi|libpmi' shows which). Otherwise look for the one that ended first: dmesg -T | grep -i kill on each host shows whether its memory ran out.",
     ),
 )

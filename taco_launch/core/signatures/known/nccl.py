@@ -4,7 +4,7 @@ Sources: src/misc/ibvwrap.cc, misc/socket.cc, misc/ipcsocket.cc, transport/net_i
 transport/p2p.cc, bootstrap.cc, graph, plugin, init.cc, enqueue.cc, group.cc, proxy.cc, os/linux.cc; aws-ofi-nccl: nccl_ofi_ofiutils.cpp.
 """
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 _COMPLETION = r"Got completion (?:from peer (?P<peer>[^\s<]+)\S* )?with (?:error |status=)(?:\w+\()?"
 
@@ -161,18 +161,20 @@ NCCL = (
     ),
     Signature(
         "cann-failed",
-        keys=(" Reason: ",),
-        cause="CANN, the library of Ascend NPUs, failed on {host} ({code}): {what}: {why}.",
-        next="Follow its own solution: {how}. The manual of CANN lists {code} with its other causes.",
-        pattern=r"\b(?P<code>E[A-Z]\d{4}): (?:[\d:.-]+ )?(?P<what>[^\r\n]{1,200}?)[.:]? Reason: (?P<why>[^\r\n]{1,200}?)\.?\s+Solution: (?P<how>[^\r\n]{1,200}[^\s.])",
-        lines=2,
+        keys=(" Reason: ", " Possible Cause: "),
+        cause="CANN, the library of Ascend NPUs, failed on {host}[[code? ({code}): {what}]]: {why}.",
+        next="Follow its own solution: {how}. The manual of CANN lists [[code?{code}||its code]] with its other causes.",
+        pattern=r"\b(?P<code>E[A-Z]\d{4}): (?:[\d:.-]+ )?(?P<what>[^\r\n]{1,200}?)[.:]? Reason: (?P<why>[^\r\n]{1,200}?)\.?\s+(?:Possible Cause: [^\r\n]*\s+)?Solution: (?P<how>[^\r\n]{1,200}[^\s.])"
+        r"|Possible Cause: (?P<why2>[^\r\n]{1,300}?)\.?\s+Solution: (?P<how2>[^\r\n]{1,300}[^\s.])",
+        lines=3,
         unless=("hccl-timeout",),
     ),
     Signature(
         "hccl-timeout",
-        keys=("EI0006",),
-        cause="HCCL (Ascend NPUs): a rank on {host} waited too long for another one to connect (EI0006): that one has ended, is late, or is not reached.",
-        next="Look for the rank that failed first, and run hccn_tool -i 0 -ping -g address PEER between the hosts. If ranks are only late (a checkpoint, a compiler): -x HCCL_CONNECT_TIMEOUT=1800.",
+        keys=("EI0006", "EI0002", "EE1002", "107020", "507046"),
+        cause="HCCL (Ascend NPUs): a rank on {host} waited too long [[code?({code}), most often in a collective for another rank||for another one to connect (EI0006)]]: that one has ended, is late, or is not reached.",
+        next="Look for the rank that failed first, [[code?see whether all have as many samples and steps, ||]]and run hccn_tool -i 0 -ping -g address PEER between the hosts. If ranks are only late (a checkpoint, a compiler): -x [[code?HCCL_EXEC_TIMEOUT||HCCL_CONNECT_TIMEOUT]]=1800.",
+        pattern=r"EI0006|\b(?P<code>EI0002|EE1002(?=: )(?=[^\r\n]*[Tt]imeout))|\berror code is (?P<code2>107020|507046)\b",
         kind=FailureText.ECHO,
     ),
     Signature(
@@ -258,6 +260,7 @@ NCCL = (
             "cuda-not-started",
             "cuda-device-number",
             "nccl-gpu-code",
+            "nccl-peer-access",
         ),
     ),
     Signature(
@@ -273,7 +276,7 @@ NCCL = (
         "nccl-invalid-usage",
         keys=("invalid usage", "ncclInvalidUsage"),
         cause="NCCL refuses a call of a rank (invalid usage): most often two ranks use the same GPU.",
-        next="Use one rank per GPU: in the program, call torch.cuda.set_device(hvd.local_rank()) before anything else, and "
+        next="Use one rank per GPU: in the program, call torch.cuda.set_device(local_rank) (Horovod: hvd.local_rank()) before anything else, and "
         "give each host no more slots than GPUs. -x NCCL_DEBUG=WARN shows which call it was.",
         pattern=r"(?i:nccl)[^\r\n]*invalid usage|ncclInvalidUsage",
         unless=("nccl-gpu-shared",),
@@ -467,11 +470,16 @@ NCCL_DEVICES = (
     ),
     Signature(
         "nccl-peer-access",
-        keys=("failed to peer with device", "failed to open CUDA IPC handle", "IpcGetMemHandle failed"),
+        keys=(
+            *("failed to peer with device", "failed to open CUDA IPC handle", "IpcGetMemHandle failed"),
+            "transport/p2p.cc:",
+        ),
         cause="Two GPUs of {host} cannot reach each other's memory: {why}.",
-        next="nvidia-smi topo -p2p r shows which GPUs can: none in a virtual machine, with an IOMMU and ACS on, or if the ranks run in separate containers without "
+        next="[[amd?rocm-smi --showtopoaccess||nvidia-smi topo -p2p r]] shows which GPUs can: none in a virtual machine, with an IOMMU[[amd? (unless the kernel has iommu=pt)]] and ACS on, or if the ranks run in separate containers without "
         "--ipc=host. To use shared memory instead: -x NCCL_P2P_DISABLE=1.",
-        pattern=r"(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S|(?:cuda|hip)IpcGetMemHandle failed[^\r\n]*\S)",
+        # In p2p.cc a CUDA call opens the memory of another GPU; RCCL's own is in a folder hipify.
+        pattern=r"(?:(?P<amd>/hipify/)src/[\w/]{1,40}\.cc:\d+ NCCL WARN )?(?P<why>failed to (?:peer with device|open CUDA IPC handle) [^\r\n]*\S|(?:cuda|hip)IpcGetMemHandle failed[^\r\n]*\S)"
+        r"|(?:(?P<amd2>/hipify/)src/)?transport/p2p\.cc:\d+ NCCL WARN (?:Cuda|HIP) failure (?:\d+ )?'(?P<why2>invalid (?:argument|resource handle|device context)|peer access is not supported[^'\r\n]*|operation not supported|mapping of buffer object failed)'",
     ),
     Signature(
         "nccl-ranks-differ",
@@ -979,5 +987,13 @@ NCCL_DEVICES = (
         keys=("Blocking and nonblocking communicators are not allowed",),
         cause="The program uses communicators of NCCL that block and others that do not in one group.",
         next="Set TORCH_NCCL_USE_COMM_NONBLOCKING to the same value for all ranks, or unset it. In a program of its own, give all communicators the same ncclConfig_t blocking.",
+    ),
+)
+# The code stands above the cause that the message names.
+OF_CANN = (
+    Qualifier(
+        r"\b(?P<code>E[A-Z]\d{4}): (?![^\n]* Reason: )(?:[\d:.-]+ )?(?P<what>[^\n]{0,200}[^\s.])\.?[ \t]*\n(?:(?![^\n]*Possible Cause)[^\n]*\n)?[ \t]*Possible Cause: ",
+        "CANN, the library of Ascend NPUs, failed on {host} ({code}: {what}): {why}.",
+        "Follow its own solution: {how}. The manual of CANN lists {code} with its other causes.",
     ),
 )

@@ -322,6 +322,13 @@ OPEN_MPI = (
         at_end=r"show_help\.c at line|orte_base_help_aggregate|sent help message",
     ),
     Signature(
+        "mpi-not-running",
+        keys=("() function was called before MPI_INIT", "() function was called after MPI_FINALIZE"),
+        cause="The program calls {function} [[late?after MPI_Finalize]][[early?before MPI_Init]], which MPI does not allow: a part of it uses MPI[[late? after another one has ended it]][[early? and no part has started it]].",
+        next="[[late?Move the call before MPI_Finalize, or leave that to the last user of MPI: destructors and handlers at exit come after it]][[early?Call MPI_Init first (mpi4py: from mpi4py import MPI does it). If ranks are started without MPI (torchrun, ssh), build the program or choose its settings without MPI]].",
+        pattern=r"The (?P<function>\w{1,60})\(\) function was called (?:(?P<early>before) MPI_INIT|(?P<late>after) MPI_FINALIZE)",
+    ),
+    Signature(
         "openib-unused",
         keys=(
             "No preset parameters were found for the device",

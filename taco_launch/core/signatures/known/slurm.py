@@ -1,6 +1,6 @@
 """Messages of Slurm about jobs that it refuses, ends or sees fail: slurmstepd, srun and sbatch, and their plugins (SPANK; pyxis_slurmd.c)."""
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 SLURM = (
     Signature(
@@ -198,6 +198,7 @@ SLURM = (
         r"(?=(?P<account>Invalid (?:account|qos)|[^\r\n]{0,40}accounting/QOS policy)?)(?P<why2>[^\r\n]*[^\s.])",
         unless=(
             "slurm-gres",
+            "slurm-mpi-type",
             "slurm-refused-by-site",
             "slurm-gpus-plugin",
             "slurm-step-too-large",
@@ -388,6 +389,22 @@ SLURM = (
         pattern=r"PMK_KVS_Barrier duplicate request from task (?P<task>\d+)",
     ),
     Signature(
+        "slurm-mpi-type",
+        keys=(
+            *(
+                "nvalid MPI type",
+                "cannot find mpi plugin for ",
+                "annot create mpi context",
+                "annot create context for mpi/",
+            ),
+            *("specified plugin name for mpi/", "MPI: Unable to load any plugin"),
+        ),
+        cause="This Slurm has no MPI plugin[[plugin? {plugin}]] that srun can load, so it started no task.",
+        next="Choose one that srun --mpi=list shows (pmi2, or pmix_vN): srun --mpi=NAME. If the program's MPI needs PMIx, install Slurm's pmix plugin (slurm-pmix, with its libpmix) on every node, or start the program with its own mpirun in the job.",
+        pattern=r"nvalid MPI type(?: '(?P<plugin>[^'\r\n]{1,40})')?|(?:plugin(?: name)? for|context for|context) (?:mpi/)?(?P<plugin2>\w+)|MPI: Unable to load any plugin|annot create mpi context",
+        unless=("slurm-pmix-library",),
+    ),
+    Signature(
         "slurm-pmix-library",
         keys=("can not load PMIx library",),
         cause="Slurm's plugin {plugin} does not find the PMIx library that it was built for.",
@@ -410,5 +427,13 @@ SLURM = (
         cause="Open MPI on {host} found no PMI2 server: srun started the ranks with another --mpi type than this Open MPI was built for.",
         next="srun --mpi=list shows what Slurm offers: use srun --mpi=pmi2, or --mpi=pmix if Open MPI has PMIx (ompi_info | grep -i pmix). Or use mpirun inside the "
         "allocation.",
+    ),
+)
+# A program that is signalled before its time ends may ask for its own requeue.
+OF_REQUEUE = (
+    Qualifier(
+        r"\A(?=[\s\S]*?\bSIGUSR[12]\b)[\s\S]*?\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\n]*DUE TO JOB REQUEUE",
+        "Slurm requeued {what}, most likely at the request of the program itself (submitit, Lightning): Slurm sent it SIGUSR, as --signal asks for, since its time limit was near or a job of higher priority came.",
+        "Compare scontrol show job JOBID (TimeLimit, StartTime): if its time was ending, request more (--time; submitit: timeout_min). The job starts again by itself, and must continue from a checkpoint.",
     ),
 )

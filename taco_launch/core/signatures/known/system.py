@@ -2,7 +2,7 @@
 
 from typing import Tuple
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 # What keeps GPUs in containers for good: systemd knows of CDI's devices, and manages no cgroup of the driver cgroupfs.
 KEEPS_GPUS = (
@@ -540,7 +540,7 @@ SYSTEM = (
         next="[[path?Run ls -l {path} on {host}, where the ranks run: it must exist on every host (a shared folder, --sync DIR, container.mounts of the inventory). A relative path starts from the folder in which the job starts||"
         "Check where the ranks run: ls -l {name}; command -v {name}. Give the full path, or install it there]].",
         pattern=r"^(?:\w+\.)*\w*Error: \[Errno (?:2|6|20)\] [A-Z][\w ]{1,40}: '(?:(?P<path>(?=[^'/\r\n]{0,100}/)[^'\r\n]{1,300})|(?P<name>[^'/\r\n]{1,100}))'",
-        unless=("lock-file-gone", "data-worker-gone", "checkpoint-metadata-missing"),
+        unless=("lock-file-gone", "cache-shared", "data-worker-gone", "checkpoint-metadata-missing"),
         survived=True,
         handled=True,
     ),
@@ -550,7 +550,7 @@ SYSTEM = (
         cause="A rank on {host} [[exists?creates {file}, which is there already: another rank or an older run has made it]][[folder?opens {file} as a file, and it is a folder]][[denied?may not open {file}]].",
         next="[[exists?Create it on one rank only, or with os.makedirs(..., exist_ok=True); what an older run has left, remove]][[folder?Give the path of the file in it]][[denied?Run id and ls -ld {file} there: the user of the ranks must have the right to it (in a container: --user, or another folder)]].",
         pattern=r"^(?:\w+\.)*\w*Error: \[Errno (?:(?P<denied>13|1)|(?P<exists>17)|(?P<folder>21))\] [A-Z][\w ]{1,40}: '(?P<file>[^'\r\n]{1,300})'",
-        unless=("threads-refused", "namespace-refused", "binding-not-permitted"),
+        unless=("threads-refused", "namespace-refused", "binding-not-permitted", "cache-shared"),
         survived=True,
         handled=True,
     ),
@@ -593,3 +593,20 @@ def words(name: str, **values: str) -> Tuple[str, str]:
     """
     known = next(each for each in SYSTEM if each.name == name)
     return known.cause.format(**values), known.next.format(**values)
+
+
+# multiprocessing.shared_memory: its names are those of files below /dev/shm.
+SHARED_MEMORY_THERE = (
+    Qualifier(
+        r"\bshm_open\([^\n]*\n(?:[^\n]*\n){0,3}?FileExistsError: \[Errno 17\] [^\n']*'(?P<file>/[^'\n]+)'",
+        "A rank on {host} creates the shared memory /dev/shm{file}, which is there already: a run that was killed left it, or another job on {host} uses it.",
+        "If no other job runs there (fuser -v /dev/shm{file}), remove it: rm /dev/shm{file}; MosaicML Streaming: streaming.base.util.clean_stale_shared_memory(). Otherwise give each job a container or a name of its own.",
+    ),
+)
+SHARED_MEMORY_GONE = (
+    Qualifier(
+        r"\bshm_open\([^\n]*\n(?:[^\n]*\n){0,3}?FileNotFoundError: \[Errno 2\] [^\n']*'(?P<file>/[^'\n]+)'",
+        "A rank on {host} opens the shared memory /dev/shm{file}, which is gone: the process that created it has ended or has not started, or runs in another container.",
+        "Look for a process of that host that failed before. If none did, let all ranks of a host share one /dev/shm (docker run --ipc=host), and keep Python's resource tracker from removing it: SharedMemory(track=False) since Python 3.13.",
+    ),
+)

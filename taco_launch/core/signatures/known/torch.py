@@ -5,9 +5,26 @@ TraceUtils.h), torch/distributed/distributed_c10d.py, elastic, run.py, rendezvou
 and Gloo's transport/tcp.
 """
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
+# A signal that ended a process, by its name or by what the system calls it.
+_SIGNAL = (
+    r"(?=(?P<kill>Killed)|(?P<bus>SIGBUS|Bus)|(?P<abort>SIGABRT|Aborted)"
+    r"|(?P<crash>SIGSEGV|SIGILL|SIGFPE|Segmentation|Illegal|Floating)|(?P<other>\w))"
+)
 TORCH = (
+    Signature(
+        "torch-spawn-ended",
+        keys=("ProcessExitedException: process ",),
+        cause="Process {rank} of torch.multiprocessing on {host} [[why?was ended by {why}||ended with exit code {code}]], and torch ended the others.",
+        next="[[abort?Read its reason in the lines above it: after 'terminate called', of an assertion, or from torch's watchdog (a collective that timed out)]]"
+        "[[crash?Run it with -x PYTHONFAULTHANDLER=1, which shows where it crashed; a library built for another CUDA, torch or CPU can cause this]]"
+        "[[bus?Run df -h /dev/shm where the ranks run; in a container: docker run --shm-size=32g, or --ipc=host]]"
+        "[[other?Look for what ended it: a time limit, a user, or a process that failed before]]"
+        "[[code?Read that process's own lines above it, for an error or for what called exit]].",
+        pattern=rf"ProcessExitedException: process (?P<rank>\d+) terminated with (?:signal {_SIGNAL}(?P<why>SIG(?!KILL)\w+)|exit code (?P<code>\d+))",
+        kind=FailureText.OUTCOME,
+    ),
     Signature(
         "torch-spawn-killed",
         keys=("terminated with signal SIGKILL",),
@@ -47,7 +64,7 @@ TORCH = (
             "but another process is utilizing it",
         ),
         cause="A port that the job wants to listen on is taken on {host}.",
-        next="ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another MASTER_PORT (accelerate: "
+        next="ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another port (torch: MASTER_PORT; accelerate: "
         "--main_process_port).",
         # What torch warns of, one address of several, may come right with the next.
         pattern=r"^(?!.*\[W[\d: .]*socket\.cpp)",
@@ -187,10 +204,17 @@ TORCH = (
     Signature(
         "data-worker-killed",
         keys=("DataLoader worker (pid", "DataLoader worker exited unexpectedly"),
-        cause="A data loader worker on {host} [[why?was killed ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
-        next="If the worker was killed, use fewer workers, as memory ran out; for a bus error, use a larger /dev/shm (in a container: docker run --shm-size=32g). "
-        "If it has an exit code of the data set's own code, num_workers=0 shows where it fails.",
-        pattern=r"DataLoader worker (?:\(pid(?:\(s\))?[^)]*\) )?(?:is killed by signal: (?P<why>[^.\r\n]+)"
+        cause="A data loader worker on {host} [[why?was ended by a signal ({why})]][[code?ended with exit code {code}]][[gone?ended]].",
+        next="[[kill?Use fewer workers, as memory ran out: dmesg -T | grep -i kill on {host}]]"
+        "[[bus?Use a larger /dev/shm (in a container: docker run --shm-size=32g, or --ipc=host), or fewer workers]]"
+        "[[abort?Read the worker's own lines above it: an assertion or an uncaught exception of a library aborts. If CUDA or threads were in use before the worker was forked, DataLoader(multiprocessing_context='spawn') helps; num_workers=0 shows where it fails]]"
+        "[[crash?Run it with -x PYTHONFAULTHANDLER=1 or num_workers=0, which show where a library crashed. If CUDA or threads were in use before the worker was forked, DataLoader(multiprocessing_context='spawn') helps]]"
+        "[[other?Look for what ended it: a time limit, a user, or a rank that failed before]]"
+        "[[code?Run it with num_workers=0, which shows where the data set's own code fails]]"
+        "[[gone?Run it with num_workers=0, which shows an error of the data set's own code. Otherwise look at dmesg -T | grep -i kill and df -h /dev/shm: memory ran out]].",
+        pattern=r"DataLoader worker (?:\(pid(?:\(s\))?[^)]*\) )?(?:is killed by signal: "
+        + _SIGNAL
+        + r"(?P<why>[^.\r\n]+)"
         r"|exited unexpectedly with exit code (?P<code>-?\d+)|exited (?P<gone>unexpectedly))",
         unless=("shm-too-small",),
     ),
@@ -418,6 +442,7 @@ TORCH = (
         next="End the script with torch.distributed.destroy_process_group(), which waits for gloo's threads; with DistributedDataParallel, they remain even so: "
         "save and flush everything, then call os._exit(0). If the rank did not reach its end, see where it was: -x PYTHONFAULTHANDLER=1.",
         kind=FailureText.OUTCOME,
+        unless=("gpu-memory-fault", "cuda-assert", "cuda-error", "cuda-out-of-memory"),
     ),
     Signature(
         "cuda-not-started",
@@ -1339,5 +1364,13 @@ TORCH_RANKS = (
         # aten/src/ATen/native: mat1 and mat2 of addmm
         pattern=r"shapes cannot be multiplied \((?P<left>\d+x(?P<inner>\d+)) and (?P<right>(?P<outer>\d+)x\d+)\)|The size of tensor a \((?P<one>\d+)\) must match the size of tensor b \((?P<two>\d+)\)",
         unless=("torch-tensor-empty",),
+    ),
+)
+# The innermost place of a traceback, in a library that places tensors itself.
+OF_LIBRARY_DEVICES = (
+    Qualifier(
+        r'^  File "[^"\n]*/(?P<library>deepspeed/(?:runtime|ops)|torch/(?:optim|distributed/fsdp)|bitsandbytes)/[^"\n]*", line \d+[^\n]*\n(?: {4}[^\n]*\n){0,3}?\w*Error: [^\n]*\bdevices?\b',
+        "The code of {library} itself on {host} used tensors of different devices[[one?: {one} and {other}]]: a part that it keeps on the CPU (offload), or that was moved after it was set up, met one on a GPU.",
+        "Run it without offloading to the CPU (DeepSpeed: offload_optimizer, offload_param; FSDP: cpu_offload), and move or load nothing after the model and optimizer are set up. If that helps, try other versions of that library, torch and transformers: some do not fit together.",
     ),
 )

@@ -5,7 +5,7 @@ base_collective_executor.cc and collective_param_resolver_local.cc, core/distrib
 coordination; jax/_src/distributed.py.
 """
 
-from taco_launch.core.signatures.known import FailureText, Signature
+from taco_launch.core.signatures.known import FailureText, Qualifier, Signature
 
 # Modules whose package has another name on PyPI; apex of PyPI is another project.
 _PACKAGES = (
@@ -374,6 +374,15 @@ TRAINING = (
         survived=True,
     ),
     Signature(
+        "cache-shared",
+        keys=(".incomplete",),
+        cause="Several ranks fill one cache of Hugging Face at once: on {host}, another one removed, renamed or uses {file}.",
+        next="Create it on one rank before the others: with accelerator.main_process_first() (transformers: training_args.main_process_first()), or once before the job. If each host has a disk of its own, set HF_HOME to a folder on it.",
+        pattern=r"^(?:\w+Error): \[Errno (?:39|2|17|66|116)\] [A-Z][\w ]{1,40}: '(?P<file>[^'\r\n]{1,300}\.incomplete)[^\r\n]*",
+        survived=True,
+        handled=True,
+    ),
+    Signature(
         "python-syntax",
         keys=("SyntaxError: ", "IndentationError: ", "TabError: "),
         cause="Python cannot parse the code that it reads: {why}.",
@@ -389,7 +398,7 @@ TRAINING = (
         next="Read the traceback that ends there: its last File line that names your own code shows the place.[[inner? If what that line passes is right, try another version of the package that raised it.]]",
         # The last place of the program's own, and the last place, with the line of the source and what underlines it.
         pattern=rf'(?m)(?:^  File "(?:{_OWN}{_ABOVE}{_IN}{_CODE.format("")}|{_LAST}{_CODE.format("2")}))?'
-        r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*SignalException: Process \d+ got signal)(?!\S*CheckpointException: CheckpointException ranks:)(?P<error>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b|Exception(?=:|\s*$))(?!.*(?:"
+        r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*ProcessExitedException: process \d+ terminated|\S*SignalException: Process \d+ got signal)(?!\S*CheckpointException: CheckpointException ranks:)(?P<error>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b|Exception(?=:|\s*$))(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$|NCCL [Ee]rror(?: in)?: ))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,
@@ -917,5 +926,48 @@ TRAINING = (
         next="Read the lines of {what} and the ranks above this one: they show the reason.",
         pattern=r"RuntimeError: (?P<what>mpirun|jsrun) failed with exit code (?P<code>\d+)",
         kind=FailureText.FALLBACK,
+    ),
+)
+# Why the shell does not find a command, by the lines near it.
+OF_MISSING_COMMANDS = (
+    Qualifier(
+        r"(?:\b(?:srun|sbatch|salloc|squeue|scontrol|qsub|qstat|bsub|jsrun): (?:command )?not found|command not found: (?:srun|sbatch|qsub|bsub))",
+        "{what} is not on {host}: the script is for a cluster with a scheduler (Slurm, PBS or LSF), and this is none of its hosts.",
+        "Run it on that cluster's login node, or see how it is typed without a scheduler: taco-launch translate SCRIPT.",
+    ),
+    Qualifier(
+        r"sh: (?:line \d+: )?cd: (?P<folder>/[^\s:]+): No such file",
+        "{host} lacks the folder {folder} and what is started in it[[file? ({file})]]: the launcher uses the paths of the host on which it was started.",
+        "Put the program and its environment under the same paths on every host: a shared folder, --sync DIR, or one container image.",
+    ),
+    Qualifier(
+        r"^(?P<host>(?P<stem>[A-Za-z][\w-]*?)\d+): (?:-?\w*sh: )?(?:line \d+: )?(?P<what>(?P=stem)\d+): command not found",
+        "The shell on {host} was given the name of a host ({what}) as its command: what starts it (pdsh, ssh) reads its list of hosts or its options wrongly.",
+        "Write the hosts as one word, separated by commas (pdsh -w 'node-0,node-1' or -w 'node-[0-6]', in quotes), and give ssh's options in PDSH_SSH_ARGS. ssh {host} true tests one host by hand.",
+    ),
+    Qualifier(
+        r"modulefile for|module\(s\) are unknown|Cannot load module|/lmod: No such file|MODULEPATH is undefined|exist but cannot be loaded",
+        "The program {what} is not on the PATH of a rank on {host}: the environment module that has it was not loaded, as the lines near it show.",
+        "Make module load work there first: run module avail inside the job, start the script as a login shell (#!/bin/bash -l), or give the full path of {what}.",
+    ),
+    Qualifier(
+        r"^[^\n]*: source: not found",
+        "The script on {host} is written for bash, and was run by sh, which has no source.",
+        "Put #!/bin/bash into its first line and start it by its own name, or start it with bash SCRIPT.",
+    ),
+    Qualifier(
+        r"\bactivate: No such file or directory",
+        "The shell on {host} finds no file {file} to activate an environment with: conda's bin folder is not on its PATH, or is elsewhere there.",
+        "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh and conda activate NAME; for a venv, source its own bin/activate by the full path. The path must exist on every host.",
+    ),
+    Qualifier(
+        r"\b(?:module|ml): (?:command )?not found",
+        "The shell on {host} does not have the function {what} of the environment modules: it is no login shell.",
+        "In the script: source /etc/profile.d/modules.sh (Lmod: /etc/profile.d/lmod.sh or z00_lmod.sh), or start it with bash -l.",
+    ),
+    Qualifier(
+        r"\b(?:conda|mamba|micromamba): (?:command )?not found",
+        "The shell on {host} does not have {what}: batch shells do not read what conda init wrote into ~/.bashrc.",
+        "In the script: source /PATH/TO/conda/etc/profile.d/conda.sh, or load the site's module of it; or name the environment's Python by its full path: /PATH/TO/conda/envs/NAME/bin/python.",
     ),
 )

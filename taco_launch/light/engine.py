@@ -115,18 +115,18 @@ class Engine:
         index = selection.largest(shard, number)
         message, sent = selection.pack(index, shard[index], self.config.fp16)
         received = yield Round(ALL_GATHER, WORLD if grid.outer_size == self.ranks else OUTER, message)
-        total = torch.zeros_like(shard)
+        mean = torch.zeros_like(shard)
         for part in received.view(grid.outer_size, -1):
             # One sender after the other: each index is there once, so that the sum is the same on all ranks.
-            total.index_add_(0, *selection.unpack(part, number, self.config.fp16))
+            places, values = selection.unpack(part, number, self.config.fp16)
+            mean.index_add_(0, places, values / self.ranks)
         if grid.inner_size > 1:
-            total = yield Round(ALL_GATHER, INNER, total)
+            mean = yield Round(ALL_GATHER, INNER, mean)
         if self.config.error_feedback:
-            # No rank uses a step with infinity or NaN in it; all see it here, and none may remember it. As a tensor:
-            # the host would have to wait for a bool.
-            after = shard.index_add(0, index, sent, alpha=-1)
-            self.residuals[name] = torch.where(total.isfinite().all(), after, before)
-        mean = total[: len(gradient)] / self.ranks
+            # No rank uses a step with infinity or NaN in it; all see it here, and none may remember it.
+            after = shard.index_add_(0, index, sent, alpha=-1)
+            self.residuals[name] = _after_a_finite(mean, after, before)
+        mean = mean[: len(gradient)]
         return (mean if scale is None else mean * scale).to(gradient.dtype)
 
     def _residual(self, name: Hashable, shard: Tensor) -> Tensor:
@@ -179,6 +179,15 @@ class Engine:
 def say(*lines: str) -> None:
     """Write lines to standard error, in one write: other ranks may share it."""
     sys.stderr.write("".join(f"taco_launch.light: {line}\n" for line in lines))
+
+
+def _after_a_finite(mean: Tensor, after: Tensor, before: Tensor) -> Tensor:
+    """Return `after` if all of `mean` is finite, otherwise `before`. One pass over it, where isfinite makes five."""
+    low, high = torch.aminmax(mean)  # NaN if any value is
+    finite = low.isfinite() & high.isfinite()
+    if finite.is_cuda:  # the host would have to wait for a bool
+        return torch.where(finite, after, before)
+    return after if finite else before
 
 
 def _padded(tensor: Tensor, parts: int) -> Tensor:

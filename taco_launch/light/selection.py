@@ -22,17 +22,18 @@ def largest(values: Tensor, number: int) -> Tensor:
     On the CPU a threshold from a sample leaves few candidates for torch.topk, which is 6 times faster. How many there
     are is data that CUDA would have to hand to the host, so there torch.topk sees all values.
     """
-    magnitude = values.abs()
     if values.is_cuda or number * 4 > len(values) or len(values) < _SMALL:
-        return torch.topk(magnitude, number, sorted=False).indices
-    sample = magnitude[:: len(magnitude) // _SAMPLE]
-    expected = number * len(sample) / len(magnitude)
+        return torch.topk(values.abs(), number, sorted=False).indices
+    sample = values[:: len(values) // _SAMPLE].abs()
+    expected = number * len(sample) / len(values)
     rank = min(len(sample), int(expected + 4 * expected**0.5) + 4)  # four standard deviations: rarely too few
     threshold = torch.topk(sample, rank, sorted=True).values[-1]
-    candidates = (~(magnitude < threshold)).nonzero().squeeze(1)  # not >=, which NaN never is
+    # The others are the small ones: NaN is neither above a threshold nor below it.
+    small = (values < threshold).logical_and_(values > -threshold)
+    candidates = small.logical_not_().nonzero().squeeze(1)
     if len(candidates) < number:
-        return torch.topk(magnitude, number, sorted=False).indices
-    return candidates[torch.topk(magnitude[candidates], number, sorted=False).indices]
+        return torch.topk(values.abs(), number, sorted=False).indices
+    return candidates[torch.topk(values[candidates].abs(), number, sorted=False).indices]
 
 
 def pack(index: Tensor, values: Tensor, fp16: bool) -> Tuple[Tensor, Tensor]:

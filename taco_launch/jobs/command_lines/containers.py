@@ -97,7 +97,7 @@ def _read(words: Sequence[str], name: str, begin: int) -> tuple[tuple[str, ...],
     """
     if not KINDS[name]:
         raise ValueError(f"the options of {name} are not read")
-    parts, at = launcher_line.options(KINDS[name], words, begin)
+    parts, at = _options(KINDS[name], words, begin)
     first = Part(0, (name,), table.OMITTED, why="taco-launch starts the container of the ranks")
     if KINDS[name] == "shifter":
         return tuple(words[at:]), (first, *parts)
@@ -109,3 +109,14 @@ def _read(words: Sequence[str], name: str, begin: int) -> tuple[tuple[str, ...],
     else:
         own = Part(at, (called,), table.OPTION, _IMAGE, image(called))
     return tuple(words[at + 1 :]), (first, *parts, own)
+
+
+def _options(kind: str, words: Sequence[str], at: int) -> tuple[tuple[Part, ...], int]:
+    """Return the options of a line from a place on, and the place behind them.
+
+    Raises:
+        UnclearError: one lacks its value, or no word comes behind them.
+    """
+    reader = launcher_line.Reader(kind, words, {})
+    end = reader.read(at)
+    return tuple(reader.parts), end

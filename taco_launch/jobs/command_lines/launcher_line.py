@@ -127,17 +127,6 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     return LauncherLine(kind, (*set_here, *reader.parts), begin, program, before)
 
 
-def options(kind: str, words: Sequence[str], at: int) -> tuple[tuple[Part, ...], int]:
-    """Return the options of a line from a place on, and the place behind them.
-
-    Raises:
-        UnclearError: one lacks its value, or no word comes behind them.
-    """
-    reader = Reader(kind, words, {})
-    end = reader.read(at)
-    return tuple(reader.parts), end
-
-
 def setting(kind: str, option: str, value: str) -> Part:
     """Return what an option of a launcher, one of its table, is here.
 

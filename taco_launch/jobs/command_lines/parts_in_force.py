@@ -53,7 +53,7 @@ def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
 
 def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
     """Yield the parts of directives and a line; what a later option sets again is left out, for launchers use the last one."""
-    parts = (*directives, *line.parts)
+    parts = (*directives, *(_by_tasks(line.parts) if line.kind == "jsrun" else line.parts))
     last = {(part.use, part.name): part for part in parts if part.use in _SET_ONCE}
     for at, part in enumerate(parts):
         later = last.get((part.use, part.name), part)
@@ -64,6 +64,26 @@ def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
             yield _allowed(part)
         else:
             yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} overrides it")
+
+
+def _by_tasks(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts of jsrun's line: where -p counts the tasks, -n and -r count the resource sets that they are in."""
+    if not any(table.RANKS in (part.use, part.name) and part.words[0].startswith(("-p", "--np")) for part in parts):
+        return list(parts)
+    sets = next((part.value for part in reversed(parts) if part.use == table.EACH), "")
+    found = []
+    for part in parts:
+        if part.use == table.EACH:
+            found.append(replace(part, use=table.OMITTED, why="counts resource sets of a host, not tasks"))
+        elif part.use == table.RANKS and not part.words[0].startswith(("-p", "--np")):
+            is_whole = (
+                sets.isdecimal() and int(sets) > 0 and part.value.isdecimal() and int(part.value) % int(sets) == 0
+            )
+            hosts = {"use": table.NODES, "value": str(int(part.value) // int(sets))} if is_whole else {}
+            found.append(replace(part, **{"use": table.OMITTED, "why": "counts resource sets, not tasks", **hosts}))
+        else:
+            found.append(part)
+    return found
 
 
 def _allowed(part: Part) -> Part:

@@ -251,16 +251,17 @@ def _with_slots(line: LauncherLine, part: Part) -> str:
     listed = part.value.split(",")
     ranks = line.last(table.RANKS)
     named = [each for others in line.of(table.HOSTS) for each in others.value.split(",")]
-    alone = line.kind in ("mpirun", "hydra") and not any(":" in each for each in named)
-    if (
-        part.use != table.HOSTS
-        or not alone
-        or ranks is None
-        or not ranks.value.isdecimal()
-        or line.last(table.EACH) is not None
-    ):
+    is_counted = line.last(table.EACH) is not None or any(each.name == table.RANKS for each in line.of(table.REFUSED))
+    if part.use != table.HOSTS or line.kind not in ("mpirun", "hydra") or is_counted:
         return part.value
     counted = Counter(listed)
+    if ranks is None:
+        if line.kind == "hydra":  # it starts one rank
+            return part.value
+        # mpirun(1): as many ranks as there are slots
+        return ",".join(name if ":" in name else f"{name}:{counted[name]}" for name in dict.fromkeys(listed))
+    if not ranks.value.isdecimal() or any(":" in each for each in named):
+        return part.value
     if int(ranks.value) > len(named):
         counted = Counter(named[rank % len(named)] for rank in range(int(ranks.value)))
     return ",".join(f"{name}:{counted[name]}" for name in dict.fromkeys(listed))

@@ -29,7 +29,7 @@ _DDP = ("plain", "fp16", "2d", "topk", "2d+topk", "2d+topk fp16", "PowerSGD 1", 
 _METHODS = (*(("Horovod", method) for method in _HOROVOD), *(("DDP", method) for method in _DDP))
 _TRAINED = (*(("DDP", method) for method in _DDP), ("DDP", "topk, no feedback"))
 # Link -> steps that are timed: where a plain step takes 14 s, two are enough.
-_LINKS = {"": 8, "1gbit": 6, "100mbit": 2}
+_LINKS = {"": 4, "1gbit": 6, "100mbit": 2}
 # Steps of methods that send little: a multiple of the period of post-local SGD.
 _QUICK = 8
 _SLOW = ("plain", "fp16", "2d")
@@ -103,7 +103,10 @@ class _Site:
         if done.returncode:
             raise SystemExit(f"{title}: exit code {done.returncode}: {done.stderr[-1500:]}")
         measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        verdicts.tell(f"{title}: {measured['seconds']:.3f} s and {measured['bytes'] / 1e6:.2f} MB a step")
+        accuracy = (
+            "" if measured["accuracy"] is None else f", {measured['accuracy']:.1%} after {measured['steps']} steps"
+        )
+        verdicts.tell(f"{title}: {measured['seconds']:.3f} s and {measured['bytes'] / 1e6:.2f} MB a step{accuracy}")
         return measured
 
 

@@ -12,7 +12,7 @@ _PART = re.compile(r"\[\[(?P<name>\w+)\?(?P<then>.*?)(?:\|\|(?P<other>.*?))?\]\]
 _VERBS = (
     "Accept Add Allow Ask Begin Bind Build Call Change Check Choose Communicate Compare Continue Convert Correct Create "
     "Delete Do Download End Enroll Exit Find Fix Follow Generate Give Ignore Install Keep Leave Limit List Load Look Lower "
-    "Make Mount Move Name Open Pass Print Put Quote Raise Read Register Remove Replace Request Run Search See Send Set "
+    "Make Mount Move Name Open Pass Print Put Quote Raise Read Register Remove Replace Request Run Save Search See Send Set "
     "Show Start Stop Submit Test Try Turn Unset Update Use Wrap Write"
 )
 # A condition or a place, and behind it what to do.

@@ -1,7 +1,6 @@
 """Where everything of the agent lies on a host: the state folder and one folder per job. One class owns every path."""
 
 import contextlib
-import difflib
 import errno
 import os
 import re
@@ -337,7 +336,7 @@ class Jobs:
         if "*" in name:
             return f"only {_WITH_PATTERNS} accept a pattern"
         names = [folder.name for folder in self.all()] if is_name(name) else []
-        near = [each for each in names if each.startswith(name)] or difflib.get_close_matches(name, names, n=1)
+        near = [each for each in names if name in each or each in name]
         return f"did you mean {near[0]}? all jobs: taco-launch list" if near[:1] else "list all jobs: taco-launch list"
 
     def all(self) -> List[JobFolder]:

@@ -1,7 +1,7 @@
 """A job that hangs: what its ranks were seen doing, and for how long; and how that is told."""
 
+import time
 from collections import Counter
-from datetime import datetime, timezone
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
@@ -80,7 +80,7 @@ class Stall:
 
 def shown_time(when: float) -> str:
     """Return a time of day here, with the zone, so that it is the same time wherever it is read."""
-    return datetime.fromtimestamp(when, timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when))
 
 
 def stall_report_delay(limit: Optional[float]) -> float:

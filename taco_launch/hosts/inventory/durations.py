@@ -1,8 +1,7 @@
 """Times as users write them: 90, 90s, 15m, 3h, 2d -> seconds; and a signal at such a time."""
 
 import re
-
-from taco_launch.core.model.jobs import EarlySignal
+from typing import NamedTuple
 
 FORM = "seconds, or a number and s, m, h or d: 90, 90s, 15m, 3h, 2d"
 PATTERN = r"[0-9]{1,10}(\.[0-9]{1,6})?[smhd]?"
@@ -33,7 +32,14 @@ _SIGNAL_SECONDS = 60.0
 _SIGNAL = re.compile(r"(?:SIG)?([A-Z0-9]+)", re.IGNORECASE)
 
 
-def parse_early_signal(text: str) -> EarlySignal:
+class SignalTime(NamedTuple):
+    """A signal, such as USR1, and how many seconds before the end of a job it is sent."""
+
+    name: str
+    seconds: float
+
+
+def parse_early_signal(text: str) -> SignalTime:
     """Return the signal and the time that a text stands for: USR1, USR1@120, USR1@2m.
 
     Raises:
@@ -47,4 +53,4 @@ def parse_early_signal(text: str) -> EarlySignal:
     name = found[1].upper() if found else ""
     if name not in SIGNALS:
         raise ValueError(f"must be one of {', '.join(SIGNALS)}")
-    return EarlySignal(name, seconds)
+    return SignalTime(name, seconds)

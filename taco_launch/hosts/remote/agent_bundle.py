@@ -43,19 +43,24 @@ _SELDOM_USED = tuple(
     f"taco_launch/{part}"
     for part in (
         "agent/counters/",
+        "agent/gang/placement_errors.py",
         "agent/messages/",
+        "agent/scheduler/allocation.py",
         "agent/slurm/",
         "agent/snapshots/",
         "agent/stacks/",
         "agent/tensorboard/",
         "agent/rank/exec_process.py",
         "agent/rank/unrunnable.py",
+        "agent/supervisor/elastic.py",
         "agent/supervisor/failure_analysis.py",
         "core/facts/",
         "core/messages/",
         "core/signatures/",
         "core/slurm/",
+        "core/stalls/",
         "core/usage/",
+        "core/verify/",
         "light/",
     )
 )

@@ -76,14 +76,16 @@ def _by_tasks(parts: Sequence[Part]) -> list[Part]:
         if part.use == table.EACH:
             found.append(replace(part, use=table.OMITTED, why="counts resource sets of a host, not tasks"))
         elif part.use == table.RANKS and not part.words[0].startswith(("-p", "--np")):
-            is_whole = (
-                sets.isdecimal() and int(sets) > 0 and part.value.isdecimal() and int(part.value) % int(sets) == 0
-            )
-            hosts = {"use": table.NODES, "value": str(int(part.value) // int(sets))} if is_whole else {}
-            found.append(replace(part, **{"use": table.OMITTED, "why": "counts resource sets, not tasks", **hosts}))
+            hosts, rest = divmod(int(part.value), int(sets)) if _are_counts(part.value, sets) else (0, 1)
+            less = replace(part, use=table.OMITTED, why="counts resource sets, not tasks")
+            found.append(less if rest else replace(less, use=table.NODES, value=str(hosts)))
         else:
             found.append(part)
     return found
+
+
+def _are_counts(*texts: str) -> bool:
+    return all(text.isdecimal() and int(text) > 0 for text in texts)
 
 
 def _allowed(part: Part) -> Part:

@@ -77,7 +77,7 @@ def _signal(request: JobRequest, text: str) -> EarlySignal:
     """
     called = request.called("signal")
     try:
-        found = parse_early_signal(text)
+        found = EarlySignal(*parse_early_signal(text))
     except ValueError as error:
         raise UsageError(f"{called}: {text!r}: {error}", hint=f"write it as {called} USR1@120: 120 s before") from None
     if request.timeout is not None and found.seconds >= request.timeout:

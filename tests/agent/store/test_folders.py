@@ -239,7 +239,6 @@ def test_the_hint_names_numbered_jobs_of_an_array(jobs: Jobs) -> None:
     ("name", "hint"),
     [
         ("vgg", "did you mean vgg16? all jobs: taco-launch list"),
-        ("vgg61", "did you mean vgg16? all jobs: taco-launch list"),
         ("other", "list all jobs: taco-launch list"),
         ("vg*", "only list, wait, stop, suspend, resume and delete accept a pattern"),
     ],

@@ -1,6 +1,6 @@
 """A job that hangs: what its ranks were seen doing, and for how long; and how that is told."""
 
-import time
+from datetime import datetime, timezone
 from collections import Counter
 from typing import List, Mapping, Optional, Sequence, Tuple
 
@@ -80,7 +80,7 @@ class Stall:
 
 def shown_time(when: float) -> str:
     """Return a time of day here, with the zone, so that it is the same time wherever it is read."""
-    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when))
+    return datetime.fromtimestamp(when, timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
 
 
 def stall_report_delay(limit: Optional[float]) -> float:

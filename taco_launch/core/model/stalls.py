@@ -1,7 +1,7 @@
 """A job that hangs: what its ranks were seen doing, and for how long; and how that is told."""
 
-from datetime import datetime, timezone
 from collections import Counter
+from datetime import datetime, timezone
 from typing import List, Mapping, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass

@@ -34,7 +34,7 @@ class _Fault:
 
 @dataclass
 class _Count:
-    """How often a fault was looked for and judged rightly, and what was found otherwise."""
+    """How many checks of a fault were right, of how many, and the findings of the wrong ones."""
 
     right: int = 0
     runs: int = 0

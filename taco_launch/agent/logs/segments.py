@@ -191,7 +191,7 @@ def noted(stem: Path) -> int:
     with contextlib.suppress(OSError, ValueError, HostError):
         file = _opened(_noted(stem))
         try:
-            return int(os.read(file, _MOST_DIGITS))
+            return max(0, int(os.read(file, _MOST_DIGITS)))
         finally:
             os.close(file)
     return 0

@@ -1,4 +1,4 @@
-"""What the scheduler keeps of each job that may need it: little, and read again only where its files have changed.
+"""The scheduler's view of each job that may need it: a few fields, read again only when the job's files have changed.
 
 The files are the truth: what is kept may be old, so a job is only acted on under its lock, with its events as they were read.
 """
@@ -194,8 +194,8 @@ class PendingJobs:
     def scan(self, now: float, changed: Optional[AbstractSet[str]] = None) -> None:
         """Read what has changed.
 
-        Who changes a job tells of it: so these jobs are looked at, those that a supervisor has, and all where `changed` is None or
-        that was SCAN_SECONDS ago: a message may be lost, or never sent by a process that was killed.
+        A process that changes a job sends a message. So this looks at the jobs named there and at those with a supervisor. It
+        looks at all if `changed` is None or the last time was SCAN_SECONDS ago: a message may be lost, or its sender killed.
         """
         if changed is None or not 0 <= now - self.scanned_at < SCAN_SECONDS:
             self.scanned_at = now

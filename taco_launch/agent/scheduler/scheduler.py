@@ -69,7 +69,7 @@ def main(agent: str, lock: Optional[int] = None, keeper: Optional[int] = None) -
 
 
 def admit(jobs: Jobs, agent: str, name: str) -> None:
-    """Start a new job that has nobody before it, without any scheduler where there is none; else have that look."""
+    """Start a new job if no other waits before it. If a scheduler runs, notify it instead."""
     lock = scheduler_wakeup.try_lock(jobs)
     if lock is None:
         scheduler_wakeup.notify(jobs, name)

@@ -337,7 +337,7 @@ class Jobs:
             return f"only {_WITH_PATTERNS} accept a pattern"
         names = [folder.name for folder in self.all()] if is_name(name) else []
         near = [each for each in names if name in each or each in name]
-        return f"did you mean {near[0]}? all jobs: taco-launch list" if near[:1] else "list all jobs: taco-launch list"
+        return f"did you mean {near[0]}? all jobs: taco-launch list" if near else "list all jobs: taco-launch list"
 
     def all(self) -> List[JobFolder]:
         """Return the folder of every job whose head this host is, by name."""

@@ -147,7 +147,7 @@ class Ranks:
 
     @property
     def restarted(self) -> int:
-        """How often the rank whose failure ends the job was started again; 0 where ranks are not, or none ends it."""
+        """How often torchrun restarted the rank whose failure ends the job; 0 without restarts or such a failure."""
         return self._most_restarts if self.fatal else 0
 
     def keep(self, host: str) -> None:
@@ -167,7 +167,7 @@ class Ranks:
 
     @property
     def all_ended(self) -> bool:
-        """Whether all have ended. Under torchrun a rank that failed has not ended: it starts again."""
+        """Whether all ranks have ended. Under torchrun a failed rank has not ended, because it is restarted."""
         return len(self.ended) >= self.np and not (self._restarts and any(self.ended.values()))
 
     @property

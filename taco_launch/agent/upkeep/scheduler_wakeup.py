@@ -29,7 +29,7 @@ AHEAD_SECONDS = 3600.0
 _LOG_BYTES = 1 << 20
 # A message names the jobs that have changed; a longer one would be lost where the buffers are small.
 _MESSAGE_BYTES = 1 << 12
-# The kernel keeps no more messages than this where nobody has set another limit (net.unix.max_dgram_qlen): more were lost.
+# The kernel's default limit of messages that wait (net.unix.max_dgram_qlen): beyond it, messages are lost.
 _MOST_MESSAGES = 10
 LOCK, _SOCKET, _LOG = "lock", "sock", "log"
 
@@ -53,11 +53,10 @@ def listen(jobs: Jobs) -> socket.socket:
 def notify(jobs: Jobs, *names: str) -> None:
     """Have the scheduler look at these jobs at once, at all of them if none is named; where there is one."""
     message = " ".join(names).encode()
+    message = message if len(message) <= _MESSAGE_BYTES else b""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
         client.setblocking(False)
-        at_short_path(
-            jobs.queue / _SOCKET, lambda path: client.sendto(message if len(message) <= _MESSAGE_BYTES else b"", path)
-        )
+        at_short_path(jobs.queue / _SOCKET, lambda path: client.sendto(message, path))
 
 
 def changed_jobs(server: socket.socket) -> Optional[Set[str]]:

@@ -20,7 +20,7 @@ from taco_launch.core.model.host.health import (
     NvLinks,
     Xid,
 )
-from taco_launch.core.model.host.paths import DRAIN
+from taco_launch.core.model.host.paths import DRAIN, MOST_DRAIN_BYTES
 from taco_launch.core.model.slots import Drain, read_drain
 
 # [ 1234.567890] NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, GPU has fallen off the bus.
@@ -52,7 +52,7 @@ def parse_health(sections: Sections) -> Found[HealthFacts]:
 def _drain(text: Found[str]) -> Found[Drain]:
     if not isinstance(text, str):
         return text
-    return read_drain(text.encode(), DRAIN) if text.strip() else Absent()
+    return read_drain(text.encode()[:MOST_DRAIN_BYTES], DRAIN) if text.strip() else Absent()
 
 
 def _xids(text: Found[str]) -> Found[Tuple[Xid, ...]]:

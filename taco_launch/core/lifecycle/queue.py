@@ -131,7 +131,7 @@ def latest_starts(
 
 
 class _SlotPlan:
-    """Who has the slots once the jobs so far have begun, and what that means for others."""
+    """The slots as they are after the jobs so far have started, and where other jobs fit then."""
 
     def __init__(self, capacities: Capacities, limits: TimeLimits) -> None:
         self.capacities, self._ends, self._now = dict(capacities), dict(limits.ends), limits.now

@@ -145,7 +145,7 @@ def fit(job: WaitingJob, capacities: Capacities) -> Optional[Taken]:
 
 
 def never_fits(job: WaitingJob, capacities: Capacities) -> bool:
-    """Return whether there are too few slots even if nobody had any of them; not where that is not known of a host."""
+    """Return whether a job has too few slots even if all were free; False if the slots of a host are not known."""
     if any(most is None and host not in capacities for host, most in job.hosts):
         return False
     constraints = dict(job.constraints)

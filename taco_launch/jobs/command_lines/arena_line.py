@@ -232,12 +232,8 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
     if kind not in (*MPI, *TORCH):
         hint = f"arena submit {'|'.join((*MPI[::2], *TORCH[::2]))}; other programs: taco-launch submit --help"
         if kind in ("et", "etjob"):  # of Horovod, whose elastic mode is not used here
-            sizes = [
-                next((value for name, value in flags if name == each), "") for each in ("min-workers", "max-workers")
-            ]
-            least, most = (
-                value if value.isdecimal() else word for value, word in zip(sizes, ("MIN", "MAX"), strict=True)
-            )
+            given = {name: value for name, value in flags if value.isdecimal()}
+            least, most = given.get("min-workers", "MIN"), given.get("max-workers", "MAX")
             words = f"--launcher torchrun --elastic --hosts {least}:{most} --slots-per-host N"
             hint = f"elastic jobs are torchrun's here, and continue from checkpoints: taco-launch submit {words} -- python train.py"
         is_type = kind in OTHER_TYPES or kind.isidentifier()

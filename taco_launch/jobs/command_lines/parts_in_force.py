@@ -68,14 +68,17 @@ def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
 
 def _by_tasks(parts: Sequence[Part]) -> list[Part]:
     """Return the parts of jsrun's line: where -p counts the tasks, -n and -r count the resource sets that they are in."""
-    if not any(table.RANKS in (part.use, part.name) and part.words[0].startswith(("-p", "--np")) for part in parts):
+    tasks = [
+        part for part in parts if table.RANKS in (part.use, part.name) and part.words[0].startswith(("-p", "--np"))
+    ]
+    if not tasks:
         return list(parts)
     sets = next((part.value for part in reversed(parts) if part.use == table.EACH), "")
     found = []
     for part in parts:
         if part.use == table.EACH:
             found.append(replace(part, use=table.OMITTED, why="counts resource sets of a host, not tasks"))
-        elif part.use == table.RANKS and not part.words[0].startswith(("-p", "--np")):
+        elif part.use == table.RANKS and part not in tasks:
             hosts, rest = divmod(int(part.value), int(sets)) if _are_counts(part.value, sets) else (0, 1)
             less = replace(part, use=table.OMITTED, why="counts resource sets, not tasks")
             found.append(less if rest else replace(less, use=table.NODES, value=str(hosts)))

@@ -32,7 +32,7 @@ def test_what_a_job_may_have_of_its_hosts_and_where_these_are(tmp_path: Path) ->
     )
 
 
-def test_of_a_job_that_nobody_tells_of_a_change_is_seen_in_time(queue: Queue) -> None:
+def test_a_change_without_a_message_is_seen_in_time(queue: Queue) -> None:
     for name in "abc":
         queue.job(name)
     shelf = PendingJobs(queue.jobs)

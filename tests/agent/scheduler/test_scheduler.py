@@ -230,7 +230,7 @@ def test_a_job_that_has_changed_since_it_was_read_is_not_written_to(queue: Queue
     assert entry.state is JobState.CANCELLED
 
 
-def test_a_stop_that_nobody_tells_of_is_done_in_time(queue: Queue) -> None:
+def test_a_stop_without_a_message_is_done_in_time(queue: Queue) -> None:
     """Who asks for it may be killed before it wakes the scheduler, which others wake meanwhile."""
     queue.job("a", np=2, says=REFUSED)
     queue.hosts.tell("x", "x")

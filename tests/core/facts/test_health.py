@@ -80,6 +80,8 @@ def test_a_drain_is_read_as_the_agent_reads_it() -> None:
     assert read(health_drain=json.dumps(to_json(record))).drain == record
     assert isinstance(read(health_drain=("", 1, f"cat: {DRAIN}: No such file or directory")).drain, Absent)
     assert isinstance(read(health_drain=("", 1, f"cat: {DRAIN}: Permission denied")).drain, Unknown)
+    long = known(read(health_drain=json.dumps(to_json(Drain("ann@ctl", 5.0, "x" * 5000)))).drain)
+    assert f"{DRAIN} cannot be read" in long.reason
     torn = known(read(health_drain="{").drain)
     assert torn.reason.startswith(f"{DRAIN} cannot be read (")
 

@@ -127,10 +127,8 @@ class _Guard:
             silent = looked - self._heard > self._host_loss_timeout
             if silent or (self._supervised and self._supervisor is None and not self._elsewhere):
                 self._on_supervisor_lost(silent=silent)
-        self._probe.close()
-        self._code.close()
-        self._observer.close()
-        self._usage.close()
+        for part in (self._probe, self._code, self._observer, self._usage):
+            part.close()
         if self._supervisor is not None:
             self._supervisor.finish(_LAST_WORDS_SECONDS)
 
@@ -317,8 +315,8 @@ class _Guard:
 
     def _roots_of(self, rank: int) -> rank_messages.Roots:
         """Return what a rank has registered: itself, and what started it; nothing before it has."""
-        told = [each.roots for each in self._told if isinstance(each, guard_messages.RankStarted) and each.rank == rank]
-        return told[0] if told else ()
+        told = (each for each in self._told if isinstance(each, guard_messages.RankStarted))
+        return next((each.roots for each in told if each.rank == rank), ())
 
     def _is_orphan(self, rank: int) -> bool:
         """Return whether what started a rank is gone: mpirun's daemon, or this host's launcher, that somebody has killed."""
@@ -383,18 +381,19 @@ class _Guard:
     def _on_supervisor_lost(self, *, silent: bool) -> None:
         """End the job when its supervisor is gone: at once when it is dead, else when it is silent for too long."""
         lock = None if self._elsewhere else records.try_lock(self._folder)
+        # Another process may have ended the attempt first; the next attempt has a guard of its own.
+        over = lock is None and not self._elsewhere and records.has_moved_on(self._folder, self._job_id)
         if lock is not None:
             self._trace.take_over()
             recovery.close(self._folder, lock, tuple(self._roots))
-        elif silent:
+        elif silent or over:
             left = processes.end(self._job_id, self._roots)
             self._slots.release(gone=not left.found and not left.unknown)
-            reason = (
-                f"its guard heard nothing from the supervisor for {self._host_loss_timeout:g} s and ended its ranks"
-            )
+            unheard = f"heard nothing from the supervisor for {self._host_loss_timeout:g} s"
+            reason = f"its guard {'found another attempt' if over else unheard} and ended its ranks"
             self._trace.note(reason)
             self._tell(guard_messages.GaveUp(reason=reason))
             if self._elsewhere and not (self._sender.sizes() or left.found or left.unknown):
                 # no rank ever ran, and the head may not know of this host at all
                 shutil.rmtree(self._folder.path, ignore_errors=True)
-        self._done = lock is not None or silent
+        self._done = lock is not None or silent or over

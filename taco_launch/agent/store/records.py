@@ -365,3 +365,9 @@ def try_lock(folder: JobFolder) -> Optional[int]:
         if error.errno not in _NO_FILES:
             raise
         raise DamagedRecordError(f"job {folder.name}: {folder.lock}: {error.strerror}", _hint(folder)) from None
+
+
+def has_moved_on(folder: JobFolder, mark: str) -> bool:
+    """Return whether a later attempt of the job has begun than that with this mark."""
+    last = record(folder).mark
+    return bool(last) and last != mark

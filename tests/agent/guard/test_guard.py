@@ -264,6 +264,33 @@ def test_a_dead_supervisors_job_is_ended_and_recorded(
     assert "guard of me: ended: " in told
 
 
+def test_an_attempt_that_another_process_has_followed_by_the_next_is_left(
+    supervisor: Mail, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder
+) -> None:
+    records.Events(folder).add(state.SUBMITTED, id=family.job_id)
+    supervise(supervisor, family, 600).wait("facts")
+    marked = family.start(SLEEP, marked=True)
+    events = records.Events(folder)
+    events.add(state.PLACED, np=1, hosts=["me"], line="")
+    events.add(state.RESTARTING, "its supervisor was killed", delay=0.0, exit_code=1)
+    supervisor.close()
+    assert marked.poll() is None
+    events.add(state.PLACED, np=1, hosts=["me"], line="", mark="another")
+    # The lock is held, by the next supervisor: this guard ends long before the supervisor's silence counts as its loss.
+    assert guard.wait(HANG) == 0
+    assert marked.wait(HANG) == -signal.SIGKILL
+
+
+def test_the_next_supervisor_does_not_reach_an_earlier_guard(
+    supervisor: Mail, guard: "subprocess.Popen[bytes]", folder: JobFolder
+) -> None:
+    assert not supervisor.closed
+    folder.close_to_newcomers()
+    with pytest.raises(OSError, match="No such file"):
+        folder.connect()
+    assert guard.poll() is None
+
+
 def test_a_silent_supervisor_is_given_up(
     connect: Connect, guard: "subprocess.Popen[bytes]", family: Family, folder: JobFolder
 ) -> None:

@@ -9,6 +9,7 @@ beside it.
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import statistics
 import subprocess
@@ -124,6 +125,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=verdicts.count, default=3, metavar="N", help="trainings of each (default: 3)")
     asked = parser.parse_args(arguments)
     verdicts.need("mpirun", pairing.environment())
+    if asked.parts != ["steps"] and importlib.util.find_spec("sklearn") is None:
+        verdicts.tell("the digits are scikit-learn's: .venv/bin/pip install scikit-learn, or --parts steps")
+        return 1
     sys.path.insert(0, str(_ROOT))
     from tests.e2e.hosts import hosts, why_not  # noqa: PLC0415 - the tests' own hosts
 

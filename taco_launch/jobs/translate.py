@@ -10,10 +10,10 @@ from typing import Any
 from taco_launch.core.command import shell
 from taco_launch.core.errors import SpecError, UsageError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.launch.command_line.nested_launcher import elsewhere, inner
+from taco_launch.core.launch.command_line.nested_launcher import bare, elsewhere, inner
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
-from taco_launch.jobs.command_lines import arena_line, containers, launcher_line, shell_script
+from taco_launch.jobs.command_lines import arena_line, containers, launcher_line, shell_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
@@ -68,10 +68,12 @@ def of_line(words: Sequence[str]) -> Translated:
         if script:
             return _of_script(script, shell(words))
         other = elsewhere(words)
+        inside = next((at for at in range(len(words)) if shell_script.of_line(words[at:])), 0)
         is_wrapped = other is not None and any(word.startswith("--wrap") for word in words)  # sbatch's, a script
         is_wrapped |= (
             other is not None and other[0] in other_systems.SCHEDULERS and bool(redirections.of_command(words))
         )
+        is_wrapped |= bool(shell_line.as_user(words)) or (inside > 0 and not bare(words[:inside])[2])
         if is_wrapped or containers.script(words) or containers.outside(tuple(words))[1]:
             return _of_script(shell(words), shell(words))
         if other is not None:

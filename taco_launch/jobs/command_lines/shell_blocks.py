@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from taco_launch.core.frozen import dataclass
-from taco_launch.jobs.command_lines.shell_words import ASSIGNED, Words, computed
+from taco_launch.jobs.command_lines.shell_words import ASSIGNED, Words, computed, counted
 
 _OPENING = frozenset(("if", "while", "until", "for", "case", "select", "{"))
 _CLOSING = frozenset(("fi", "done", "esac", "}"))
@@ -162,7 +162,8 @@ class Blocks:
         if self._condition is not None:
             self._condition += [*(["!"] if "!" in words[:at] else []), *words[at:]]
         if at < len(words):
-            yield self._made_of(one, words[at:], is_conditional="!" in words[:at])
+            sums = [each for word in words[at + 1 :] for each in counted(word)] if words[at] == "let" else []
+            yield self._made_of(one, sums or words[at:], is_conditional="!" in words[:at])
 
     def _follow_condition(self, word: str, line: int) -> None:
         """Begin a branch of a condition, or end the words that it depends on."""

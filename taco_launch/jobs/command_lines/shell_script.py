@@ -12,7 +12,6 @@ from taco_launch.jobs.command_lines.shell_blocks import Blocks, ScriptCommand, T
 from taco_launch.jobs.command_lines.shell_words import (
     ASSIGNED,
     BLANK,
-    COUNTED,
     EMPTY,
     FIELD,
     LITERAL,
@@ -43,17 +42,19 @@ _COMMENT = re.compile(r"\s#")
 _MOST_CHARACTERS = 1 << 20
 _MOST_ELEMENTS = 16  # of arrays in a word
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
+_INSIDE = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"  # of braces, which may hold others
 _EXPANDED = re.compile(
-    rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
+    rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>{_INSIDE}))?\}})"
 )
 _ELEMENT = re.compile(rf"(?P<sign>[${QUOTED}])\{{(?P<name>{NAMED})\[(?P<index>(?:[^\[\]{{}}@*]|\{{{NAMED}\}})+)\]\}}")
 _NAMED = re.compile(rf"{UNKNOWN}{NAMED}")
 _IN_A_NAME = re.compile(r"\w", re.ASCII)
+_PUT_IN = re.compile(rf"{QUOTED}(?=[A-Za-z_{{@*0-9])")
 _LENGTH = re.compile(rf"[${QUOTED}]\{{#({NAMED})\[[@*]\]\}}")
 _UNKNOWN = re.compile(
-    rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\([^()]*\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
+    rf"{UNKNOWN}(?:\{{{_INSIDE}\}}|\([^()]*\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
 )
-_WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{[^{{}}]*\s[^{{}}]*\}}")
+_WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{{_INSIDE}\}}")
 SETS = ("export", "declare", "typeset", "readonly", "local")
 READS = ("read", "mapfile", "readarray")
 MOVES = ("cd", "pushd", "popd")
@@ -110,10 +111,12 @@ def of_line(words: Sequence[str]) -> str:
 def with_computed(words: Sequence[str]) -> tuple[str, ...]:
     """Return a line with marks for what a shell would compute in it; what `bash -c` is given is left to that shell."""
     script = next((at + 2 for at in range(len(words)) if of_line(words[at:])), -1)
-    return tuple(
-        word if at == script or not ("`" in word or "$(" in word) else Tokens(word).filled().replace(QUOTED, "$")
-        for at, word in enumerate(words)
-    )
+    return tuple(word if at == script else _marked(word) for at, word in enumerate(words))
+
+
+def _marked(word: str) -> str:
+    text = Tokens(word).filled() if "`" in word or "$(" in word else word.replace("$", QUOTED)
+    return _PUT_IN.sub(UNKNOWN, text).replace(QUOTED, "$")
 
 
 def started(words: Sequence[str]) -> tuple[str, ...]:
@@ -262,7 +265,7 @@ def assigned(words: Sequence[str], variables: Mapping[str, str]) -> tuple[dict[s
             before = variables.get(name, "")
             value = FIELD + FIELD.join(element or EMPTY for element in elements)
         else:
-            before, value = variables.get(name, UNKNOWN + name), expanded(text, variables)
+            before, value = variables.get(name, UNKNOWN + name), expanded(text, {**variables, **values})
         value = UNKNOWN + name if match["index"] else before + value if match["adds"] else value
         values[name] = value if len(value) <= _LONGEST_VALUE else UNKNOWN + name
         at += 1
@@ -278,8 +281,6 @@ def computes(words: Sequence[str]) -> tuple[str, ...]:
         return (*rest[1:2], "OPTARG")
     if name == "printf" and rest[:1] == ("-v",):
         return tuple(word.partition("[")[0] for word in rest[1:2])
-    if name == "let":
-        return tuple(each[1] or each[2] for each in COUNTED.finditer(" ".join(rest)))
     return tuple(each[1] for each in _GIVEN.finditer(" ".join(rest))) if name == "eval" else ()
 
 

@@ -85,7 +85,7 @@ def test_a_shells_grammar(text: str, program: tuple[str, ...]) -> None:
         "f() ( N=4 )",
         "(N=4)",
         "case $1 in a) N=4;; esac",
-        "N=3; unset N; let N=4",
+        "N=3; unset N; let N++",
         "printf -v N %d 4",
         "eval N=4",
         "while getopts n: N; do :; done",

@@ -5,6 +5,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from taco_launch.core.command import shell
@@ -21,7 +22,8 @@ from taco_launch.jobs.command_lines.scripts import other_systems, redirections
 from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read, on_each_host
 from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods
+from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods, sky_task
+from taco_launch.jobs.documents.sky_task import SkyTask
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun, jsrun, lrun, aprun, ibrun, flux run"
 _SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
@@ -121,6 +123,8 @@ def of_file(data: bytes, source: str) -> Translated:
             return _of_manifest(data, source)
         if isinstance(value, dict) and horovod_config.is_config(value):
             return _of_config(value)
+        if isinstance(value, dict) and sky_task.is_task(value):
+            return _of_task(sky_task.read(value), source)
         if isinstance(value, dict) and (inside := next(_commands(value), None)):
             key, name, line = inside
             problem = f"is a YAML file of another service; its {key} starts {name}"
@@ -170,6 +174,18 @@ def _of_script(text: str, source: str, folder: str = "") -> Translated:
         raise UsageError(f"{source:.80}: {problem}{found}", hint=hint)
     jobs = tuple(_job(job, f"line {line}") for line, job in script.jobs)
     return Translated(f"a script for {script.scheduler}" if script.scheduler else "a script", jobs, script.rows)
+
+
+def _of_task(task: SkyTask, source: str) -> Translated:
+    done = _of_script(task.script, source)
+    jobs = []
+    for job in done.jobs:
+        if line := task.by_hand(job.options, job.program):
+            problem = f"each of {task.hosts} hosts runs {shell(job.program):.60}, and no launcher that is known here starts it"
+            raise UsageError(f"{source}: {problem}", hint=line)
+        rows = (*job.rows, *task.remarks(job.options))
+        jobs.append(replace(job, options=(*task.options, *job.options), rows=rows))
+    return Translated("a task of SkyPilot", tuple(jobs), (*done.rows, *task.rows))
 
 
 def _job(done: Translation, place: str = "") -> TranslatedJob:

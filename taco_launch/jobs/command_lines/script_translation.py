@@ -28,6 +28,7 @@ from taco_launch.jobs.command_lines.parts_in_force import without_sizes
 from taco_launch.jobs.command_lines.scripts import (
     conditions,
     directives,
+    function_calls,
     other_systems,
     parts_of_hosts,
     redirections,
@@ -75,6 +76,7 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
     script = shell_script.read(text)
     if script.unreadable is not None:
         raise UnclearError(*script.unreadable)
+    script = function_calls.inlined(script)
     each = _Script(script, {}, home=home, folder=folder)
     done = each.translated()
     jobs = done.jobs
@@ -296,7 +298,8 @@ class _Script(Settings):
         self._follows.has_default.update({*conditions.empty_if(words)} - {*self._variables})
 
     def _script_of(self, command: ScriptCommand, words: Sequence[str]) -> str:
-        names = [name for each in words[1:] if (name := posixpath.normpath(each)) in self._writes]
+        files = [word for sign, word in command.redirected if sign == "<"]
+        names = [name for each in (*words[1:], *files) if (name := posixpath.normpath(each)) in self._writes]
         self._read.update(names)
         return redirections.submitted((command, *map(self._writes.__getitem__, names)), words, self._variables)
 

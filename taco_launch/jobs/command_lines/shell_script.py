@@ -5,6 +5,7 @@ It is not a shell: what a shell would compute stays a mark in the words, and the
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
@@ -50,6 +51,7 @@ _ELEMENT = re.compile(rf"(?P<sign>[${QUOTED}])\{{(?P<name>{NAMED})\[(?P<index>(?
 _NAMED = re.compile(rf"{UNKNOWN}{NAMED}")
 _IN_A_NAME = re.compile(r"\w", re.ASCII)
 _PUT_IN = re.compile(rf"{QUOTED}(?=[A-Za-z_{{@*0-9])")
+_COMPUTED = re.compile(rf"{UNKNOWN}(?=\()")
 _LENGTH = re.compile(rf"[${QUOTED}]\{{#({NAMED})\[[@*]\]\}}")
 _UNKNOWN = re.compile(
     rf"{UNKNOWN}(?:\{{{_INSIDE}\}}|\([^()]*\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
@@ -68,7 +70,7 @@ class ShellScript:
     """A script: its `scheduler` ("" if it has no directives), each directive with its line and scheduler, and its commands.
 
     `loops` and `functions` are numbers of blocks: what they hold may run later than where it stands; `names` are those of
-    the functions. `tests` are what decides whether a block runs. `unreadable` is as in Tokens.
+    the functions, `bodies` their blocks. `tests` are what decides whether a block runs. `unreadable` is as in Tokens.
     """
 
     scheduler: str
@@ -79,6 +81,7 @@ class ShellScript:
     tests: Mapping[int, Test]
     names: frozenset[str]
     unreadable: tuple[int, str, str] | None = None
+    bodies: Mapping[str, int] = field(default_factory=dict)
 
 
 def shown(text: str) -> str:
@@ -162,14 +165,16 @@ def read(text: str) -> ShellScript:
             directives.append((number, _COMMENT.split(match[2], maxsplit=1)[0].rstrip(), _SCHEDULERS.get(name, name)))
     scheduler = directives[0][2] if directives else ""
     later = frozenset(blocks.loops), frozenset(blocks.functions), blocks.tests
-    return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.unreadable)
+    return ShellScript(
+        scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.unreadable, blocks.bodies
+    )
 
 
 def of_document(command: ScriptCommand, variables: Mapping[str, str]) -> str:
     """Return the script that << gives to a command, in its own lines."""
     text = command.document
     if command.is_filled:
-        text = _put_in(Tokens(text).filled(), variables).replace(LITERAL, "$")
+        text = _COMPUTED.sub("$", _put_in(Tokens(text).filled(), variables)).replace(LITERAL, "$")
     return "\n" * (command.document_line - 1) + text
 
 

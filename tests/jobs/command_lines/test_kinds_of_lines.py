@@ -115,3 +115,65 @@ def test_the_home_of_root_is_data_that_no_job_mounts() -> None:
     why = reasons("docker run -v /root/code:/code -v /etc:/e i mpirun -np 2 /code/a")
     assert "add --data FOLDER:/code" in why["-v /root/code:/code"]
     assert "belongs to the host" in why["-v /etc:/e"]
+
+
+TRAIN = 'run() { local n=$1 lr=${2:-0.5}; shift 2; torchrun --nproc_per_node=$n t.py $lr "$@"; }\n'
+WITH = "--launcher torchrun --np {} -- python3 t.py {}"
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [
+        ("run 4 0.1", [WITH.format(4, "0.1")]),
+        ("run 4 0.1 --a 'b c'\nrun 8 1", [WITH.format(4, "0.1 --a 'b c'"), WITH.format(8, "1")]),
+        ("N=2\nrun $N", [WITH.format(2, "0.5")]),
+        ("N=2\nrun ${N} $N | tee log", [WITH.format(2, "2")]),
+        ("main() { run 4 $1; run 8 $1; }\nmain 3", [WITH.format(4, "3"), WITH.format(8, "3")]),
+        ('main() { run 4 $1; }\nmain "$@"', [WITH.format(4, "'$lr'")]),
+        ("function main { run $1 2; }\nmain 4", [WITH.format(4, "2")]),
+        ('run "$@"', ["--launcher torchrun --hosts 1 -- python3 t.py 0.5 '$@'"]),
+    ],
+)
+def test_a_function_is_read_with_the_arguments_of_each_call(calls: str, found: list[str]) -> None:
+    assert jobs(TRAIN + calls) == found
+
+
+def test_shift_in_a_function_takes_the_arguments_of_the_script_that_it_is_given() -> None:
+    assert jobs('f() { shift; mpirun -np 2 a $1 "$@"; }\nf x "$@"') == ["--np 2 -- a '$1' '$@'"]
+    assert jobs('f() { shift 2; mpirun -np 2 a $1; }\nf x "$@"') == ["--np 2 -- a '${2}'"]
+
+
+def test_the_condition_of_a_function_is_that_of_its_call() -> None:
+    text = "f() { if [ $1 -gt 2 ]; then M=--big; else M=--small; fi; mpirun -np $1 a $M; }\nf 2\nf 4"
+    assert jobs(text) == ["--np 2 -- a --small", "--np 4 -- a --big"]
+    assert reasons(text).keys() == {"-np 2", "-np 4"}
+
+
+def test_a_function_that_is_called_for_a_reason_has_it() -> None:
+    assert "it is in a loop or a condition" in "".join(reasons("f() { mpirun -np 2 a; }\nif x; then f; fi").values())
+    assert jobs("f() { A=1 mpirun -np $1 a; }\nB=2 f 4") == ["--np 4 -x B=2 -x A=1 -- a"]
+    assert jobs("usage() { exit 1; }\n[ $# -lt 1 ] && usage\nmpirun -np 2 a") == ["--np 2 -- a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() { mpirun -np 2 a; }\nf() { mpirun -np 4 b; }\nf",  # which of the two is not followed
+        "f() { f; mpirun -np 2 a; }\nf",
+    ],
+)
+def test_a_function_that_is_not_followed_is_named(text: str) -> None:
+    assert "is a function of the script: what it starts is read where it stands" in reasons(text).values()
+
+
+@pytest.mark.parametrize("name", ["mpirun_rsh", "/opt/bin/mympirun", "mpiexec.lam", "mpirun.lsf", "yhrun"])
+def test_a_launcher_that_is_not_read_is_named(name: str) -> None:
+    assert jobs(f"{name} -np 2 ./a") == []
+    (why,) = reasons(f"{name} -np 2 ./a").values()
+    assert why.startswith(f"{name.rpartition('/')[2]} starts ranks, and is not read here")
+    assert reasons("mpirun -np 2 a\n./mpirun.sh x")["line 2: ./mpirun.sh x"].startswith("it may start ranks itself")
+
+
+def test_a_script_that_is_written_and_submitted_by_its_input() -> None:
+    text = "N=4\ncat > j <<EOF\n#BSUB -W 30\nmpirun -np $(($N*2)) a $(($1*2)) $(id -u)\nEOF\nbsub < j\n"
+    assert jobs(text) == ["--np 8 --timeout 1800s -- a '$(($1*2))' '$(id -u)'"]

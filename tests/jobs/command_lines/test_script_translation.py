@@ -91,7 +91,6 @@ def test_a_shells_grammar(text: str, program: tuple[str, ...]) -> None:
         "while getopts n: N; do :; done",
         "select N in 4 5; do break; done",
         "N=(4); N[0]=5",
-        "f() { mpirun -np $N a; }; N=4; f; exit",
         "for i in 1 2; do mpirun -np $N a; N=4; done; exit",
     ],
 )

@@ -155,6 +155,13 @@ def test_a_function_that_is_called_for_a_reason_has_it() -> None:
     assert jobs("usage() { exit 1; }\n[ $# -lt 1 ] && usage\nmpirun -np 2 a") == ["--np 2 -- a"]
 
 
+@pytest.mark.parametrize("line", ["torchrun t.py", "$PYTHON -m torch.distributed.run t.py", "f"])
+def test_a_branch_that_starts_ranks_and_exits_is_read(line: str) -> None:
+    begin = "f() { $PYTHON -m torch.distributed.run t.py; }\n" if line == "f" else ""
+    text = f"PYTHON=python3\n{begin}if [ $K != 1 ]; then {line}; exit 0; fi\nexit 1"
+    assert [job.rpartition(" -- ")[2] for job in jobs(text)] == ["python3 t.py"]
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -38,7 +38,7 @@ class Branches:
         self._tests = script.tests
         self._variables = variables
         self._runs: dict[int, bool | None] = {}
-        launching = {block for each in script.commands if inner(each.words) for block in each.blocks}
+        launching = {block for each in script.commands if _launches(each.words) for block in each.blocks}
         ending = {block for each in script.commands if each.words[0] == "exit" for block in each.blocks[-1:]}
         self._ending = ending - launching
 
@@ -85,6 +85,13 @@ class Branches:
         met = truth(test.words, self._variables) if test.words else True
         met = met if met is None or test.is_met else not met
         return None if met and None in earlier else met
+
+
+def _launches(words: Sequence[str]) -> bool:
+    """Return whether a command starts a launcher; a variable before it may be `python`, or a wrapper."""
+    is_variable = words[0].startswith(("$", QUOTED))
+    lines = (words, ("python", *words[1:]), words[1:]) if is_variable else (words,)
+    return any(map(inner, lines))
 
 
 def empty_if(words: Sequence[str]) -> Iterator[str]:

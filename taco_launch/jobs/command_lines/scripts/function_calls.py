@@ -104,25 +104,25 @@ def _split(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _shifted(arguments: Sequence[str], count: str) -> tuple[list[str], int]:
     """Return what `shift` leaves of the arguments of a call, and how many it takes of the script's own among them."""
-    known = _known(arguments)
+    own = _own(arguments)
     number = int(count) if count.isdecimal() else 0
-    return [*arguments[min(number, known) :]], number - known if known < min(number, len(arguments)) else 0
+    return [*arguments[min(number, own) :]], number - own if own < min(number, len(arguments)) else 0
 
 
-def _known(arguments: Sequence[str]) -> int:
+def _own(arguments: Sequence[str]) -> int:
     """Return how many arguments come before those of the script itself."""
     return next((at for at, word in enumerate(arguments) if word in _ALL), len(arguments))
 
 
 def _with(words: Sequence[str], arguments: Sequence[str]) -> tuple[str, ...]:
     """Return words of a function with its arguments; those of the script itself, which it may be given, stay."""
-    known = _known(arguments)
+    own = _own(arguments)
 
     def value(match: re.Match[str]) -> str:
         at = int(match[1] or match[2]) - 1
-        if at < known:
+        if at < own:
             return arguments[at]
-        return match[0] if known < len(arguments) else match[3] or ""
+        return match[0] if own < len(arguments) else match[3] or ""
 
     texts: list[str] = []
     for word in words:

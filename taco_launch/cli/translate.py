@@ -25,8 +25,8 @@ def translate(ctx: click.Context, words: tuple[str, ...]) -> None:
     """Translate another launcher's command, script or manifest.
 
     LINE is a command of mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate, srun or Arena. FILE is a shell,
-    sbatch, PBS, LSF, Grid Engine or PJM script, an MPIJob, PyTorchJob, TrainJob or Volcano Job, or a configuration of
-    horovodrun. Nothing is run.
+    sbatch, PBS, LSF, Grid Engine or PJM script, an MPIJob, PyTorchJob, TrainJob or Volcano Job, a task of SkyPilot, or a
+    configuration of horovodrun. Nothing is run.
 
     The command to type comes first. The table below it has each option of the original, what it is here, and why. An empty
     cell means that the job does not have it. -o yaml prints a job file instead.

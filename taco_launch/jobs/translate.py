@@ -5,15 +5,16 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from taco_launch.core.command import shell
 from taco_launch.core.errors import SpecError, UsageError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.launch.command_line.nested_launcher import elsewhere, inner
+from taco_launch.core.launch.command_line.nested_launcher import bare, elsewhere, inner
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
-from taco_launch.jobs.command_lines import arena_line, containers, launcher_line, shell_script
+from taco_launch.jobs.command_lines import arena_line, containers, launcher_line, shell_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
@@ -21,7 +22,8 @@ from taco_launch.jobs.command_lines.scripts import other_systems, redirections
 from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read, on_each_host
 from taco_launch.jobs.command_lines.sizes import total
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
-from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods
+from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods, sky_task
+from taco_launch.jobs.documents.sky_task import SkyTask
 
 _LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun, jsrun, lrun, aprun, ibrun, flux run"
 _SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
@@ -68,10 +70,12 @@ def of_line(words: Sequence[str]) -> Translated:
         if script:
             return _of_script(script, shell(words))
         other = elsewhere(words)
+        inside = next((at for at in range(len(words)) if shell_script.of_line(words[at:])), 0)
         is_wrapped = other is not None and any(word.startswith("--wrap") for word in words)  # sbatch's, a script
         is_wrapped |= (
             other is not None and other[0] in other_systems.SCHEDULERS and bool(redirections.of_command(words))
         )
+        is_wrapped |= bool(shell_line.as_user(words)) or (inside > 0 and not bare(words[:inside])[2])
         if is_wrapped or containers.script(words) or containers.outside(tuple(words))[1]:
             return _of_script(shell(words), shell(words))
         if other is not None:
@@ -119,6 +123,8 @@ def of_file(data: bytes, source: str) -> Translated:
             return _of_manifest(data, source)
         if isinstance(value, dict) and horovod_config.is_config(value):
             return _of_config(value)
+        if isinstance(value, dict) and sky_task.is_task(value):
+            return _of_task(sky_task.read(value), source)
         if isinstance(value, dict) and (inside := next(_commands(value), None)):
             key, name, line = inside
             problem = f"is a YAML file of another service; its {key} starts {name}"
@@ -168,6 +174,18 @@ def _of_script(text: str, source: str, folder: str = "") -> Translated:
         raise UsageError(f"{source:.80}: {problem}{found}", hint=hint)
     jobs = tuple(_job(job, f"line {line}") for line, job in script.jobs)
     return Translated(f"a script for {script.scheduler}" if script.scheduler else "a script", jobs, script.rows)
+
+
+def _of_task(task: SkyTask, source: str) -> Translated:
+    done = _of_script(task.script, source)
+    jobs = []
+    for job in done.jobs:
+        if line := task.by_hand(job.options, job.program):
+            problem = f"each of {task.hosts} hosts runs {shell(job.program):.60}, and no launcher that is known here starts it"
+            raise UsageError(f"{source}: {problem}", hint=line)
+        rows = (*job.rows, *task.remarks(job.options))
+        jobs.append(replace(job, options=(*task.options, *job.options), rows=rows))
+    return Translated("a task of SkyPilot", tuple(jobs), (*done.rows, *task.rows))
 
 
 def _job(done: Translation, place: str = "") -> TranslatedJob:

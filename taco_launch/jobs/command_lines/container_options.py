@@ -11,6 +11,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import ENV, LIST, OMITTED, OPTION, REFUSED, Meaning
 
 _OURS = "taco-launch starts the container of the ranks"
+_ROOTS = "/root"
 _MODES = ("ro", "rw")
 
 
@@ -40,6 +41,10 @@ def _mount(value: str) -> str:
         path = mounts.parse_mount(text)[0]
     except ValueError as error:
         raise ValueError(error.args[0]) from None
+    if mounts.is_below(path, _ROOTS):
+        raise ValueError(
+            f"is below {_ROOTS}, which no job mounts: copy it to another folder, and add --data FOLDER:{inside}"
+        )
     if mounts.belongs_to_the_host(path):
         raise ValueError("belongs to the host, and the container of a job has what its ranks need of it")
     return text

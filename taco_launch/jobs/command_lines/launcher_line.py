@@ -16,6 +16,8 @@ HINT = "write it as a job file (`taco-launch submit --schema`); other options of
 # Every job's line has these variables where they are needed.
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH")
 _COUNT = re.compile(r"[1-9][0-9]{0,5}")
+_BROKEN = re.compile(r"\d")  # 4-n of `-N 4-n 48`: what follows would be read as the program
+_RANGES = re.compile(r"\d+[-:]\d+|0")
 _RANGE = re.compile(r"[1-9][0-9]{0,5}:[1-9][0-9]{0,5}")
 _RUNS_A_SCRIPT = re.compile(r"python[0-9.]*$|.*/python[0-9.]*$")
 _ARGUMENTS = (f"{UNKNOWN}@", f"{UNKNOWN}*")  # what the script was started with
@@ -32,7 +34,6 @@ _LISTS = re.compile(
 )
 _LISTED = "lists the hosts of the scheduler's job: the inventory has the hosts here"
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
-_ONE_EACH = "give the line of one of them, with its number of ranks"
 # bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
 _SEVERAL_KINDS = re.compile(r"\b(?:select|nodes)=[^,]*\+")
@@ -121,7 +122,7 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     is_file = program[0].endswith(".py") or (UNKNOWN in program[0] and not program[0].endswith(".sh"))
     if kind in table.OF_PYTHON and (kind == "torch" or "-m" in by or is_file):
         before = (*before, *by)
-    set_here = [Part(0, (text,), table.ENV, text.partition("=")[0], text.partition("=")[2]) for text in inner.env]
+    set_here = [_variable(0, (text,), text, {}) for text in inner.env]
     if kind == "hydra":  # it gives all ranks what it was started with
         set_here += [Part(0, (name,), table.ENV, name, value) for name, value in (variables or {}).items()]
     return LauncherLine(kind, (*set_here, *reader.parts), begin, program, before)
@@ -171,8 +172,10 @@ class Reader:
             problem = "would be run as a script: torchrun starts Python itself"
             raise UnclearError(at, problem, f"remove {words[at]} before the script")
         if ":" in words[at:]:
-            problem = "starts a second program, but a job has only one: submit one job for each"
-            raise UnclearError(at + list(words[at:]).index(":"), problem, _ONE_EACH)
+            problem = "starts a second program, or one with other settings, in the same job, and here a job has one"
+            raise UnclearError(at + list(words[at:]).index(":"), problem, table.BY_RANK)
+        if words[at] in (".", "..") or (words[at].endswith("/") and UNKNOWN not in words[at]):
+            raise UnclearError(at, "is a folder, and no program", "write a backslash in its place to continue the line")
         if self._may_be_options(words[at], words[at + 1 :]):
             problem = "stands where the launcher's options are read, and its value is not known here: write it"
             raise UnclearError(at, problem)
@@ -221,7 +224,7 @@ class Reader:
         if meaning is None:
             return self._unknown(at, is_set)
         if meaning.why == table.SEVERAL:
-            raise UnclearError(at, meaning.why, _ONE_EACH)
+            raise UnclearError(at, meaning.why, table.BY_RANK)
         count = meaning.words
         if is_set and not (self._kind == "mpirun" and count == 3):
             end = at + 1
@@ -238,7 +241,7 @@ class Reader:
                 if each == "--" or (each.startswith("-") and (is_hosts or each.lstrip("-") in self._table)):
                     raise UnclearError(place, f"is an option, and stands where {word} has its value")
         # Of a list of mounts, those that are known are read.
-        is_read = meaning.use in (table.OMITTED, table.REFUSED) or meaning.target == "--data"
+        is_read = meaning.use in (table.OMITTED, table.REFUSED, table.ENV) or meaning.target == "--data"
         if UNKNOWN in "".join(values) and not is_read:
             is_list = meaning.use in (table.HOSTS, table.HOSTFILE) and _LISTS.search(values[-1])
             why = _LISTED if is_list else f"{NOT_KNOWN}{table.SET_BY.get(meaning.use, '')}"
@@ -274,14 +277,8 @@ class Reader:
             problem = f"is no option that is known here, and {following!r} or {then!r} may be the program"
             raise UnclearError(at, problem, f"write {self._words[at]}={following}, or omit it")
         end = at + 1 if is_flag else at + 2
-        read_as = (
-            ""
-            if is_set
-            else ", read as one without a value"
-            if is_flag
-            else f", read with the value {shown(following)!r}"
-        )
-        why = f"is no option that is known here{read_as}"
+        read_as = ", read as one without a value" if is_flag else f", read with the value {shown(following)!r}"
+        why = f"is no option that is known here{'' if is_set else read_as}"
         self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, why=why, is_known=False))
         return end
 
@@ -295,7 +292,7 @@ class Reader:
         elif use in (table.ENV, table.LIST):
             for text in value.split(",") if use == table.LIST else (value,):
                 if text and text not in _EVERYTHING:
-                    yield self._variable(at, words, text)
+                    yield _variable(at, words, text, self._variables)
         elif use == table.PAIR:
             name, equals, rest = values[0].partition("=")
             yield Part(at, words, table.ENV, name, rest if equals else value)
@@ -321,8 +318,11 @@ class Reader:
             return Part(at, words, use, value=value)
         if use == table.EACH and value in _AUTOMATIC:
             return Part(at, words, table.OMITTED, why="a host runs as many ranks as it has slots")
-        if use == table.RANKS and self._kind in ("mpirun", "hydra"):
-            raise UnclearError(at + len(words) - 1, "is not a number of ranks")
+        if use in table.OF_GPUS and value == "0":
+            return Part(at, words, table.OMITTED, why="asks for no GPUs")
+        is_many = use == table.RANKS and self._kind in ("mpirun", "hydra")
+        if is_many or (self._kind not in table.DIRECTIVES and _BROKEN.match(value) and not _RANGES.fullmatch(value)):
+            raise UnclearError(at + len(words) - 1, f"is not a number{' of ranks' if is_many else ''}")
         return Part(at, words, table.REFUSED, use, why=f"{value!r} is not a number")
 
     def _mapped(self, at: int, words: tuple[str, ...], value: str, why: str) -> Iterator[Part]:
@@ -340,14 +340,6 @@ class Reader:
         else:
             yield Part(at, words, table.OMITTED, why=why)
 
-    def _variable(self, at: int, words: tuple[str, ...], text: str) -> Part:
-        name, equals, value = text.partition("=")
-        if not equals and name not in self._variables:
-            return Part(at, words, table.BARE, name, why="the ranks have that of their host or container")
-        value = value if equals else self._variables[name]
-        same = table.parameter(name)
-        return Part(at, words, table.MCA if same else table.ENV, same or name, value)
-
     def _converted(self, at: int, words: tuple[str, ...], meaning: Meaning, value: str) -> Iterator[Part]:
         use = table.ENV if meaning.use == table.VARIABLE else meaning.use
         # Slurm's and Apptainer's mounts are a list, ours and Docker's one of several
@@ -361,6 +353,18 @@ class Reader:
                 yield Part(at, words, use, meaning.target, meaning.convert(each), meaning.why)
             except ValueError as error:
                 yield Part(at, words, table.REFUSED, why=f"{which}{error}")
+
+
+def _variable(at: int, words: tuple[str, ...], text: str, variables: Mapping[str, str]) -> Part:
+    """Return the part of a variable: NAME alone is one of `variables`, or the ranks' own, as `NAME=$NAME` is."""
+    name, equals, value = text.partition("=")
+    value = value if equals else variables.get(name, f"{UNKNOWN}{name}")
+    if value in (f"{UNKNOWN}{name}", f"{UNKNOWN}{{{name}}}"):
+        return Part(at, words, table.BARE, name, why="the ranks have that of their host or container")
+    if UNKNOWN in value:
+        return Part(at, words, table.REFUSED, name, why=NOT_KNOWN)
+    same = table.parameter(name)
+    return Part(at, words, table.MCA if same else table.ENV, same or name, value)
 
 
 def _check_hosts(at: int, value: str) -> None:

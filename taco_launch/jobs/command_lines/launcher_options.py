@@ -221,7 +221,10 @@ STDIN = _STDIN = "the ranks read nothing from standard input: give them a file, 
 ONE_GPU_EACH = _GPUS = "each slot of a host is one of its GPUs"
 _PLACES = "places ranks within hosts, which a job cannot specify"
 BY_DEFAULT = "PBS gives each chunk one rank where it does not say how many"  # pbs_resources(7), mpiprocs
-SEVERAL = "starts several programs, but a job has only one: submit one job for each"
+SEVERAL = "may start several programs in the same job, and here a job has one"
+BY_RANK = "give the job a script that chooses the program by $RANK, with the ranks of all of them; jobs of their own could not exchange messages"
+# What deepspeed's --launcher starts: --launcher_args has its options.
+STARTERS = {"openmpi": "mpirun", **dict.fromkeys(("mpich", "impi", "mvapich"), "hydra"), "slurm": "srun"}
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 _MAIL_TYPE = "--notify sends the end of a job, a hang and a lost host"
 ELASTIC = "the number of hosts changes while a job runs only with --launcher torchrun --elastic --hosts MIN:MAX"

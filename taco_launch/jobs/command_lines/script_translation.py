@@ -1,8 +1,6 @@
 """A script that starts ranks -> a line of `taco-launch run` for each launcher in it, and what became of the rest: pure."""
 
-import itertools
 import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -17,11 +15,20 @@ from taco_launch.core.launch.command_line.nested_launcher import (
     elsewhere,
     inner,
 )
-from taco_launch.jobs.command_lines import arena_line, containers, launcher_options, shell_script
+from taco_launch.jobs.command_lines import (
+    arena_line,
+    containers,
+    launcher_line,
+    launcher_options,
+    shell_line,
+    shell_script,
+)
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.parts_in_force import without_sizes
 from taco_launch.jobs.command_lines.scripts import (
+    conditions,
     directives,
+    function_calls,
     other_systems,
     parts_of_hosts,
     redirections,
@@ -33,14 +40,12 @@ from taco_launch.jobs.command_lines.scripts.script_settings import Settings, row
 from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, of_line, shown
-from taco_launch.jobs.command_lines.shell_words import NAMED, QUOTED, UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 
 _PREPARED = "prepare it in the image, or on the hosts"
 _EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
 _INSTEAD = "a condition of the script decides whether it runs in the place of the launcher in line {}"
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
-_TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 _OF_PYTHON = ("python", "python3", "torchrun")
 
 
@@ -71,6 +76,7 @@ def translate_script(text: str, home: str = "", folder: str = "") -> ScriptTrans
     script = shell_script.read(text)
     if script.unreadable is not None:
         raise UnclearError(*script.unreadable)
+    script = function_calls.inlined(script)
     each = _Script(script, {}, home=home, folder=folder)
     done = each.translated()
     jobs = done.jobs
@@ -126,7 +132,6 @@ class _Script(Settings):
         self._launchers = 0
         self._writes: dict[str, ScriptCommand] = {}  # files, with the first command that writes each
         self._read: set[str] = set()  # those of them that a launcher, or what submits a script, reads
-        self._folder = ""
         self._left_folders: list[str] = []  # by pushd
         self._directives: list[Part] = []
         self._others: list[tuple[ScriptCommand, Mapping[str, str]]] = []
@@ -208,6 +213,9 @@ class _Script(Settings):
             self._declare(command, words)
             return
         typed, words = words, fields(words, self._variables)
+        if as_user := shell_line.as_user(words):
+            self._rows.append(row_of(command, shell(tuple(map(shown, words[:2]))), shell_line.OWN_USER))
+            words = tuple(word for _at, word in as_user)
         words, around, folder = self._unfolded(command, words)
         words, outside = containers.outside(words)
         words, guessed = unread_launchers.as_torchrun(words)
@@ -246,7 +254,8 @@ class _Script(Settings):
         at = next((at for at in range(len(words) - 2) if of_line(words[at:])), len(words))
         before, script = words[:at], shell_script.read(shown("".join(words[at + 2 :])))
         starts = not bare(before)[2] or containers.starter(words)[0] or inner((*before, "-"))
-        if at + 3 != len(words) or len(script.commands) < 2 or not starts or self.lines is not None:
+        least = 2 if bare(before)[2] else 1
+        if at + 3 != len(words) or len(script.commands) < least or not starts or self.lines is not None:
             return words, (), ""
         home = self._variables.get("HOME", "")
         inside = launched(script, self._exported, self._scheduler or "-", home=home, line=command.line)
@@ -286,13 +295,11 @@ class _Script(Settings):
                 )
         for path in redirections.written(command, self._variables):
             self._writes.setdefault(path, command)
-        for option, word in itertools.pairwise(words):
-            tested = _TESTED.fullmatch(word) if option == "-z" else None
-            if tested and (name := tested[1] or tested[2]) not in self._variables:
-                self._follows.has_default.add(name)
+        self._follows.has_default.update({*conditions.empty_if(words)} - {*self._variables})
 
     def _script_of(self, command: ScriptCommand, words: Sequence[str]) -> str:
-        names = [name for each in words[1:] if (name := posixpath.normpath(each)) in self._writes]
+        files = [word for sign, word in command.redirected if sign == "<"]
+        names = [name for each in (*words[1:], *files) if (name := posixpath.normpath(each)) in self._writes]
         self._read.update(names)
         return redirections.submitted((command, *map(self._writes.__getitem__, names)), words, self._variables)
 
@@ -318,14 +325,6 @@ class _Script(Settings):
         row = [row_of(command, name, parts_of_hosts.INSIDE)] if command.is_conditional else []
         places = ((replace(command, line=line, is_background=False), job) for line, job in done.jobs)
         self._jobs += ((place, replace(job, rows=(*job.rows, *row))) for place, job in places)
-
-    def _cd(self, command: ScriptCommand, folder: str) -> None:
-        if command.is_conditional or command.is_chained:
-            self._left(command, "the folder depends on a condition of the script: --workdir PATH")
-        elif UNKNOWN in folder:
-            self._left(command, "the folder is computed where the script runs: --workdir PATH")
-        elif folder not in (".", "./"):
-            self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
 
     def _job(
         self,
@@ -355,7 +354,8 @@ class _Script(Settings):
                 words, launcher, own, directives=(*self._directives, *outside, *script_values.exported(env, used))
             )
         except UnclearError as error:
-            self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}")
+            instead = f": {error.hint}" if error.hint != launcher_line.HINT else ""
+            self._left(command, f"{shown(words[launcher.begin + error.index])!r} {error.problem}{instead}")
             return
         if guessed:
             row = Row(shown(guessed), "", "is read as torchrun, whose options follow it", is_remark=True)
@@ -369,7 +369,7 @@ class _Script(Settings):
         if (makes := self._writes.get(posixpath.normpath(done.hostfile))) is not None:
             self._read.add(posixpath.normpath(done.hostfile))
             rows.append(redirections.makes(makes, done.hostfile, self._variables))
-        self._jobs.append((command, replace(done, rows=(*done.rows, *rows))))
+        self._jobs.append((command, replace(done, rows=(*map(self._unexported, done.rows), *rows))))
 
     def _unknown(self, command: ScriptCommand, words: Sequence[str]) -> None:
         """Follow eval; where its text is not known, or a command, name the variables that a launcher is in."""

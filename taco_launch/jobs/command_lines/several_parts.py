@@ -1,6 +1,8 @@
-"""Join the parts of a line that starts one program several times (`mpirun PART : PART`): together they are one job."""
+"""Join the parts of a line that starts one program several times (`mpirun PART : PART`), and those of one line in another."""
 
 import contextlib
+import math
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -13,7 +15,10 @@ from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, Unc
 
 _ITS_GPU = "each rank has a GPU of its own"
 _COUNTED = "the parts of the line count the ranks"
-_COUNTS = (table.RANKS, table.EACH, table.HOSTS)
+_COUNTS = (table.RANKS, table.EACH, table.HOSTS, table.NODES)
+_COUNTS_RANKS = (table.RANKS, table.EACH, table.NODES, table.SPREAD)
+_NOT_COUNTED = "deepspeed counts its ranks by its own options"
+_ITS_HOSTS = "the parts of the line are one job here, whose hosts may be of one kind or of several"
 
 
 def read(words: Sequence[str], nested: NestedLauncher) -> LauncherLine:
@@ -23,7 +28,7 @@ def read(words: Sequence[str], nested: NestedLauncher) -> LauncherLine:
         UnclearError: where its program starts is not known, or it has several.
     """
     ends = [at for at, word in enumerate(words) if word == ":"]
-    if ends and nested.kind in ("mpirun", "hydra"):
+    if ends and nested.kind in ("mpirun", "hydra", "srun"):
         starts = [nested.words, *(end + 1 for end in ends)]
         parts = [words[begin:end] for begin, end in zip(starts, (*ends, len(words)), strict=True)]
         with contextlib.suppress(UnclearError):
@@ -34,7 +39,42 @@ def read(words: Sequence[str], nested: NestedLauncher) -> LauncherLine:
             ]
             if one := joined((first, *others)):
                 return one
-    return launcher_line.read(words, nested)
+    line = launcher_line.read(words, nested)
+    return replace(line, parts=_with_arguments(line)) if line.kind == "deepspeed" else line
+
+
+def _with_arguments(line: LauncherLine) -> tuple[Part, ...]:
+    """Return the parts of deepspeed's line, with those of --launcher_args in the place of these.
+
+    Raises:
+        UnclearError: the launcher that it starts does not have such an argument.
+    """
+    options = [(part.words[0].partition("=")[0].replace("_", "-"), part) for part in line.parts]
+    by = next((_value(part) for name, part in reversed(options) if name == "--launcher"), "")
+    kind = table.STARTERS.get(by.lower())
+    parts: list[Part] = []
+    for name, part in options:
+        if name != "--launcher-args" or kind is None:
+            parts.append(part)
+            continue
+        words = tuple(shlex.split(_value(part)))
+        reader = launcher_line.Reader(kind, words, {})
+        at = 0
+        try:
+            while at < len(words):
+                at = reader.option(at)
+        except UnclearError as error:
+            raise UnclearError(part.index + len(part.words) - 1, error.problem, error.hint) from None
+        for each in reader.parts:
+            is_count = each.use in _COUNTS_RANKS
+            inside = replace(each, use=table.OMITTED, why=_NOT_COUNTED) if is_count else each
+            parts.append(replace(inside, index=part.index))
+    return tuple(parts)
+
+
+def _value(part: Part) -> str:
+    """Return the value of an option, as it is typed."""
+    return part.words[1] if len(part.words) > 1 else part.words[0].partition("=")[2]
 
 
 def joined(lines: Sequence[LauncherLine]) -> LauncherLine | None:
@@ -51,6 +91,9 @@ def joined(lines: Sequence[LauncherLine]) -> LauncherLine | None:
     ):
         return None
     parts = [Part(0, ("-np", str(sum(ranks))), table.RANKS, value=str(sum(ranks)))]
+    nodes = sum(int(found.value) if (found := line.last(table.NODES)) else 1 for line in lines)
+    if first.kind == "srun" and not any(hosts):
+        parts.append(Part(0, ("-N", str(nodes)), table.NODES, value=str(nodes)))
     if all(hosts):
         slots: Counter[str] = Counter()
         for host, count in zip(hosts, ranks, strict=True):
@@ -58,12 +101,16 @@ def joined(lines: Sequence[LauncherLine]) -> LauncherLine | None:
         listed = ",".join(f"{host}:{count}" for host, count in slots.items())
         parts.append(Part(0, ("-H", listed), table.HOSTS, value=listed))
     seen = [
-        replace(part, use=table.OMITTED, why=_ITS_GPU if _is_gpus(part) else _COUNTED)
+        replace(
+            part, use=table.OMITTED, why=_ITS_GPU if _is_gpus(part) else _ITS_HOSTS if _is_group(part) else _COUNTED
+        )
         for line in lines
         for part in line.parts
-        if _is_gpus(part) or part.use == table.EACH
+        if _is_gpus(part) or _is_group(part) or part.use == table.EACH
     ]
-    parts += [part for part in first.parts if part.use not in _COUNTS and not _is_gpus(part)]
+    parts += [
+        part for part in first.parts if part.use not in _COUNTS and part.words not in [each.words for each in seen]
+    ]
     return replace(first, parts=(*parts, *seen))
 
 
@@ -72,6 +119,10 @@ def _ranks(line: LauncherLine) -> int:
     part, each = line.last(table.RANKS), line.last(table.EACH)
     if part is not None:
         return int(part.value)
+    nodes = line.last(table.NODES)
+    if line.kind == "srun":  # srun(1): a node has one task by default
+        counts = [int(found.value) if found.value.isdecimal() else 0 for found in (each, nodes) if found]
+        return math.prod(counts)
     if line.kind == "hydra":
         return 1
     named = [word for hosts in line.of(table.HOSTS) for word in hosts.value.split(",")]
@@ -85,6 +136,10 @@ def _host(line: LauncherLine) -> str:
     """Return the host of a part, "" where it has none, or several."""
     named = {word.partition(":")[0] for part in line.of(table.HOSTS) for word in part.value.split(",")}
     return named.pop() if len(named) == 1 else ""
+
+
+def _is_group(part: Part) -> bool:
+    return part.words[0].startswith(("--het-group", "--pack-group"))
 
 
 def _is_gpus(part: Part) -> bool:

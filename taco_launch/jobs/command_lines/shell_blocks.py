@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from taco_launch.core.frozen import dataclass
-from taco_launch.jobs.command_lines.shell_words import ASSIGNED, Words, computed
+from taco_launch.jobs.command_lines.shell_words import ASSIGNED, Words, computed, counted
 
 _OPENING = frozenset(("if", "while", "until", "for", "case", "select", "{"))
 _CLOSING = frozenset(("fi", "done", "esac", "}"))
@@ -81,6 +81,8 @@ class Blocks:
         self.loops: set[int] = set()
         self.functions: set[int] = set()
         self.names: set[str] = set()
+        self.bodies: dict[str, int] = {}  # the block of each function
+        self._function = ""
         self.tests: dict[int, Test] = {}
         # The words of a condition that is being read, of `case` with its patterns, and of the list of && and || so far.
         self._condition: list[str] | None = None
@@ -135,6 +137,7 @@ class Blocks:
         words, at = one.words, 0
         if one.end == "()":
             self.names.update(words[-1:])
+            self._function = "".join(words[-1:])
             return
         if self._is_pattern and words and words[0] != "esac":
             self._cases += words
@@ -149,6 +152,7 @@ class Blocks:
             elif word == "function":
                 self._is_function = True
                 self.names.update(words[at + 1 : at + 2])
+                self._function = "".join(words[at + 1 : at + 2])
                 at += 1
             self._follow_condition(word, one.line)
             if word in ("for", "select", "case"):
@@ -162,7 +166,8 @@ class Blocks:
         if self._condition is not None:
             self._condition += [*(["!"] if "!" in words[:at] else []), *words[at:]]
         if at < len(words):
-            yield self._made_of(one, words[at:], is_conditional="!" in words[:at])
+            sums = [each for word in words[at + 1 :] for each in counted(word)] if words[at] == "let" else []
+            yield self._made_of(one, sums or words[at:], is_conditional="!" in words[:at])
 
     def _follow_condition(self, word: str, line: int) -> None:
         """Begin a branch of a condition, or end the words that it depends on."""
@@ -194,6 +199,8 @@ class Blocks:
             self.loops.update(number)
         if self._is_function:
             self.functions.update(number)
+            # of two functions with one name it is not known here which one a call means
+            self.bodies[self._function] = 0 if self._function in self.bodies else number[0]
         is_group = kind in ("{", "(") and not self._is_function
         self._is_function = False
         if len(blocks) < _MOST_BLOCKS:

@@ -4,12 +4,17 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from taco_launch.core.launch.command_line.nested_launcher import bare
 from taco_launch.hosts.inventory.schema.faults import Loc
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 
 _HINT = "write the line of mpirun alone, or the job as a job file (`taco-launch submit --schema`)"
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
 _FLAGS = re.compile(r"-[ceilux]+|--login|-o|pipefail")
+OWN_USER = "the ranks run as the user who starts the job"
+# Programs that run a command as another user: options whose value is the next word.
+_AS_USER = "-s --shell -g --group -G --supp-group -w --whitelist-environment -u --user"
+_COMMAND = re.compile(r"-[a-zA-Z]*c|--(?:session-)?command(?:=(?P<script>.*))?", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 
 
@@ -47,6 +52,26 @@ def script_at(words: Sequence[str]) -> int:
     flags = words[1:script]
     is_shell = words[0].rpartition("/")[2] in _SHELLS and bool(flags)
     return script if is_shell and all(map(_FLAGS.fullmatch, flags)) and "c" in flags[-1] else 0
+
+
+def as_user(words: Sequence[str]) -> tuple[tuple[int, str], ...]:
+    """Return the command that su, runuser or the like runs as another user, each word with its place; () for other words."""
+    begin = len(words) - len(bare(words)[2])
+    name = "".join(words[begin : begin + 1]).rpartition("/")[2]
+    before = tuple(enumerate(words[:begin]))
+    if name in ("gosu", "su-exec"):
+        return (*before, *((at, words[at]) for at in range(begin + 2, len(words))))
+    if name not in ("su", "runuser"):
+        return ()
+    at, is_program = begin + 1, False
+    while at < len(words) and (words[at].startswith("-") or not is_program):
+        if command := _COMMAND.fullmatch(words[at]):
+            script = at if command["script"] is not None else at + 1
+            text = command["script"] or "".join(words[script : script + 1])
+            return (*before, (begin, "bash"), (at, "-c"), (min(script, len(words) - 1), text))
+        is_program |= words[at] in ("-u", "--user")
+        at += 2 if words[at] in _AS_USER.split() else 1
+    return (*before, *((place, words[place]) for place in range(at, len(words)))) if is_program else ()
 
 
 def _without_comment(text: str) -> str:

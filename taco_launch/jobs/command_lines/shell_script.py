@@ -5,6 +5,7 @@ It is not a shell: what a shell would compute stays a mark in the words, and the
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import inner
@@ -12,7 +13,6 @@ from taco_launch.jobs.command_lines.shell_blocks import Blocks, ScriptCommand, T
 from taco_launch.jobs.command_lines.shell_words import (
     ASSIGNED,
     BLANK,
-    COUNTED,
     EMPTY,
     FIELD,
     LITERAL,
@@ -43,17 +43,20 @@ _COMMENT = re.compile(r"\s#")
 _MOST_CHARACTERS = 1 << 20
 _MOST_ELEMENTS = 16  # of arrays in a word
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it
+_INSIDE = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"  # of braces, which may hold others
 _EXPANDED = re.compile(
-    rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>[^{{}}]*))?\}})"
+    rf"(?P<sign>[${QUOTED}])(?:({NAMED})|\{{({NAMED}|[0-9]+)(\[[@*]\])?(?::?[-=](?P<default>{_INSIDE}))?\}})"
 )
 _ELEMENT = re.compile(rf"(?P<sign>[${QUOTED}])\{{(?P<name>{NAMED})\[(?P<index>(?:[^\[\]{{}}@*]|\{{{NAMED}\}})+)\]\}}")
 _NAMED = re.compile(rf"{UNKNOWN}{NAMED}")
 _IN_A_NAME = re.compile(r"\w", re.ASCII)
+_PUT_IN = re.compile(rf"{QUOTED}(?=[A-Za-z_{{@*0-9])")
+_COMPUTED = re.compile(rf"{UNKNOWN}(?=\()")
 _LENGTH = re.compile(rf"[${QUOTED}]\{{#({NAMED})\[[@*]\]\}}")
 _UNKNOWN = re.compile(
-    rf"{UNKNOWN}(?:\{{[^{{}}]*\}}|\([^()]*\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
+    rf"{UNKNOWN}(?:\{{{_INSIDE}\}}|\([^()]*\)|\(\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)\)|\w+|[@*#?])"
 )
-_WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{[^{{}}]*\s[^{{}}]*\}}")
+_WITH_BLANKS = re.compile(rf"{UNKNOWN}\{{{_INSIDE}\}}")
 SETS = ("export", "declare", "typeset", "readonly", "local")
 READS = ("read", "mapfile", "readarray")
 MOVES = ("cd", "pushd", "popd")
@@ -67,7 +70,7 @@ class ShellScript:
     """A script: its `scheduler` ("" if it has no directives), each directive with its line and scheduler, and its commands.
 
     `loops` and `functions` are numbers of blocks: what they hold may run later than where it stands; `names` are those of
-    the functions. `tests` are what decides whether a block runs. `unreadable` is as in Tokens.
+    the functions, `bodies` their blocks. `tests` are what decides whether a block runs. `unreadable` is as in Tokens.
     """
 
     scheduler: str
@@ -78,6 +81,7 @@ class ShellScript:
     tests: Mapping[int, Test]
     names: frozenset[str]
     unreadable: tuple[int, str, str] | None = None
+    bodies: Mapping[str, int] = field(default_factory=dict)
 
 
 def shown(text: str) -> str:
@@ -110,10 +114,12 @@ def of_line(words: Sequence[str]) -> str:
 def with_computed(words: Sequence[str]) -> tuple[str, ...]:
     """Return a line with marks for what a shell would compute in it; what `bash -c` is given is left to that shell."""
     script = next((at + 2 for at in range(len(words)) if of_line(words[at:])), -1)
-    return tuple(
-        word if at == script or not ("`" in word or "$(" in word) else Tokens(word).filled().replace(QUOTED, "$")
-        for at, word in enumerate(words)
-    )
+    return tuple(word if at == script else _marked(word) for at, word in enumerate(words))
+
+
+def _marked(word: str) -> str:
+    text = Tokens(word).filled() if "`" in word or "$(" in word else word.replace("$", QUOTED)
+    return _PUT_IN.sub(UNKNOWN, text).replace(QUOTED, "$")
 
 
 def started(words: Sequence[str]) -> tuple[str, ...]:
@@ -159,14 +165,16 @@ def read(text: str) -> ShellScript:
             directives.append((number, _COMMENT.split(match[2], maxsplit=1)[0].rstrip(), _SCHEDULERS.get(name, name)))
     scheduler = directives[0][2] if directives else ""
     later = frozenset(blocks.loops), frozenset(blocks.functions), blocks.tests
-    return ShellScript(scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.unreadable)
+    return ShellScript(
+        scheduler, tuple(directives), commands, *later, frozenset(blocks.names), tokens.unreadable, blocks.bodies
+    )
 
 
 def of_document(command: ScriptCommand, variables: Mapping[str, str]) -> str:
     """Return the script that << gives to a command, in its own lines."""
     text = command.document
     if command.is_filled:
-        text = _put_in(Tokens(text).filled(), variables).replace(LITERAL, "$")
+        text = _COMPUTED.sub("$", _put_in(Tokens(text).filled(), variables)).replace(LITERAL, "$")
     return "\n" * (command.document_line - 1) + text
 
 
@@ -262,7 +270,7 @@ def assigned(words: Sequence[str], variables: Mapping[str, str]) -> tuple[dict[s
             before = variables.get(name, "")
             value = FIELD + FIELD.join(element or EMPTY for element in elements)
         else:
-            before, value = variables.get(name, UNKNOWN + name), expanded(text, variables)
+            before, value = variables.get(name, UNKNOWN + name), expanded(text, {**variables, **values})
         value = UNKNOWN + name if match["index"] else before + value if match["adds"] else value
         values[name] = value if len(value) <= _LONGEST_VALUE else UNKNOWN + name
         at += 1
@@ -278,8 +286,6 @@ def computes(words: Sequence[str]) -> tuple[str, ...]:
         return (*rest[1:2], "OPTARG")
     if name == "printf" and rest[:1] == ("-v",):
         return tuple(word.partition("[")[0] for word in rest[1:2])
-    if name == "let":
-        return tuple(each[1] or each[2] for each in COUNTED.finditer(" ".join(rest)))
     return tuple(each[1] for each in _GIVEN.finditer(" ".join(rest))) if name == "eval" else ()
 
 

@@ -44,6 +44,8 @@ _BRACE = re.compile(r"\\.|\$\{|\}", re.DOTALL)
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
 # What ends a command; () makes a function of the word before it.
 _OPERATOR = re.compile(r"&&|\|\||;;&?|;&|\|&|\(\s*\)|[\n;|&()]")
+_WITHIN_TEST = re.compile(r"&&|\|\||[()<>|&]")  # what ends no command between [[ and ]]
+_SETS = re.compile(rf"\s*({NAMED})\s*=(?!=)([^=]*)")
 _EXPRESSION = re.compile(rf"{SUM}\(\((?P<inside>(?:[^()\n]|\((?:[^()\n]|\([^()\n]*\))*\))*)\)\)")
 _NAME = re.compile(rf"[${QUOTED}]?(?:\{{({NAMED})\}}|({NAMED}))")
 _PRODUCT = re.compile(r"(?<![\d*/%])(-?\d{1,9})\s*([*/%])\s*(-?\d{1,9})(?!\d)")
@@ -70,6 +72,16 @@ class Words(NamedTuple):
     document_line: int = 0
     is_filled: bool = False
     redirected: tuple[tuple[str, str], ...] = ()
+
+
+def counted(expressions: str) -> list[str]:
+    """Return the assignments that arithmetic makes; a mark is the value of a variable that it only counts up or down."""
+    assignments: list[str] = []
+    for each in expressions.split(","):
+        sets = _SETS.fullmatch(each)
+        names = [one[1] or one[2] for one in COUNTED.finditer(each)]
+        assignments += [f"{sets[1]}={SUM}(({sets[2]}))"] if sets and len(names) == 1 else map(computed, names)
+    return assignments
 
 
 def computed(name: str) -> str:
@@ -114,13 +126,22 @@ class Tokens:
             elif char == "(" and self._is_target and self._word is None:
                 self._computed()
                 self._is_target = False
-            elif char == "(" and self._word is None and (counted := self._arithmetic()):
-                self._words += counted
+            elif char == "(" and self._word is None and (assigned := self._arithmetic()):
+                self._words += assigned
+            elif self._is_in_test() and (operator := _WITHIN_TEST.match(self._text, self._at)):
+                self._end_word()
+                self._words.append(operator[0])
+                self._at = operator.end()
             elif char in "\n;|&()" and self._text[self._at : self._at + 2] != "&>":
                 yield from self._end(begun)
             else:
                 self._within(char)
         yield from self._end(begun)
+
+    def _is_in_test(self) -> bool:
+        """Return whether a [[ is open, which the same line closes."""
+        is_open = "[[" in self._words and "]]" not in self._words
+        return is_open and "]]" in self._text[self._at : self._end_of_line()]
 
     def _end(self, begun: int) -> Iterator[Words]:
         """End a command; with a line yield its commands, for a text of << comes below it."""
@@ -178,8 +199,7 @@ class Tokens:
         if match is None:
             return []
         self._at = match.end()
-        names = [each[1] or each[2] for each in COUNTED.finditer(match[0])]
-        return [computed(name) for name in names] or [f"_={UNKNOWN}{match[0]}"]
+        return counted(match[0][2:-2]) or [f"_={UNKNOWN}{match[0]}"]
 
     def _check_braces(self) -> None:
         """Note a ${ that the rest of the script does not close."""

@@ -23,7 +23,7 @@ LAUNCHER, PER_HOST = "--launcher", "--per-host"
 _OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 INSERTS = "a shell would insert a value here: write it"
-_OF_CALLER = "the ranks have the value in your environment"
+OF_CALLER = "the ranks have the value in your environment"
 _SIZED_ELSEWHERE = "the command line or the job file has the size"
 _HOSTS_NOT_KEPT = "this number of hosts does not divide the ranks, and is not kept: --slots-per-host N spreads them"
 _OTHER_HOSTS = "the launcher's own ranks, and ranks of each host, make another number of hosts"
@@ -236,7 +236,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
         why = part.why if here or part.why else _why_not(part, launcher, size)
-        why = _OF_CALLER if here and part.use == table.BARE else why
+        why = OF_CALLER if here and part.use == table.BARE else why
         if part.use == table.REFUSED and part.name == table.RANKS and sizes.total(size):
             why = f"{why}; {shell(size)} is what the script asks for"
         rows.append(Row(_typed(part), shell(tuple(map(shown, here))) if here else "", why))

@@ -172,12 +172,19 @@ class Manifest:
             self.faults.add(loc, problem, hint)
 
     def command(self, container: Loc, variables: dict[str, str]) -> list[tuple[Loc, str]]:
-        """Return each word of a container's command with its place, the variables that stand there put in."""
-        return [
+        """Return each word of a container's command with its place, the variables that stand there put in.
+
+        A command that runs as another user is as that user types it.
+        """
+        places = [
             ((*container, key, index), _put_in(word, variables))
             for key in ("command", "args")
             for index, word in enumerate(self.words((*container, key)))
         ]
+        as_user = shell_line.as_user([word for _place, word in places])
+        if as_user:
+            self.notes.append(f"{path_of(places[0][0])}: {places[0][1]}: {shell_line.OWN_USER}")
+        return [(places[at][0], word) for at, word in as_user] or places
 
     def of_script(self, places: list[tuple[Loc, str]]) -> Started | None:
         """Return the words of the one launcher in a shell's script, with its place, and the variables that it sets; else None."""

@@ -2,12 +2,12 @@
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines.shell_blocks import Test
 from taco_launch.jobs.command_lines.shell_script import ShellScript, expanded
-from taco_launch.jobs.command_lines.shell_words import ASSIGNED, UNKNOWN
+from taco_launch.jobs.command_lines.shell_words import ASSIGNED, NAMED, QUOTED, UNKNOWN
 
 _SEPARATORS = (";", "\n", "")
 _BRACKETS = ("[", "[[", "test")
@@ -26,6 +26,7 @@ _ARITHMETIC = re.compile(
 )
 _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 # ${NAME:-}: it is there for `set -u`, and says nothing about the value.
+_TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 _EMPTY_DEFAULT = re.compile(r"\{\w+:?-\}")
 
 
@@ -37,7 +38,7 @@ class Branches:
         self._tests = script.tests
         self._variables = variables
         self._runs: dict[int, bool | None] = {}
-        launching = {block for each in script.commands if inner(each.words) for block in each.blocks}
+        launching = {block for each in script.commands if _launches(each.words) for block in each.blocks}
         ending = {block for each in script.commands if each.words[0] == "exit" for block in each.blocks[-1:]}
         self._ending = ending - launching
 
@@ -84,6 +85,23 @@ class Branches:
         met = truth(test.words, self._variables) if test.words else True
         met = met if met is None or test.is_met else not met
         return None if met and None in earlier else met
+
+
+def _launches(words: Sequence[str]) -> bool:
+    """Return whether a command starts a launcher; a variable before it may be `python`, or a wrapper."""
+    is_variable = words[0].startswith(("$", QUOTED))
+    lines = (words, ("python", *words[1:]), words[1:]) if is_variable else (words,)
+    return any(map(inner, lines))
+
+
+def empty_if(words: Sequence[str]) -> Iterator[str]:
+    """Yield the variables that a test has without a value: `-z "$NAME"`, `! $NAME`, `"$NAME" = ""`, `"x$NAME" = "x"`."""
+    for before, word, after in zip(("", *words), words, (*words[1:], ""), strict=False):
+        pairs = ((before, after), (after, before)) if word in ("=", "==") else ()
+        compared = [one.removeprefix(other) for one, other in pairs if one.startswith(other)]
+        compared += [after] if word in ("-z", "!") else []
+        names = [match[1] or match[2] for match in map(_TESTED.fullmatch, compared) if match]
+        yield from names
 
 
 def truth(words: Sequence[str], variables: Mapping[str, str]) -> bool | None:

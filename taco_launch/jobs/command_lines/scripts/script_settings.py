@@ -1,6 +1,7 @@
 """What the commands of a script set: its variables, those that it exports, and its parameters."""
 
 import itertools
+import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from taco_launch.jobs.command_lines.scripts import parts_of_hosts, rounds, scrip
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import READS, ShellScript, assigned, computes, fields, shown
 from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, UNKNOWN
-from taco_launch.jobs.command_lines.translation import Row, Translation
+from taco_launch.jobs.command_lines.translation import OF_CALLER, Row, Translation
 
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
 _GLOB = re.compile(r"[*?\[{~]")
@@ -22,6 +23,7 @@ _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if t
 _SET_WHERE = "the script runs it only if {} holds; otherwise remove what it adds to the command"
 _LEFT_OUT = "the command lacks what it adds: the script runs it only if {} holds"
 _A_CONDITION = "a condition"
+_NOT_EXPORTED = "the script does not export it: -x {} if the ranks are to have its value"
 _ONLY_IF = "the script runs it only if this {}: {}"
 _IN_ANOTHER_BRANCH = "the condition in line {} decides whether it runs, and its first branch is read, which this is not"
 
@@ -56,6 +58,7 @@ class Settings:
         }
         self._follows = script_values.ScriptVariables(script, {**values, **exported})
         self._variables = self._follows.values
+        self._folder = ""
         self._required: Sequence[str] = ()  # `LAUNCHER || exit`
         self._loops: dict[str, tuple[str, ...]] = {}  # their variables, with the values that the script lists
 
@@ -148,6 +151,22 @@ class Settings:
             return replace(command, words=(f"{name}={values[0]}",))
         self._loops[name] = values
         return command
+
+    def _unexported(self, row: Row) -> Row:
+        """Return a row, which names the value where the script gives the variable one, and does not export it."""
+        name = row.here.removeprefix("-x ")
+        value = self._variables.get(name, UNKNOWN)
+        if row.why != OF_CALLER or UNKNOWN in value:
+            return row
+        return replace(row, why=_NOT_EXPORTED.format(shell((f"{name}={value}",))))
+
+    def _cd(self, command: ScriptCommand, folder: str) -> None:
+        if command.is_conditional or command.is_chained:
+            self._left(command, "the folder depends on a condition of the script: --workdir PATH")
+        elif UNKNOWN in folder:
+            self._left(command, "the folder is computed where the script runs: --workdir PATH")
+        elif folder not in (".", "./"):
+            self._folder = folder if folder.startswith("~") else posixpath.join(self._folder, folder)
 
     def _declare(self, command: ScriptCommand, words: Sequence[str]) -> None:
         flags = [word for word in words[1:] if word.startswith("-")]

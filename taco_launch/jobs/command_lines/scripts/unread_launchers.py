@@ -26,6 +26,10 @@ _MODULES = frozenset(
         ),
     )
 )
+# Launchers of other MPIs, and wrappers of sites: mpirun_rsh, mympirun, mpiexec.lam.
+_LIKE_MPIRUN = re.compile(
+    r"\w*mpi(?:run|exec)(?:[._-]\w+)*(?<!sh)(?<!py)|mpirun_rsh|mpprun|yhrun|charmrun|oshrun|shmemrun|upcxx-run"
+)
 _PROGRAMS = frozenset(("fleetrun", "msrun", "bpslaunch", "dmlc-submit", "xla_dist"))
 # Programs that start torchrun themselves where NPROC_PER_NODE is set, or FORCE_TORCHRUN.
 _START_TORCHRUN = ("swift", "xtuner")
@@ -72,7 +76,7 @@ def not_read(words: Sequence[str], env: Mapping[str, str] = MappingProxyType({})
             name = named[named.index("-m") + 1]
         elif posixpath.basename(named[0] if named else "") == "launch.py" and "--launcher" in named:  # dmlc_tracker's
             return "launch.py starts the workers of a parameter server, and is not read here"
-    if name in _MODULES or name in _PROGRAMS:
+    if name in _MODULES or name in _PROGRAMS or _LIKE_MPIRUN.fullmatch(name):
         return f"{name} starts ranks, and is not read here"
     if name in ("lightning", "fabric") and words[1:2] == ("run",) and words[2:3] != ("app",):
         return (

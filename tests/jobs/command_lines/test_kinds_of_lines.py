@@ -1,0 +1,186 @@
+"""What people write around a launcher, or in the place of its values: it is read as a shell reads it, or named."""
+
+import shlex
+
+import pytest
+
+from taco_launch.core.command import shell
+from taco_launch.jobs import translate as flow
+from taco_launch.jobs.command_lines.script_translation import translate_script
+
+
+def jobs(text: str) -> list[str]:
+    """Return the line of each job."""
+    return [shell((*job.options, "--", *job.program)) for _line, job in translate_script(text).jobs]
+
+
+def reasons(text: str) -> dict[str, str]:
+    """Return what each part of a script is here, and why, by the part."""
+    done = translate_script(text)
+    rows = (*(row for _line, job in done.jobs for row in job.rows), *done.rows)
+    return {row.original: row.why for row in rows}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'runuser mpi -l -c "mpirun -np 2 ./a b"',
+        'runuser --login --command="mpirun -np 2 ./a b" mpi',
+        "runuser -u mpi -- mpirun -np 2 ./a b",
+        'su mpi -c "mpirun -np 2 ./a b"',
+        'su - mpi -s /bin/bash -c "exec mpirun -np 2 ./a b"',
+        'sudo su mpi -lc "mpirun -np 2 ./a b"',
+        "gosu mpi mpirun -np 2 ./a b",
+        'sudo -u mpi bash -c "mpirun -np 2 ./a b"',
+        'bash -c "mpirun -np 2 ./a b"',
+    ],
+)
+def test_a_command_of_another_user_is_read(line: str) -> None:
+    assert jobs(line) == ["--np 2 -- ./a b"]
+    (job,) = flow.of_line(shlex.split(line)).jobs
+    assert (*job.options, *job.program) == ("--np", "2", "./a", "b")
+    is_named = any("as the user who starts the job" in why for why in reasons(line).values())
+    assert is_named == (line.split(maxsplit=1)[0] in ("runuser", "su", "gosu") or " su " in line)
+
+
+@pytest.mark.parametrize("line", ["su mpi", "su - mpi -c ls", "runuser mpi", "gosu mpi ls"])
+def test_another_user_without_a_launcher_starts_no_job(line: str) -> None:
+    assert jobs(line) == []
+
+
+@pytest.mark.parametrize(
+    ("sets", "ranks"),
+    [
+        ("let N=4", "4"),
+        ("((N=8))", "8"),
+        ("M=2; let N=M*3", "6"),
+        ('M=2; let "N = $M + 1"', "3"),
+        ("((M = 2, N = M * 2))", "4"),
+        ('N=${N:-"${M:-${K:-5}}"}', "5"),
+        ('if [ "x$N" = "x" ]; then N=3; fi', "3"),
+        ('if [ "$N" == "" ]; then N=3; fi', "3"),
+        ("if [[ ! $N ]]; then N=3; fi", "3"),
+        ("if [[ -z ${N:-} || 1 == 2 ]]; then N=3; fi", "3"),
+    ],
+)
+def test_what_a_script_sets(sets: str, ranks: str) -> None:
+    assert jobs(f"{sets}\nmpirun -np $N a") == [f"--np {ranks} -- a"]
+
+
+@pytest.mark.parametrize("sets", ["let N=K+1", "((N = K ? 1 : 2))", "N=1; ((N += 1))", "N=2; let N--"])
+def test_arithmetic_that_only_a_shell_knows_is_named(sets: str) -> None:
+    assert jobs(f"{sets}\nmpirun -np $N a") == ["-- a"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["if [[ $A == 1 || $B == 2 ]]; then M=1; fi", "[[ $A =~ ^(a|b)$ ]] && M=1", "for ((i=0;i<N;i++)); do M=1; done"],
+)
+def test_what_is_in_a_test_is_no_command(text: str) -> None:
+    assert {*reasons(f"{text}\nmpirun -np 2 a")} == {"-np 2"}
+
+
+def test_a_test_that_no_line_closes_ends_with_its_line() -> None:
+    assert jobs("[[ $A == 1\nmpirun -np 2 a") == ["--np 2 -- a"]
+
+
+def test_a_variable_that_is_not_exported_is_named_with_its_value() -> None:
+    why = reasons("A=1\n: ${B:=2}\nexport C=3\nmpirun -np 2 -x A -x B -x C -x D a")
+    assert "does not export it: -x A=1 if" in why["-x A"]
+    assert "does not export it: -x B=2 if" in why["-x B"]
+    assert why["-x D"] == "the ranks have the value in your environment"
+    assert why["-x C"] == "C=3 overrides it"
+
+
+@pytest.mark.parametrize("line", ["mpirun -np 2 -x 'A=$B' p", "env 'A=$B' mpirun -np 2 p", "'A=$B' mpirun -np 2 p"])
+def test_a_shell_would_put_in_the_value_of_a_typed_line(line: str) -> None:
+    (job,) = flow.of_line(shlex.split(line)).jobs
+    assert job.options == ("--np", "2")
+    assert [row.why for row in job.rows if "$B" in row.original] == [
+        "its value is computed where the script runs: set it yourself"
+    ]
+
+
+@pytest.mark.parametrize("name", ["PATH", "LD_LIBRARY_PATH"])
+def test_a_variable_that_is_set_to_itself_adds_nothing(name: str) -> None:
+    for line in (f"{name}=${name} mpirun -np 2 p", f"mpirun -x {name}=${{{name}}} -np 2 p"):
+        (job,) = flow.of_line(line.split()).jobs
+        assert job.options == ("--np", "2")
+        assert jobs(line) == ["--np 2 -- p"]
+    (job,) = flow.of_line(("mpirun", "-np", "2", "-x", "A=$A", "p")).jobs
+    assert job.options == ("--np", "2", "-x", "A")
+
+
+def test_the_home_of_root_is_data_that_no_job_mounts() -> None:
+    why = reasons("docker run -v /root/code:/code -v /etc:/e i mpirun -np 2 /code/a")
+    assert "add --data FOLDER:/code" in why["-v /root/code:/code"]
+    assert "belongs to the host" in why["-v /etc:/e"]
+
+
+TRAIN = 'run() { local n=$1 lr=${2:-0.5}; shift 2; torchrun --nproc_per_node=$n t.py $lr "$@"; }\n'
+WITH = "--launcher torchrun --np {} -- python3 t.py {}"
+
+
+@pytest.mark.parametrize(
+    ("calls", "found"),
+    [
+        ("run 4 0.1", [WITH.format(4, "0.1")]),
+        ("run 4 0.1 --a 'b c'\nrun 8 1", [WITH.format(4, "0.1 --a 'b c'"), WITH.format(8, "1")]),
+        ("N=2\nrun $N", [WITH.format(2, "0.5")]),
+        ("N=2\nrun ${N} $N | tee log", [WITH.format(2, "2")]),
+        ("main() { run 4 $1; run 8 $1; }\nmain 3", [WITH.format(4, "3"), WITH.format(8, "3")]),
+        ('main() { run 4 $1; }\nmain "$@"', [WITH.format(4, "'$lr'")]),
+        ("function main { run $1 2; }\nmain 4", [WITH.format(4, "2")]),
+        ('run "$@"', ["--launcher torchrun --hosts 1 -- python3 t.py 0.5 '$@'"]),
+    ],
+)
+def test_a_function_is_read_with_the_arguments_of_each_call(calls: str, found: list[str]) -> None:
+    assert jobs(TRAIN + calls) == found
+
+
+def test_shift_in_a_function_takes_the_arguments_of_the_script_that_it_is_given() -> None:
+    assert jobs('f() { shift; mpirun -np 2 a $1 "$@"; }\nf x "$@"') == ["--np 2 -- a '$1' '$@'"]
+    assert jobs('f() { shift 2; mpirun -np 2 a $1; }\nf x "$@"') == ["--np 2 -- a '${2}'"]
+
+
+def test_the_condition_of_a_function_is_that_of_its_call() -> None:
+    text = "f() { if [ $1 -gt 2 ]; then M=--big; else M=--small; fi; mpirun -np $1 a $M; }\nf 2\nf 4"
+    assert jobs(text) == ["--np 2 -- a --small", "--np 4 -- a --big"]
+    assert reasons(text).keys() == {"-np 2", "-np 4"}
+
+
+def test_a_function_that_is_called_for_a_reason_has_it() -> None:
+    assert "it is in a loop or a condition" in "".join(reasons("f() { mpirun -np 2 a; }\nif x; then f; fi").values())
+    assert jobs("f() { A=1 mpirun -np $1 a; }\nB=2 f 4") == ["--np 4 -x B=2 -x A=1 -- a"]
+    assert jobs("usage() { exit 1; }\n[ $# -lt 1 ] && usage\nmpirun -np 2 a") == ["--np 2 -- a"]
+
+
+@pytest.mark.parametrize("line", ["torchrun t.py", "$PYTHON -m torch.distributed.run t.py", "f"])
+def test_a_branch_that_starts_ranks_and_exits_is_read(line: str) -> None:
+    begin = "f() { $PYTHON -m torch.distributed.run t.py; }\n" if line == "f" else ""
+    text = f"PYTHON=python3\n{begin}if [ $K != 1 ]; then {line}; exit 0; fi\nexit 1"
+    assert [job.rpartition(" -- ")[2] for job in jobs(text)] == ["python3 t.py"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f() { mpirun -np 2 a; }\nf() { mpirun -np 4 b; }\nf",  # which of the two is not followed
+        "f() { f; mpirun -np 2 a; }\nf",
+    ],
+)
+def test_a_function_that_is_not_followed_is_named(text: str) -> None:
+    assert "is a function of the script: what it starts is read where it stands" in reasons(text).values()
+
+
+@pytest.mark.parametrize("name", ["mpirun_rsh", "/opt/bin/mympirun", "mpiexec.lam", "mpirun.lsf", "yhrun"])
+def test_a_launcher_that_is_not_read_is_named(name: str) -> None:
+    assert jobs(f"{name} -np 2 ./a") == []
+    (why,) = reasons(f"{name} -np 2 ./a").values()
+    assert why.startswith(f"{name.rpartition('/')[2]} starts ranks, and is not read here")
+    assert reasons("mpirun -np 2 a\n./mpirun.sh x")["line 2: ./mpirun.sh x"].startswith("it may start ranks itself")
+
+
+def test_a_script_that_is_written_and_submitted_by_its_input() -> None:
+    text = "N=4\ncat > j <<EOF\n#BSUB -W 30\nmpirun -np $(($N*2)) a $(($1*2)) $(id -u)\nEOF\nbsub < j\n"
+    assert jobs(text) == ["--np 8 --timeout 1800s -- a '$(($1*2))' '$(id -u)'"]

@@ -20,7 +20,7 @@ ROOMS = {
     "setup": 9_100,
     "hosts": 8_452,
     "lab": 3_650,
-    "agent": 20_918,
+    "agent": 20_926,
     "core": 36_286,
     "light": 944,
 }

@@ -121,6 +121,8 @@ def require_local_disk(folder: Path) -> None:
 
 # What may stand in a path; the controller has the same rule for job names.
 _WITH_PATTERNS = "list, wait, stop, suspend, resume and delete"
+# Shorter names are alike by chance.
+_LEAST_ALIKE = 3
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 # How folders are called before and after they are a job's; nobody takes an hour to make or to remove one.
 _NEW, _GONE = ".new-", ".gone-"
@@ -340,7 +342,7 @@ class Jobs:
         if "*" in name:
             return f"only {_WITH_PATTERNS} accept a pattern"
         names = [folder.name for folder in self.all()] if is_name(name) else []
-        near = [each for each in names if name in each or each in name]
+        near = [each for each in names if min(len(name), len(each)) >= _LEAST_ALIKE and (name in each or each in name)]
         return f"did you mean {near[0]}? all jobs: taco-launch list" if near else "list all jobs: taco-launch list"
 
     def all(self) -> List[JobFolder]:

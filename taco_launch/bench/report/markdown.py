@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+from taco_launch.bench.compare.tables import MissingCell
 from taco_launch.bench.model.runs import when
 from taco_launch.bench.report.sweep_report import SweepReport
 from taco_launch.bench.report.words import row, words_in
@@ -14,9 +15,7 @@ def markdown(report: SweepReport, language: str) -> str:
     lines += [f"- {sentence}" for sentence in report.sentences or (words.nothing,)]
     if report.missing:
         lines += ["", f"## {words.missing}", ""]
-        lines += [
-            f"- {gap.cell.name}: {words.of_runs.format(gap.failed, gap.runs)}: {gap.why}" for gap in report.missing
-        ]
+        lines += [f"- {gap.cell.name}: {gap_text(gap, words)}" for gap in report.missing]
     for grid in report.grids:
         rule = ["---:" if name in grid.numbers else "---" for name in grid.header]
         lines += ["", f"## {grid.title}", "", *(row(cells) for cells in (grid.header, rule, *grid.rows))]
@@ -37,6 +36,11 @@ def markdown(report: SweepReport, language: str) -> str:
     return "\n".join(lines)
 
 
+def gap_text(gap: MissingCell, words: SimpleNamespace) -> str:
+    """Return why a cell has no sample, behind the number of its runs if there are any."""
+    return f"{words.of_runs.format(gap.failed, gap.runs)}: {gap.why}" if gap.runs else gap.why
+
+
 def about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]:
     """Return what the sweep was, as (name, text)."""
     ladder = report.ladder
@@ -46,6 +50,6 @@ def about(report: SweepReport, words: SimpleNamespace) -> list[tuple[str, str]]:
         (words.hosts, ", ".join(report.hosts)),
         (words.gpu, report.gpu),
         (words.started, when(ladder.started)),
-        (words.outcome, ladder.outcome),
+        (words.outcome, ladder.outcome if ladder.ended else words.unfinished),
     ]
     return [(name, text) for name, text in rows if text]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from taco_launch.bench.compare.tables import Grid
 from taco_launch.bench.model.runs import Cell, when
 from taco_launch.bench.report import figure
-from taco_launch.bench.report.markdown import about
+from taco_launch.bench.report.markdown import about, gap_text
 from taco_launch.bench.report.sweep_report import MOST_TRENDS, SweepReport
 from taco_launch.bench.report.words import words_in
 from taco_launch.bench.stats.verdicts import VerdictKind
@@ -45,7 +45,7 @@ def measured(
     marks = [each.started for each in report.changes]
     return {
         "ladder": report.ladder,
-        "missing": _missing(report),
+        "missing": [{"name": gap.cell.name, "text": gap_text(gap, words)} for gap in report.missing],
         # matplotlib escapes the names in its SVG
         "figure": Markup(figure.svg(report.measured, report.noun)) if report.measured else "",  # noqa: S704
         "grids": [_cells(grid) for grid in report.grids],
@@ -69,7 +69,3 @@ def _cells(grid: Grid) -> dict[str, Any]:
 
 def _number(grid: dict[str, Any], name: str) -> str:
     return Markup(' class="number"') if name in grid["numbers"] else ""
-
-
-def _missing(report: SweepReport) -> list[dict[str, Any]]:
-    return [{"name": gap.cell.name, "failed": gap.failed, "runs": gap.runs, "why": gap.why} for gap in report.missing]

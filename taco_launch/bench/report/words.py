@@ -6,7 +6,10 @@ from types import SimpleNamespace
 LANGUAGES = ("en", "zh")
 _WORDS = {
     "verdict": ("Verdict", "结论"),
-    "nothing": ("There is only one variant: nothing is compared.", "只有一个变体, 没有可比较的内容"),
+    "nothing": (
+        "Nothing is compared: only one variant, or none, has samples.",
+        "没有可比较的内容: 有样本的变体不足两个",
+    ),
     "missing": ("No sample", "没有样本"),
     "of_runs": ("{} of {} runs gave no sample", "{} / {} 次运行没有样本"),
     "figure": ("Rate and linear speedup", "速率与线性加速比"),
@@ -27,6 +30,7 @@ _WORDS = {
     "gpu": ("GPU", "GPU"),
     "started": ("Started", "开始"),
     "outcome": ("Outcome", "结果"),
+    "unfinished": ("has not ended: it is still running or was interrupted", "尚未结束: 仍在运行, 或被中断"),
     "logs": ("Logs of the runs", "各次运行的日志"),
     "time": ("Time", "时间"),
     "time_spent": ("Where the time went", "时间花在哪里"),

@@ -80,7 +80,11 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
         render.data({"points": to_json(points)}, settings.output)
         return 0
     if not points:
-        settings.talk("nothing in the history matches" if any_ladder else "the history is empty")
+        settings.talk(
+            "no measured run matches; of a sweep with warm-ups alone, bench show has the runs"
+            if any_ladder
+            else "the history is empty"
+        )
         return 0
     header = ["WORKLOAD", "VARIANT", "RANKS", "HOSTS", "METRIC", "SWEEP", "STARTED", "N", "MEAN", "LEAST", "GREATEST"]
     render.table([*header, "CHANGE"], _history_rows(points), numbers=(*header[7:], "RANKS", "CHANGE"))

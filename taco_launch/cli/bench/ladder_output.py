@@ -20,6 +20,7 @@ from taco_launch.bench.run.run_ladder import LadderListener, LadderPlan, LadderP
 from taco_launch.cli.options.common import Settings, add_option
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, HOST_FAILED, INTERRUPTED, HostError, TacoLaunchError
+from taco_launch.core.model.job_view import age
 from taco_launch.jobs.backend import Backend
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -98,7 +99,7 @@ class ProgressDisplay:
                 render.warning(self._settings, warning)
                 self._said.add(warning)
         begin = f"run {progress.number} of {progress.of}: {self.step(progress.step)}:"
-        left = "" if not progress.left else f", about {render.age(progress.left)} left"
+        left = "" if not progress.left else f", about {age(progress.left)} left"
         if progress.run is not None:
             self._ended(progress, begin, left)
             return
@@ -112,7 +113,7 @@ class ProgressDisplay:
     def _ended(self, progress: LadderProgress, begin: str, left: str) -> None:
         run = progress.run
         assert run is not None
-        took = f" ({render.age(run.seconds)}{left})"
+        took = f" ({age(run.seconds)}{left})"
         if run.readings:
             if not self._live:
                 self._settings.talk(f"{begin} {describe_run(run)}{took}")
@@ -185,7 +186,7 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
         return INTERRUPTED
     history.end(plan.ladder.id, measured.outcome)
     if measured.outcome == flow.TIME_BUDGET:
-        budget = render.age(plan.budget or 0)
+        budget = age(plan.budget or 0)
         planned = sum(not step.warm_up for step in plan.steps)
         beside = " besides the warm-ups" if planned < len(plan.steps) else ""
         settings.talk(f"the time budget of {budget} is used up: {runs} of {planned} runs{beside} were made")

@@ -28,6 +28,7 @@ from taco_launch.cli.options.common import Seconds, Settings, access_of, add_opt
 from taco_launch.cli.options.suggestions import SuggestingGroup
 from taco_launch.cli.output import render
 from taco_launch.core.errors import FAILED, UsageError
+from taco_launch.core.model.job_view import age
 from taco_launch.hosts.remote.local import LocalTransport
 
 _DAILY = "mon-sun"
@@ -296,10 +297,10 @@ def _shown(text: str) -> str:
 
 def _row(nightly_run: NightlyStatus, zone: tzinfo) -> Sequence[str]:
     kept, last = nightly_run.kept, nightly_run.last
-    took = "-" if last is None or last.seconds is None else render.age(last.seconds)
+    took = "-" if last is None or last.seconds is None else age(last.seconds)
     if last is not None and nightly_run.is_running:
-        of = "" if last.before is None else f" of about {render.age(last.before)}"
-        took = f"{render.age(time.time() - last.started)}{of}"
+        of = "" if last.before is None else f" of about {age(last.before)}"
+        took = f"{age(time.time() - last.started)}{of}"
     return (
         kept.name,
         str(nightly_run.scheduled.schedule) if nightly_run.scheduled else nightly_status.DIFFERS,

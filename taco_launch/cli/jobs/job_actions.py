@@ -16,7 +16,7 @@ from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import job_output, render
 from taco_launch.cli.output.waiting import waiting
 from taco_launch.core.errors import DEADLINE, TacoLaunchError
-from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.job_view import JobView, age
 from taco_launch.core.model.jobs import JobState
 from taco_launch.jobs.backend import Backend, FollowListener, LogQuery, Outcomes
 from taco_launch.jobs.request.caller import person
@@ -164,7 +164,7 @@ def _at_most(seconds: float | None, names: Sequence[str], ended: Sequence[JobVie
     except _TimeoutReached:
         name = names[min(len(ended), len(names) - 1)]
         error = TacoLaunchError(
-            f"job {name} has not ended after {render.age(seconds)}; it was not stopped", hint=f"taco-launch get {name}"
+            f"job {name} has not ended after {age(seconds)}; it was not stopped", hint=f"taco-launch get {name}"
         )
         error.exit_code = DEADLINE
         raise error from None

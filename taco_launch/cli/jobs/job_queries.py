@@ -205,7 +205,7 @@ def job(ctx: click.Context, /, *, watch: bool, **access: Any) -> None:
     What a job uses is the mean of its hosts over the last minute, sampled every ten seconds. GPU USE is the share of time in which
     its GPUs ran a kernel, POWER is per GPU, and TEMP is that of the hottest. CPU is how many CPUs of a host the job uses. IO WAIT
     is the share of time in which the host's CPUs had nothing to do but wait for disks. GOODPUT is the share of its time in which
-    a job that prints its steps has trained. Hints below the table name what may keep the GPUs idle, with the numbers of at least
+    a job that prints its steps has trained. Jobs that hold the most slots come first, then those that request the most. Hints below the table name what may keep the GPUs idle, with the numbers of at least
     55 seconds.
 
     \b

@@ -144,6 +144,8 @@ def logs(ctx: click.Context, /, name: str, *, follow: bool, when: dict[str, Any]
         job_output.ending(settings, job)
     elif job.record.state.waits:
         waits(pending_reasons(job.record, name) or _UNTOLD)
+    elif job.record.first_start is None:
+        settings.talk(f"job {name} never started: it has no output")
     if options["grep"] is None or found:
         return OK
     settings.talk(f"no line matches {options['grep']!r}")

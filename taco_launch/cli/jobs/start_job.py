@@ -14,7 +14,7 @@ import click
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import job_output, render, waiting
-from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, code_of_ended, code_of_launcher
+from taco_launch.core.errors import SIGNAL_BASE, TacoLaunchError, code_of_launcher
 from taco_launch.core.lifecycle.waits import pending_reasons
 from taco_launch.core.model.job_request import JobRequest
 from taco_launch.core.model.job_view import JobView, WaitReasons
@@ -68,9 +68,7 @@ def launcher_errors() -> Iterator[None]:
 
 def code_of(job: JobView) -> int:
     """Return the exit code of an ended job; 125 if it ended before a rank ran."""
-    record = job.record
-    ran = record.first_failure is not None or any(each.state is JobState.RUNNING for each in record.transitions)
-    return code_of_ended(record.exit_code or 0, started=record.started is not None, ran=ran)
+    return job.launcher_code or 0
 
 
 def print_job_data(settings: Settings, *jobs: JobView) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from taco_launch.cli.output import job_tables, node_tables
-from taco_launch.cli.output.render import age, columns
+from taco_launch.cli.output.render import columns
 from taco_launch.core.model.instances import Instance, instances
 from taco_launch.core.model.job_rows import JobRow, row_of
-from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.job_view import JobView, age
 from taco_launch.core.model.launchers import LAUNCHERS, launcher_of
 from taco_launch.jobs.backend import HostOccupancy
 

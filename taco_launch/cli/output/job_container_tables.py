@@ -6,6 +6,7 @@ from typing import Any
 
 from taco_launch.cli.options.common import Settings
 from taco_launch.cli.output import render
+from taco_launch.core.model.job_view import age
 from taco_launch.hosts.remote.credentials import Credentials
 from taco_launch.setup.model.job_containers import KnownVariant, parse_job_containers, unneeded
 
@@ -40,7 +41,7 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
             each["key"],
             each["image"] or "inventory's",
             ",".join(each["hosts"]),
-            "in use" if each["jobs"] else render.age(now - each["used"]) if each["used"] else "never",
+            "in use" if each["jobs"] else age(now - each["used"]) if each["used"] else "never",
             ",".join(each["jobs"]) or "-",
             each["data"] or "-",
         )

@@ -12,7 +12,7 @@ import click
 from taco_launch.cli.options.common import Settings, colour_wanted
 from taco_launch.cli.output import render
 from taco_launch.core.lifecycle.state import numbered
-from taco_launch.core.model.job_view import JobView
+from taco_launch.core.model.job_view import JobView, age
 from taco_launch.core.model.jobs import JobRecord
 from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.core.model.stalls import HANGS, doing, shown_time
@@ -78,7 +78,7 @@ def _took(record: JobRecord) -> str:
     if not record.ended or record.first_start is None or training is None:
         return ""
     took = record.ended - record.first_start
-    return f" after {render.age(took)}" + (f" ({render.age(training)} without waiting)" if took - training >= 1 else "")
+    return f" after {age(took)}" + (f" ({age(training)} without waiting)" if took - training >= 1 else "")
 
 
 def ending(settings: Settings, found: JobView) -> None:

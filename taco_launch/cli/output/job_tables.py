@@ -7,7 +7,6 @@ from typing import Any
 from taco_launch.cli.output import choice_tables
 from taco_launch.cli.output.mpi_job import conditions, moment, mpi_job
 from taco_launch.cli.output.render import (
-    age,
     columns,
     job_fields,
     more_hosts,
@@ -27,7 +26,7 @@ from taco_launch.core.messages.occasions import NOT_NOTIFIED
 from taco_launch.core.model.choices import GpuChoice
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow, row_of
-from taco_launch.core.model.job_view import HostUsages, JobView, LastRun
+from taco_launch.core.model.job_view import HostUsages, JobView, LastRun, age
 from taco_launch.core.model.jobs import JobState, Restart
 from taco_launch.core.model.plans import numbered
 from taco_launch.core.model.stalls import HANGS, doing, shown_time
@@ -204,7 +203,7 @@ def _compared(rate: float, last: LastRun) -> str:
 def why(job: JobView) -> list[tuple[str, str]]:
     """Return how a job ended, or why it waits, as rows of (label, value)."""
     record = job.record
-    code = [] if record.exit_code is None else [("EXIT CODE", str(record.exit_code))]
+    code = [] if record.exit_code is None else [("EXIT CODE", _exit_code(job))]
     findings = [(name.upper(), text) for name, text in job_fields(record, job.spec.name)]
     return [
         ("REASON", "\nhint: ".join(filter(None, (record.reason, record.hint)))),
@@ -214,6 +213,11 @@ def why(job: JobView) -> list[tuple[str, str]]:
         ("ATTEMPT", _attempt(job)),
         ("EARLIER FAILURE", _earlier_failure(job)),
     ]
+
+
+def _exit_code(job: JobView) -> str:
+    own, other = job.record.exit_code, job.launcher_code
+    return str(own) if own == other else f"{own} (`run` and `wait` exit with {other})"
 
 
 def _more(job: JobView) -> list[tuple[str, str]]:

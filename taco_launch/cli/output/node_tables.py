@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from taco_launch.cli.output import job_tables
-from taco_launch.cli.output.render import age, columns, printable, with_inventory_option
+from taco_launch.cli.output.render import columns, printable, with_inventory_option
 from taco_launch.core.model.codec import to_json
 from taco_launch.core.model.job_rows import JobRow
-from taco_launch.core.model.job_view import LiveJob, Usage
+from taco_launch.core.model.job_view import LiveJob, Usage, age
 from taco_launch.core.model.slots import describe_holders, is_gpu
 from taco_launch.core.usage.averages import over_hosts
 from taco_launch.core.usage.cells import cells as usage_cells
@@ -84,7 +84,7 @@ def job_usage(job: LiveJob | None) -> Usage | None:
 
 
 def live_data(rows: Sequence[JobRow], live: Sequence[LiveJob]) -> list[dict[str, Any]]:
-    """Return jobs as JSON values, with what those that run use, by host."""
+    """Return the jobs that have not ended as JSON values, with what those that run use, by host."""
     running = {job.name: job for job in live}
     none = LiveJob("", None, ())
     return [
@@ -95,6 +95,7 @@ def live_data(rows: Sequence[JobRow], live: Sequence[LiveJob]) -> list[dict[str,
             "hints": list(hints(job.hosts)),
         }
         for row in rows
+        if not row.state.is_terminal
         for job in [running.get(row.name, none)]
     ]
 

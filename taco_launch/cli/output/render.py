@@ -165,18 +165,6 @@ def file_line(line: str) -> str:
 _DOCUMENT = "taco_launch.document"
 # In a context's `meta`: the lines of why a job waits that were printed.
 _WAITS = "taco_launch.waits"
-# A span of fewer units than these is short: half a unit of it is much.
-_SHORT = 10
-
-
-def age(seconds: float) -> str:
-    """Return a time span in the largest whole unit, a short one with the next unit: 29s, 1m55s, 46m, 2h5m, 14h, 3d."""
-    span = max(int(seconds), 0)
-    for unit, size, next_unit, next_size in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
-        if span >= size:
-            rest = span % size // next_size if span < _SHORT * size else 0
-            return f"{span // size}{unit}" + (f"{rest}{next_unit}" if rest else "")
-    return f"{span}s"
 
 
 def warning(settings: Settings, message: str) -> None:

@@ -98,6 +98,7 @@ _OF_HARDWARE = frozenset(
         "network-card-stuck",
         "pcie-error",
         "slurm-node-failure",
+        "slurm-nodes-not-ready",
     ]
 )
 

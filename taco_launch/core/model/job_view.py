@@ -3,9 +3,10 @@
 import re
 from typing import Any, Optional, Tuple
 
+from taco_launch.core.errors import code_of_ended
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.codec import to_json
-from taco_launch.core.model.jobs import LATEST, MOST_PRIORITY, MOST_RANKS, Event, JobRecord, JobSpec
+from taco_launch.core.model.jobs import LATEST, MOST_PRIORITY, MOST_RANKS, Event, JobRecord, JobSpec, JobState
 from taco_launch.core.model.launchers import LAUNCHERS
 
 # Why a job waits: (host, why), what concerns no single host under "".
@@ -15,7 +16,6 @@ WaitReasons = Tuple[Tuple[str, str], ...]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MOST = 1 << 63
 _MOST_PORT = 65535
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class Progress:
         elif speed is not None and not late:
             found.append(f"{speed:.3g} steps/s")
         if late:
-            found.append(f"no line for {_span(silent)}")
+            found.append(f"no line for {age(silent)}")
         elif now is not None and self.eta is not None and self.total is not None:
-            found.append(f"{_span(self.eta)} left")
+            found.append(f"{age(self.eta)} left")
         return ", ".join(found)
 
 
@@ -174,6 +174,15 @@ class JobView:
     # its number in Slurm, None before it is there and of other jobs
     slurm_job: Optional[int] = None
 
+    @property
+    def launcher_code(self) -> Optional[int]:
+        """The exit code of `run` and `wait`: 125 if it ended before a rank ran; None until the end."""
+        record = self.record
+        if record.exit_code is None:
+            return None
+        ran = record.first_failure is not None or any(each.state is JobState.RUNNING for each in record.transitions)
+        return code_of_ended(record.exit_code, started=record.started is not None, ran=ran)
+
 
 def check_job(job: JobView) -> None:
     """Check a job that came from another machine.
@@ -237,8 +246,15 @@ def _check_numbers(value: Any) -> None:
         level = [part for each in inner for part in (each.values() if isinstance(each, dict) else each)]
 
 
-def _span(seconds: float) -> str:
-    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
-        if seconds >= unit:
-            return f"{seconds / unit:.2g}{letter}"
-    return f"{seconds:.0f}s"
+# A span of fewer units than these is short: half a unit of it is much.
+_SHORT = 10
+
+
+def age(seconds: float) -> str:
+    """Return a time span in the largest whole unit, a short one with the next unit: 29s, 1m55s, 46m, 2h5m, 14h, 3d."""
+    span = max(int(seconds), 0)
+    for unit, size, next_unit, next_size in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if span >= size:
+            rest = span % size // next_size if span < _SHORT * size else 0
+            return f"{span // size}{unit}" + (f"{rest}{next_unit}" if rest else "")
+    return f"{span}s"

@@ -71,7 +71,7 @@ class FollowListener:
     accepted: Callable[[], None] = _ignore
     # The job as `submit` returns it, and again once it has its place where it had to wait.
     job: "Callable[[JobView], None]" = _ignore
-    # Each change of its state.
+    # Each change of its state before its end; the job that the call returns has the end.
     state: Callable[[str], None] = _ignore
     # Why it waits, whenever that changes.
     waits: "Callable[[WaitReasons], None]" = _ignore

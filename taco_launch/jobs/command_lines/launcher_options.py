@@ -232,7 +232,7 @@ ELASTIC = "the number of hosts changes while a job runs only with --launcher tor
 PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
 _PARAMETERS = "parameters of the launcher itself go into a profile"
 _NOT_AGAIN = "the job is not started again by itself: --backoff-limit N does that"
-_RESTARTED = "an attempt starts all ranks again: --restart on-failure"
+_RESTARTED = "each retry starts all ranks again: --restart on-failure; an elastic job does that within one attempt"
 
 _MPIRUN = {
     **_all("np n c", Meaning(RANKS)),

@@ -134,7 +134,8 @@ class _Pods(Manifest):
         if self.is_expanded(places):
             return
         if pet := _PET.search("\n".join(words)):
-            hint = f"here the pod's variables are {', '.join(value[1:] for value in _MEETS.values())}"
+            names = ", ".join(value[1:] for value in _MEETS.values())
+            hint = f"leave out torchrun's sizes, which taco-launch sets; elsewhere the pod's variables are {names}"
             self.faults.add(places[-1][0], f"{pet[0]} is a variable that only the operator sets", hint)
         elif lacking := _lacking(words, count, each):
             self.faults.add(

@@ -21,7 +21,6 @@ _PER_HOST = "--launcher env --per-host"
 _WHY = {
     "setup": "prepare it in the image, or on the hosts",
     "file_mounts": "put the files on the hosts, or into the inventory, and mount them: --data",
-    "workdir": "a folder that the hosts do not have is copied to them: --sync",
 }
 
 
@@ -79,6 +78,12 @@ def read(value: Mapping[str, Any]) -> SkyTask:
     if isinstance(name, str) and as_word(name):
         options = ("--name", as_word(name))
         rows.append(Row(f"name: {name}", shell(options)))
+    workdir = value.get("workdir")
+    if isinstance(workdir, str):
+        options += ("--sync", workdir)
+        rows.append(Row(f"workdir: {_short(workdir)}", shell(("--sync", workdir))))
+    elif workdir is not None:
+        rows.append(Row(f"workdir: {_short(workdir)}", "", "fetch it here first, and copy it: --sync FOLDER"))
     if gpus:
         why = f"{table.ONE_GPU_EACH}; for that model only: --gpu-model {model}"
         rows.append(Row(f"resources.accelerators: {model}:{gpus}", "", why))

@@ -36,8 +36,8 @@ def test_progress_is_of_the_first_rank_that_tells_some(tmp_path: Path) -> None:
     assert found is not None
     assert (found.rank, found.step, found.total, found.rate) == (1, 4, 200, 1234)
     assert found.eta == pytest.approx(196 * 2)
-    assert found.text(found.time + 50) == "step 4/200, loss 0.5, 1234 tokens/s, 6.5m left"
-    assert found.text(found.time + 95) == "step 4/200, loss 0.5, 1234 tokens/s, no line for 1.6m"
+    assert found.text(found.time + 50) == "step 4/200, loss 0.5, 1234 tokens/s, 6m32s left"
+    assert found.text(found.time + 95) == "step 4/200, loss 0.5, 1234 tokens/s, no line for 1m35s"
     assert found.text(None) == "step 4/200, loss 0.5, 1234 tokens/s"
 
 

@@ -1,6 +1,7 @@
 """What a report shows of a sweep, by runs that are written down."""
 
 from taco_launch.bench.model.runs import RunEnvironment
+from taco_launch.bench.report.markdown import markdown
 from taco_launch.bench.report.sweep_report import Sweep, report
 from tests.support.ladders import ladder, run
 
@@ -44,6 +45,14 @@ def test_cells_without_a_sample_are_named_and_warm_ups_do_not_count() -> None:
     shown = report(Sweep(ladder(1), runs), (), ())
     assert [(gap.cell.variant, gap.failed) for gap in shown.missing] == [("rdma", 1)]
     assert [entry.values for entry in shown.measured[0].entries] == [(10.0,)]
+
+
+def test_a_sweep_that_broke_off_says_so_and_compares_nothing() -> None:
+    shown = report(Sweep(ladder(1), (run(5.0, "rdma", warm_up=True),)), (), ())
+    page = markdown(shown, "en")
+    assert "Nothing is compared: only one variant, or none, has samples." in page
+    assert "- horovod/rdma/16: it was not run\n" in page
+    assert "- Outcome: has not ended: it is still running or was interrupted\n" in page
 
 
 def test_differences_that_are_not_shown_are_counted() -> None:

@@ -232,10 +232,10 @@ def test_how_the_last_night_went(taco: Taco, kept: Path, install: Install) -> No
     assert "w/plain -9 %" in table.stderr
     assert "its summary: /n/s.md" in table.stderr
     assert record.usual_seconds(folder) == 120
-    record.write(folder, LastRun(time.time() - 60, os.getpid(), before=record.usual_seconds(folder)))
+    record.write(folder, LastRun(time.time() - 600, os.getpid(), before=record.usual_seconds(folder)))
     with (folder / record.LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        assert " 1m of about 2m  running " in taco("nightly", "status").stdout
+        assert " 10m of about 2m  running " in taco("nightly", "status").stdout
     (folder / "last.json").write_text("{}")
     assert status(taco)[0]["state"] == "unknown"
     entry = taco("nightly", "status", "lab").stdout

@@ -21,7 +21,7 @@ from taco_launch.core.model.stalls import HANGS, RankLook, Stall, reason
 from taco_launch.jobs.backend import LogQuery
 from taco_launch.jobs.backend.agent import AgentBackend
 
-JOB = JobView(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED), "/f")
+JOB = JobView(JobSpec("j", ("true",), (Host("n1", "10.0.0.1"),)), JobRecord("1", JobState.SUCCEEDED, started=1.0), "/f")
 
 
 @pytest.fixture
@@ -104,6 +104,13 @@ def test_that_no_line_matches_is_told_and_the_exit_code_is_that_of_grep(
     assert (result.return_value, result.stderr) == (0, "")
 
 
+def test_a_job_that_never_started_has_no_output(asked: list[LogQuery], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked == []
+    stopped = replace(JOB, record=JobRecord("1", JobState.CANCELLED))
+    monkeypatch.setattr(AgentBackend, "follow", lambda *_asked: stopped)
+    assert call("j").stderr == "job j never started: it has no output\n"
+
+
 def test_what_is_no_pattern(asked: list[LogQuery]) -> None:
     result = call("--grep", "(", "j")
     assert "'(' is not a regular expression" in str(result.exception)
@@ -122,7 +129,7 @@ def test_whose_output_is_said_once(asked: list[LogQuery]) -> None:
         ({"state": JobState.QUEUED}, "its hosts have not reported their slots yet"),
         ({"state": JobState.QUEUED, "waiting": (("n1", "0 of 2 free"),)}, "n1: 0 of 2 free"),
         (
-            {"state": JobState.SUSPENDED, "reason": "suspended by bob"},
+            {"state": JobState.SUSPENDED, "reason": "suspended by bob", "started": None},
             "suspended by bob; taco-launch resume j starts it",
         ),
     ],

@@ -153,7 +153,7 @@ def test_the_events_have_the_number_of_their_attempt() -> None:
 
 def test_get_explains_a_failure() -> None:
     finding = Finding("oom", "A GPU ran out of memory.", "use a smaller batch", "gpu1", 3)
-    found = job("bad", 1, JobState.FAILED, 60, exit_code=1, reason="rank 0 failed", findings=(finding,))
+    found = job("bad", 1, JobState.FAILED, 60, exit_code=1, reason="rank 0 failed", findings=(finding,), started=NOW)
     lines = text(job_tables.one_job(found, NOW, wide=False)).splitlines()
     assert lines[1:5] == [
         "REASON: rank 0 failed",
@@ -161,6 +161,11 @@ def test_get_explains_a_failure() -> None:
         "NEXT: use a smaller batch",
         "EXIT CODE: 1",
     ]
+
+
+def test_get_shows_both_exit_codes_of_a_job_that_never_ran() -> None:
+    shown = text(job_tables.one_job(job("late", 1, JobState.FAILED, 60, exit_code=4), NOW, wide=False))
+    assert "EXIT CODE: 4 (`run` and `wait` exit with 125)\n" in shown
 
 
 def test_wide_get() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from taco_launch.core.launch.command_line.overrides import command_tokens
 from taco_launch.core.launch.light_program import names_light, with_light
 
 
@@ -26,3 +27,10 @@ from taco_launch.core.launch.light_program import names_light, with_light
 def test_a_command(command: str, changed: str) -> None:
     assert " ".join(with_light(command.split())) == changed
     assert names_light(changed.split()) == ("taco_launch.light" in changed)
+
+
+def test_the_words_that_light_adds_are_not_those_of_the_command() -> None:
+    command = with_light(("python3", "-u", "-m", "train", "-m", "x"))
+    added = [token.text for token in command_tokens(command) if token.why.startswith("--light")]
+    assert added == ["-m", "taco_launch.light"]
+    assert [token.text for token in command_tokens(command)] == list(command)

@@ -25,7 +25,20 @@ def test_a_task_is_the_job_of_its_run(accelerators: str) -> None:
     )
     (job,) = done.jobs
     assert job.options == (
-        *("--name", "my-task", "--image", "org/i:1", "--launcher", "torchrun", "--hosts", "2", "--slots-per-host", "8"),
+        *(
+            "--name",
+            "my-task",
+            "--sync",
+            ".",
+            "--image",
+            "org/i:1",
+            "--launcher",
+            "torchrun",
+            "--hosts",
+            "2",
+            "--slots-per-host",
+            "8",
+        ),
         *("-x", "LR=0.1"),
     )
     assert job.program == ("python3", "t.py", "0.1", "$KEY")

@@ -1,8 +1,9 @@
 """The options of a line as units, so that what the user gives replaces ours: mpirun refuses an option twice."""
 
-from typing import Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from taco_launch.core.frozen import dataclass
+from taco_launch.core.launch.light_program import MODULE
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.plans import Token
 
@@ -84,3 +85,10 @@ def _canonical(name: str) -> str:
             name = name[: -len(one)] + other
     knob = knobs.find(name)
     return knob.name if knob is not None else name
+
+
+def command_tokens(command: Sequence[str]) -> Iterator[Token]:
+    """Yield the words of a job's command; those of `taco_launch.light`, which `--light` adds, with their reason."""
+    for number, word in enumerate(command):
+        of_light = MODULE in (word, *command[number + 1 : number + 2]) and word in (MODULE, "-m")
+        yield Token(word, "user", "--light: it applies LIGHT_* in each rank" if of_light else "the job's command")

@@ -26,7 +26,7 @@ _MPI_INCLUDES = ("btl_tcp_if_include", "oob_tcp_if_include", "prte_if_include")
 _INTERFACE = re.compile(r"=?[A-Za-z][\w.-]*$")  # one name, no list and no network
 # A variable, and an option of torch's launchers with nothing behind it. Small letters are Hydra's, which reads ${model.size}
 # itself; a word of other characters may be code.
-_VARIABLE = re.compile(r"[\w./:=,@%+~{}-]*(?<!\\)\$\{?[A-Z_][A-Z0-9_]*\b[\w./:=,@%+~{}$-]*", re.ASCII)
+_VARIABLE = re.compile(r"[\w./:=,@%+~{}-]*(?<!\\)\$\{?[A-Z_][A-Z0-9_]*\b(?:\[[^\]\s]*\])?[\w./:=,@%+~{}$-]*", re.ASCII)
 _EMPTY = re.compile(
     r"--(nnodes|nproc[-_]per[-_]node|node[-_]rank|master[-_](addr|port)|rank|local[-_]rank|world[-_]size)=$"
 )
@@ -324,8 +324,8 @@ def _light(draft: Draft, env: Pairs) -> Iterator[str]:
         )
     elif not decisions.holds("lightcc"):
         yield (
-            "LIGHT_*: nothing will read them: the image is not known to provide LightCC (if it does, declare "
-            "container: {provides: [lightcc]})"
+            "LIGHT_*: nothing is known to read them. In a script, start the program by python3 -m taco_launch.light; if the "
+            "image provides LightCC, declare container: {provides: [lightcc]}"
         )
     if len(placement.shares) == 1:
         yield "LIGHT_*: of no use on one host: 2D all-reduce and top-k compression save traffic between hosts"

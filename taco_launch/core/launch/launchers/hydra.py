@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 from taco_launch.core.launch.command_line.decisions import Decisions, reached
 from taco_launch.core.launch.command_line.env import mark
 from taco_launch.core.launch.command_line.host_env import host_env, with_gpus
-from taco_launch.core.launch.command_line.overrides import Option
+from taco_launch.core.launch.command_line.overrides import Option, command_tokens
 from taco_launch.core.launch.command_line.remarks import draft_of, remarks
 from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
@@ -60,7 +60,7 @@ def plan(
     own = {option.key for option in given}
     settings = [token for option in options for token in _settings(option)]
     public = [token for option in options if option.key not in own for token in _settings(option)]
-    command = [Token(word, "user", "the job's command") for word in spec.command]
+    command = [*command_tokens(spec.command)]
     executed = [token.text for token in (*line, *public)] + [*wrapper, *(escape(word) for word in spec.command)]
     script = _script(folder) if decisions.holds("elsewhere") else ""
     if script:

@@ -7,7 +7,7 @@ from taco_launch.core.errors import UsageError
 from taco_launch.core.launch.command_line.decisions import Decisions, hostfile_path, reached
 from taco_launch.core.launch.command_line.env import SESSIONS, mark
 from taco_launch.core.launch.command_line.host_env import host_env, typed_gpus, with_gpus
-from taco_launch.core.launch.command_line.overrides import tells_hosts
+from taco_launch.core.launch.command_line.overrides import command_tokens, tells_hosts
 from taco_launch.core.launch.command_line.remarks import draft_of, remarks
 from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
@@ -58,7 +58,7 @@ def plan(
     _check_names(spec, placement, decisions)
     launcher = Token(spec.mpirun, "inventory" if spec.mpirun != "mpirun" else "default", "the launcher")
     tokens = (launcher, *(token for option in options for token in option.tokens))
-    command = tuple(Token(word, "user", "the job's command") for word in spec.command)
+    command = tuple(command_tokens(spec.command))
     # What a user gives by `-x NAME=VALUE` may be a secret, and everybody on the hosts sees argv: the agent gives it to the
     # ranks (env.local_env).
     own = {("-x", name) for name, value in spec.env if value is not None}

@@ -5,7 +5,7 @@ from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from taco_launch.core.launch.command_line.env import TORCH_SOCKETS, VISIBLE_GPUS, elastic_env, mark, rendezvous
 from taco_launch.core.launch.command_line.host_env import HostEnv, host_env, with_gpus
-from taco_launch.core.launch.command_line.overrides import Option
+from taco_launch.core.launch.command_line.overrides import Option, command_tokens
 from taco_launch.core.launch.command_line.remarks import draft_of, remarks
 from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
@@ -48,7 +48,7 @@ def plan(
     commands: List[HostCommand] = []
     for number, (share, ranks) in enumerate(numbered(placement.shares)):
         set_ = [*_settings(options), *_of_host(dict(own).get(share.host, ()), values)]
-        command = [Token(word, "user", "the job's command") for word in spec.command]
+        command = [*command_tokens(spec.command)]
         if launcher_of(spec).sets_rendezvous:
             before = _torchrun_tokens(spec, placement, number, port)
             behind = [replace(token, text=_torchrun_argument(token.text)) for token in command[1:]]

@@ -384,8 +384,8 @@ RANKS = (
     Signature(
         "rank-terminated",
         keys=("noticed that process rank ",),
-        cause="Rank {rank} on {host} was ended by signal {signal} from outside.",
-        next="On {host}, run last -x | head and journalctl -n 100: a user, a time limit or a shutdown ended it.",
+        cause="Rank {rank} on {host} was ended by signal {signal}: a user, a limit, a shutdown or its own program sent it.",
+        next="Search the script for kill. If it sends no signals, run last -x | head and journalctl -n 100 on {host}.",
         pattern=r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited\s+on\s+signal "
         r"(?P<signal>(?!(?:4|6|7|8|9|10|11)\b)\d+ \([^)]+\))",
         kind=FailureText.OUTCOME,

@@ -62,6 +62,7 @@ SLURM = (
         cause="Slurm ended {what} because a node of the job failed or no longer answered.",
         next="See which: sinfo -R names nodes that are down and why. Leave it out: sbatch --exclude=NODE.",
         pattern=r"\*\*\* (?P<what>(?:JOB|STEP) \S+) ON [^\r\n]*CANCELLED AT \S+ DUE TO NODE FAILURE",
+        unless=("slurm-nodes-not-ready",),  # which names the node
     ),
     Signature(
         "slurm-cancelled",
@@ -158,7 +159,6 @@ SLURM = (
         cause="Node {host} of the job [[late?did not get ready in time: it boots, its prolog still runs, or its slurmd does not answer||failed while the job ran]].",
         next="sinfo -R and scontrol show node {host} show why. Leave it out: sbatch --exclude={host}.",
         pattern=r"Nodes (?P<host>\S+) are (?P<late>still not ready)|Node failure on (?P<host2>[^\s.]+)",
-        unless=("slurm-node-failure",),
     ),
     Signature(
         "slurm-not-ending",

@@ -1,5 +1,6 @@
 """The slots of a host: what they are called, and who has each of them at a moment."""
 
+import time
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -87,6 +88,26 @@ def unreadable_drain(path: str, why: str, since: float) -> Drain:
     return Drain("an unknown user", since, f"{path} cannot be read ({why})")
 
 
+def describe_drain(drain: Drain) -> str:
+    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`.
+
+    Of a drain by the policy also what ends it; without a time where it is not known (0).
+    """
+    end = "" if not drain.policy else "; until its cause is gone" if drain.kind == USER else "; until `host resume`"
+    since = f" since {clock(drain.since)}" if drain.since else ""
+    return f"drained by {drain.author}{since} ({drain.reason}{end})"
+
+
+def clock(moment: float) -> str:
+    """Return a time in seconds since the epoch as this machine's clock shows it, with the date of another day."""
+    try:
+        then = time.localtime(moment)
+    except (ValueError, OverflowError, OSError):  # another host has told it
+        return "an unknown time"
+    same_day = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)
+
+
 @dataclass(frozen=True)
 class Override:
     """That a person opened a host in spite of faults: who and when (seconds since the epoch), and which: (check, words)."""
@@ -101,7 +122,8 @@ class Occupancy:
     """The slots of a host and who holds them; `host` is the host's own name, `gpus` the number of its slots that are GPUs.
 
     GPUs come first, in the order of their indices; `models` are their names, where they are known, with
-    ` MIG` behind that of a GPU that is divided into instances. Of a drained host no slot is free.
+    ` MIG` behind that of a GPU that is divided into instances. Of a drained host no slot is free; who may have its slots
+    all the same, to measure it, is not told of the drain.
     """
 
     host: str
@@ -115,9 +137,16 @@ class Occupancy:
         """How many slots a job may take."""
         return sum(slot.is_free for slot in self.slots)
 
+    @property
+    def unshown_drain(self) -> Tuple[str, ...]:
+        """The drain in words, () where there is none or a slot shows it: one that a job holds shows its job."""
+        words = () if self.drain is None else (describe_drain(self.drain),)
+        return tuple(each for each in words if all(slot.foreign != each for slot in self.slots))
+
     def only_held(self) -> "Occupancy":
         """Return it with only the slots that jobs hold; GPUs are not counted, since their indices no longer match."""
-        return replace(self, slots=tuple(slot for slot in self.slots if slot.holder is not None), gpus=0)
+        held = tuple(slot for slot in self.slots if slot.holder is not None)
+        return replace(self, slots=held, gpus=0, drain=None)
 
     def without(self, refused: Mapping[str, str]) -> "Occupancy":
         """Return it with slots that cannot be had besides: (name, why)."""
@@ -160,7 +189,7 @@ def is_gpu(name: str) -> bool:
 def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
     """Return who has the slots of a host: jobs with their owners, and processes that are not ours; GPUs by their indices.
 
-    Without `jobs` the latter alone. Nothing is said where all of them are free.
+    Without `jobs` the latter alone. A drain is told also where no slot shows it. Nothing is said where all of them are free.
     """
     found: Dict[str, List[int]] = {}
     for number, slot in enumerate(occupancy.slots):
@@ -175,4 +204,4 @@ def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
     for words, numbers in found.items():
         gpus = ",".join(str(number) for number in numbers if number < occupancy.gpus)
         told.append(f"{words}: {f'GPU {gpus}' if gpus else f'{len(numbers)} slot' + 's' * (len(numbers) > 1)}")
-    return "; ".join(told)
+    return "; ".join((*told, *occupancy.unshown_drain))

@@ -32,7 +32,7 @@ from taco_launch.agent.store.folders import (
 from taco_launch.core.errors import OK, HostError, TacoLaunchError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import GATE, WHILE_DRAINED
-from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState, clock, describe_drain, is_gpu, names
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState, describe_drain, is_gpu, names
 from taco_launch.core.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
@@ -117,7 +117,7 @@ class Slots:
         now = Occupancy(socket.gethostname(), slots, self.gpus, self.models, record)
         why = "" if self._gate is None else self._gate(self._lacking)
         if record is not None:
-            why = describe_drain(record)
+            why = describe_drain(record, clock(record.since))
         return now.without(dict.fromkeys(self.names, why)) if why else now
 
     def is_stale(self) -> bool:
@@ -173,7 +173,9 @@ def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:
         if not slot.is_free
     )
     words = [f"{count} {text}" for text, count in told.items()]
-    return ", ".join((*words, *(f"and {each}" for each in occupancy.unshown_drain)))
+    if occupancy.unshown_drain is not None:
+        words.append(f"and {describe_drain(occupancy.unshown_drain, clock(occupancy.unshown_drain.since))}")
+    return ", ".join(words)
 
 
 def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:
@@ -285,6 +287,16 @@ def _is_in(jobs: Path, name: str, mark: str) -> bool:
         return state.marks_same_job(records.record(folder).id, mark)
     except (TacoLaunchError, OSError):  # it cannot be read, and it is there
         return True
+
+
+def clock(moment: float) -> str:
+    """Return a time in seconds since the epoch as this machine's clock shows it, with the date of another day."""
+    try:
+        then = time.localtime(moment)
+    except (ValueError, OverflowError, OSError):  # another host has told it
+        return "an unknown time"
+    same_day = then[:3] == time.localtime()[:3]
+    return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)
 
 
 def _folder(place: Path) -> Path:

@@ -27,7 +27,6 @@ from taco_launch.core.lifecycle import state
 from taco_launch.core.lifecycle.waits import WaitLimit
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.model.jobs import JobState
-from taco_launch.core.model.slots import clock
 
 if TYPE_CHECKING:
     from taco_launch.agent.scheduler.slurm_queue import SlurmQueue
@@ -253,7 +252,9 @@ class Scheduler:
             others = f" and {len(before) - 3} more" if len(before) > 3 else ""
             found.append(("", f"number {len(before) + 1} in the queue, behind {', '.join(before[:3])}{others}"))
         if latest is not None:
-            found.append(("", f"expected to start by {clock(latest)}, by the time limits of the jobs before it"))
+            found.append(
+                ("", f"expected to start by {occupancy.clock(latest)}, by the time limits of the jobs before it")
+            )
         if entry.asked is None or not self._knows(entry):
             return tuple(found)
         if entry.asked not in self._held_up:

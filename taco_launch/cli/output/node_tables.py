@@ -137,7 +137,7 @@ def drains(nodes: Sequence[HostOccupancy], now: float) -> str:
         record = None if node.occupancy is None else node.occupancy.drain
         words = ("-",) * 4
         if record is not None:
-            words = (record.kind, age(now - record.since) if record.since else "-", record.author, record.reason)
+            words = (record.kind, age(now - record.since), record.author, record.reason)
         jobs = "" if node.occupancy is None else describe_holders(node.occupancy.only_held())
         rows.append([node.host.name, node.host.address, status(node), *words, jobs or "-"])
     return columns(("NAME", "ADDRESS", "STATUS", "KIND", "SINCE", "BY", "REASON", "JOBS"), rows)

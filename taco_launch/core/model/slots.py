@@ -1,6 +1,5 @@
 """The slots of a host: what they are called, and who has each of them at a moment."""
 
-import time
 from dataclasses import replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -53,6 +52,7 @@ class SlotState:
 # Kinds of drains: a fault of the node ends by `host resume` alone, after a check; what a user causes, such as a full disk,
 # may end by itself.
 NODE, USER = "node", "user"
+_DRAINED = "drained by "
 
 
 @dataclass(frozen=True)
@@ -88,24 +88,14 @@ def unreadable_drain(path: str, why: str, since: float) -> Drain:
     return Drain("an unknown user", since, f"{path} cannot be read ({why})")
 
 
-def describe_drain(drain: Drain) -> str:
-    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`.
+def describe_drain(drain: Drain, since: str = "") -> str:
+    """Return who has drained a host and why, with a time if it is given: `drained by ann since 14:02 (new cable)`.
 
-    Of a drain by the policy also what ends it; without a time where it is not known (0).
+    Of a drain by the policy also what ends it.
     """
     end = "" if not drain.policy else "; until its cause is gone" if drain.kind == USER else "; until `host resume`"
-    since = f" since {clock(drain.since)}" if drain.since else ""
-    return f"drained by {drain.author}{since} ({drain.reason}{end})"
-
-
-def clock(moment: float) -> str:
-    """Return a time in seconds since the epoch as this machine's clock shows it, with the date of another day."""
-    try:
-        then = time.localtime(moment)
-    except (ValueError, OverflowError, OSError):  # another host has told it
-        return "an unknown time"
-    same_day = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)
+    when = f" since {since}" if since else ""
+    return f"{_DRAINED}{drain.author}{when} ({drain.reason}{end})"
 
 
 @dataclass(frozen=True)
@@ -138,10 +128,9 @@ class Occupancy:
         return sum(slot.is_free for slot in self.slots)
 
     @property
-    def unshown_drain(self) -> Tuple[str, ...]:
-        """The drain in words, () where there is none or a slot shows it: one that a job holds shows its job."""
-        words = () if self.drain is None else (describe_drain(self.drain),)
-        return tuple(each for each in words if all(slot.foreign != each for slot in self.slots))
+    def unshown_drain(self) -> Optional[Drain]:
+        """The drain, None where a slot shows it: one that a job holds shows its job."""
+        return None if any(slot.foreign.startswith(_DRAINED) for slot in self.slots) else self.drain
 
     def only_held(self) -> "Occupancy":
         """Return it with only the slots that jobs hold; GPUs are not counted, since their indices no longer match."""
@@ -204,4 +193,6 @@ def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
     for words, numbers in found.items():
         gpus = ",".join(str(number) for number in numbers if number < occupancy.gpus)
         told.append(f"{words}: {f'GPU {gpus}' if gpus else f'{len(numbers)} slot' + 's' * (len(numbers) > 1)}")
-    return "; ".join((*told, *occupancy.unshown_drain))
+    if occupancy.unshown_drain is not None:
+        told.append(describe_drain(occupancy.unshown_drain))
+    return "; ".join(told)

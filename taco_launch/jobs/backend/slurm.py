@@ -1,6 +1,7 @@
 """Slurm as a backend: the agent on a login node keeps the jobs and gives them to Slurm."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Mapping
 
 from taco_launch.core.model.engines import SLURM_PREFIX
@@ -56,7 +57,7 @@ def _occupancy(host: Host, inventory: Inventory) -> HostOccupancy:
     labels, count = dict(host.labels), host.slots or 0
     state, used, is_head = labels[nodes.STATE], int(labels[nodes.USED]), host.name == inventory.head
     if state.startswith("drain"):
-        drain = Drain("Slurm", 0.0, f"{state} in Slurm: sinfo --list-reasons shows why")
+        drain = Drain("Slurm", time.time(), f"{state} in Slurm: sinfo --list-reasons shows why")
     elif state.rstrip(_FLAGS) in _USABLE:
         drain = None
     else:

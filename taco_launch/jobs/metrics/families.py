@@ -199,7 +199,7 @@ def _slots(hosts: Mapping[str, Occupancy | None]) -> Iterable[Metric]:
         for name, drain in records.items()
     )
     yield gauge("host_drain_info", "1 for every drained host: the kind of its drain, and who decided it.", kinds)
-    since = (({"host": name}, drain.since) for name, drain in records.items() if drain.since)
+    since = (({"host": name}, drain.since) for name, drain in records.items())
     yield gauge("host_drain_timestamp_seconds", "When a drained host was drained, in seconds since the epoch.", since)
     samples: list[tuple[Mapping[str, str], float]] = []
     for name, found in hosts.items():

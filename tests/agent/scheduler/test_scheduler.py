@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from taco_launch.agent.host import occupancy
 from taco_launch.agent.scheduler import scheduler
 from taco_launch.agent.scheduler.pending import PendingJobs
 from taco_launch.agent.scheduler.slot_watch import HERE, SlotQuery
@@ -13,7 +14,6 @@ from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.jobs import JobState
-from taco_launch.core.model.slots import clock
 from tests.conftest import eventually
 from tests.support.agent_calls import locked
 from tests.support.queues import Queue
@@ -72,7 +72,7 @@ def test_who_waits_is_told_when_it_starts_by_the_time_limits(queue: Queue) -> No
     queue.job("b", np=2)
     queue.hosts.tell("holder", "holder")
     words = "expected to start by {}, by the time limits of the jobs before it"
-    first, second = (words.format(clock(started + 3600 + 40 + later)) for later in (0, 640))
+    first, second = (words.format(occupancy.clock(started + 3600 + 40 + later)) for later in (0, 640))
     queue.until(lambda: ("", first) in queue.record("a").waiting and ("", second) in queue.record("b").waiting, 1)
     assert queue.record("b").waiting[0] == ("", "number 2 in the queue, behind a")
     os.close(lock)

@@ -153,7 +153,7 @@ def _obstacle(node: HostOccupancy, patience: float) -> str:
         return "without a container in the inventory, jobs run on the head alone"
     if node.occupancy is None:
         return node.problem
-    if node.occupancy.drain is not None and not node.host.while_drained:
+    if node.occupancy.drain is not None:
         return f"drained: {node.occupancy.drain.reason}; to measure it all the same: --drained"
     busy = describe_holders(replace(node.occupancy, gpus=0))
     return "" if patience or not busy else f"busy: {busy}; to wait: --wait-for-jobs"

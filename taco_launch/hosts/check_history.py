@@ -9,7 +9,7 @@ from pathlib import Path
 from taco_launch.agent.store.folders import make_private, private, state_folder
 from taco_launch.core.facts.reports.health.drain_plan import EarlierCheck
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
-from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, WARNING
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, WARNING, without_age
 
 _MOST_BYTES = 1 << 20
 # However long they are, so many lines stay: a policy looks at no more.
@@ -24,7 +24,7 @@ def add(cluster: str, hosts: Sequence[HostVerdicts]) -> None:
         TacoLaunchError: there is no state folder.
     """
     wrong = {
-        host: [[each.level, each.name, each.text] for each in verdicts if each.level in (FAULT, WARNING)]
+        host: [[each.level, each.name, without_age(each.text)] for each in verdicts if each.level in (FAULT, WARNING)]
         for host, verdicts in hosts
     }
     judged = sorted({each.name for _, verdicts in hosts for each in verdicts if each.level != NOT_POSSIBLE})

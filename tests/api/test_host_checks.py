@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,7 +106,7 @@ def test_the_job_has_the_free_hosts_and_others_are_left_out_with_the_reason(
 
 def test_drained_hosts_are_measured_where_that_is_asked_for(inventory: Inventory, environ: dict[str, str]) -> None:
     jobs = Jobs()
-    jobs.found["gpu4"] = replace(FREE, drain=DRAINED.drain)
+    jobs.found["gpu4"] = FREE  # what a host answers who may have its slots while it is drained
     cluster = Cluster(inventory, environ=environ, backend=jobs)
     measure_hosts(cluster, inventory.hosts, HostCheckOptions("pairs", drained=frozenset(("gpu4",))))
     (spec,) = jobs.ran
@@ -117,7 +116,7 @@ def test_drained_hosts_are_measured_where_that_is_asked_for(inventory: Inventory
 
 def test_a_drained_host_is_measured_beside_idle_ones(inventory: Inventory, environ: dict[str, str]) -> None:
     jobs = Jobs()
-    jobs.found["gpu4"] = replace(FREE, drain=DRAINED.drain)
+    jobs.found["gpu4"] = FREE  # what a host answers who may have its slots while it is drained
     cluster = Cluster(inventory, environ=environ, backend=jobs)
     found = measure_drained(cluster, inventory.hosts[3:], OPTIONS)
     assert [host.name for host in jobs.ran[0].hosts] == ["gpu1", "gpu2", "gpu4"]

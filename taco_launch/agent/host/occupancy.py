@@ -32,7 +32,7 @@ from taco_launch.agent.store.folders import (
 from taco_launch.core.errors import OK, HostError, TacoLaunchError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import GATE, WHILE_DRAINED
-from taco_launch.core.model.slots import USER, Drain, Occupancy, SlotHolder, SlotState, is_gpu, names
+from taco_launch.core.model.slots import Occupancy, SlotHolder, SlotState, describe_drain, is_gpu, names
 from taco_launch.core.protocol.calls.hosts import SlotsReply
 
 AUTO, NO_GPUS = "auto", "none"
@@ -113,12 +113,11 @@ class Slots:
     def read(self) -> Occupancy:
         """Look at the locks, at a drain and at disks, and tell of the rest what was found last."""
         slots = tuple(self._with_foreign(slot) for slot, _past in self._states())
-        record = drain.read()
+        record = None if self.while_drained else drain.read()
         now = Occupancy(socket.gethostname(), slots, self.gpus, self.models, record)
-        if record is not None and not self.while_drained:
-            why = drained(record)
-        else:
-            why = "" if self._gate is None else self._gate(self._lacking)
+        why = "" if self._gate is None else self._gate(self._lacking)
+        if record is not None:
+            why = describe_drain(record, clock(record.since))
         return now.without(dict.fromkeys(self.names, why)) if why else now
 
     def is_stale(self) -> bool:
@@ -162,27 +161,21 @@ class Slots:
         return all(process.pid in found for process in use.processes)
 
 
-def drained(drain: Drain) -> str:
-    """Return who has drained a host, since when and why: `drained by ann since 14:02 (new cable)`.
-
-    Of a drain by the policy also what ends it.
-    """
-    end = "" if not drain.policy else "; until its cause is gone" if drain.kind == USER else "; until `host resume`"
-    return f"drained by {drain.author} since {clock(drain.since)} ({drain.reason}{end})"
-
-
 def describe(occupancy: Occupancy, jobs: Path, owner: str) -> str:
     """Return who has the slots that are not free: `6 held by job vgg16 since 14:02, 1 used by process 4711 (python3 of a)`.
 
     `jobs` is the folder of the head's jobs: those that are not in it are another head's, and wait in another queue.
-    `owner` is who is told: jobs of others are told with their owners.
+    `owner` is who is told: jobs of others are told with their owners. A drain is told also where no slot shows it.
     """
     told = Counter(
         _held(slot.holder, jobs, owner) if slot.holder is not None else slot.foreign
         for slot in occupancy.slots
         if not slot.is_free
     )
-    return ", ".join(f"{count} {text}" for text, count in told.items())
+    words = [f"{count} {text}" for text, count in told.items()]
+    if occupancy.unshown_drain is not None:
+        words.append(f"and {describe_drain(occupancy.unshown_drain, clock(occupancy.unshown_drain.since))}")
+    return ", ".join(words)
 
 
 def arguments(size: Union[str, int, None], gpus_: str) -> Tuple[str, ...]:

@@ -196,8 +196,11 @@ def status(ctx: click.Context, names: tuple[str, ...]) -> int:
     known = [nightly_run.kept.name for nightly_run in found]
     if unknown := [name for name in names if name not in known]:
         error = baseline.unknown_nightly_run(unknown[0], known)
-        by_hand = "runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX"
-        hint = error.hint if known else by_hand
+        hint = error.hint
+        if record.folder(os.environ, os.geteuid(), unknown[0]).is_dir():
+            hint = f"to see its last run that ended: taco-launch nightly report {unknown[0]} --format md"
+        elif not known:
+            hint = "runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX"
         raise UsageError(f"{error.message} (neither cron nor systemd has it)", hint)
     shown = [nightly_run for nightly_run in found if not names or nightly_run.kept.name in names]
     if settings.output in ("json", "yaml"):

@@ -181,7 +181,8 @@ def setup(
             ctx.exit(setup_output.interrupted(settings, inventory))
     seconds = time.monotonic() - begun
     code = setup_output.show_done(settings, end.result, inventory, seconds, ("ready", "failed"), end.findings, shown)
-    _show_left(settings, [host.name for host in inventory.hosts if host.name not in chosen])
+    if all(flaw.is_fault for flaw in end.result.found):
+        _show_left(settings, [host.name for host in inventory.hosts if host.name not in chosen])
     for error in end.errors:
         render.error(error.message, error.hint)
     ctx.exit(HOST_FAILED if end.errors else code)

@@ -177,7 +177,8 @@ def show_done(
     A host with a fault, of which `found` tells or the proof, is neither. Why the hosts `told` failed was shown before.
     """
     broken = found.faults if found else ()
-    faulty = {*broken, *(host for flaw in done.found for host in flaw.at or flaw.hosts)}
+    faults = [flaw for flaw in done.found if flaw.is_fault]
+    faulty = {*broken, *(host for flaw in faults for host in flaw.at or flaw.hosts)}
     state = {
         host.host: states[1] if host.error else _FAULT if host.host in faulty else states[0] for host in done.hosts
     }
@@ -194,18 +195,21 @@ def show_done(
         render.table(["HOST", "STATE", "CHANGES"], rows, numbers=("CHANGES",))
     failed = {host.host: host.error for host in done.hosts if host.error}
     show_errors({host: error for host, error in failed.items() if host not in told}, (), inventory)
-    for flaw in done.found:
+    for flaw in faults:
         render.error(str(flaw), flaw.hint)
     logs = f"; logs in {done.logs}" if done.logs else ""
     right = list(state.values()).count(states[0])
-    flaws = len(done.found)
+    flaws = len(faults)
     more = f", and {flaws} fault{'s were' if flaws != 1 else ' was'} found" if flaws else ""
     more += f"; fault that set-up did not fix: {names(broken)}, see above" if broken else ""
-    wrong = names(list(dict.fromkeys((*failed, *(host for flaw in done.found for host in flaw.at or flaw.hosts)))))
+    wrong = names(list(dict.fromkeys((*failed, *(host for flaw in faults for host in flaw.at or flaw.hosts)))))
     again = f"; fix {wrong} (see the errors above) and rerun the command: completed steps are skipped" if wrong else ""
     settings.talk(
         f"{right} of {render.counted(len(done.hosts), 'host')} {states[0]} after {seconds:.0f} s{more}{logs}{again}"
     )
+    for flaw in done.found:
+        if not flaw.is_fault:
+            settings.talk(f"{flaw}; next: {render.with_inventory_option(flaw.hint)}")
     return HOST_FAILED if failed or done.found else DRIFT if broken else OK
 
 

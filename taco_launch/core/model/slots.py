@@ -52,6 +52,7 @@ class SlotState:
 # Kinds of drains: a fault of the node ends by `host resume` alone, after a check; what a user causes, such as a full disk,
 # may end by itself.
 NODE, USER = "node", "user"
+_DRAINED = "drained by "
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,16 @@ def unreadable_drain(path: str, why: str, since: float) -> Drain:
     return Drain("an unknown user", since, f"{path} cannot be read ({why})")
 
 
+def describe_drain(drain: Drain, since: str = "") -> str:
+    """Return who has drained a host and why, with a time if it is given: `drained by ann since 14:02 (new cable)`.
+
+    Of a drain by the policy also what ends it.
+    """
+    end = "" if not drain.policy else "; until its cause is gone" if drain.kind == USER else "; until `host resume`"
+    when = f" since {since}" if since else ""
+    return f"{_DRAINED}{drain.author}{when} ({drain.reason}{end})"
+
+
 @dataclass(frozen=True)
 class Override:
     """That a person opened a host in spite of faults: who and when (seconds since the epoch), and which: (check, words)."""
@@ -101,7 +112,8 @@ class Occupancy:
     """The slots of a host and who holds them; `host` is the host's own name, `gpus` the number of its slots that are GPUs.
 
     GPUs come first, in the order of their indices; `models` are their names, where they are known, with
-    ` MIG` behind that of a GPU that is divided into instances. Of a drained host no slot is free.
+    ` MIG` behind that of a GPU that is divided into instances. Of a drained host no slot is free; who may have its slots
+    all the same, to measure it, is not told of the drain.
     """
 
     host: str
@@ -115,9 +127,15 @@ class Occupancy:
         """How many slots a job may take."""
         return sum(slot.is_free for slot in self.slots)
 
+    @property
+    def unshown_drain(self) -> Optional[Drain]:
+        """The drain, None where a slot shows it: one that a job holds shows its job."""
+        return None if any(slot.foreign.startswith(_DRAINED) for slot in self.slots) else self.drain
+
     def only_held(self) -> "Occupancy":
         """Return it with only the slots that jobs hold; GPUs are not counted, since their indices no longer match."""
-        return replace(self, slots=tuple(slot for slot in self.slots if slot.holder is not None), gpus=0)
+        held = tuple(slot for slot in self.slots if slot.holder is not None)
+        return replace(self, slots=held, gpus=0, drain=None)
 
     def without(self, refused: Mapping[str, str]) -> "Occupancy":
         """Return it with slots that cannot be had besides: (name, why)."""
@@ -160,7 +178,7 @@ def is_gpu(name: str) -> bool:
 def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
     """Return who has the slots of a host: jobs with their owners, and processes that are not ours; GPUs by their indices.
 
-    Without `jobs` the latter alone. Nothing is said where all of them are free.
+    Without `jobs` the latter alone. A drain is told also where no slot shows it. Nothing is said where all of them are free.
     """
     found: Dict[str, List[int]] = {}
     for number, slot in enumerate(occupancy.slots):
@@ -175,4 +193,6 @@ def describe_holders(occupancy: Occupancy, *, jobs: bool = True) -> str:
     for words, numbers in found.items():
         gpus = ",".join(str(number) for number in numbers if number < occupancy.gpus)
         told.append(f"{words}: {f'GPU {gpus}' if gpus else f'{len(numbers)} slot' + 's' * (len(numbers) > 1)}")
+    if occupancy.unshown_drain is not None:
+        told.append(describe_drain(occupancy.unshown_drain))
     return "; ".join(told)

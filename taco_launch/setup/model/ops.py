@@ -202,7 +202,8 @@ class HostFolder:
 class ProofFailure:
     """What is wrong with hosts: `what` they cannot do, the evidence, and what to type next.
 
-    `at` are the hosts that it is the fault of, where these are others.
+    `at` are the hosts that it is the fault of, where these are others. `is_fault` is False where nothing is broken, and only a
+    step on hosts that this call did not set up is left.
     """
 
     hosts: tuple[str, ...]
@@ -210,6 +211,7 @@ class ProofFailure:
     evidence: str
     hint: str = ""
     at: tuple[str, ...] = ()
+    is_fault: bool = True
 
     def __str__(self) -> str:
         """Return one line: hosts, what, evidence."""

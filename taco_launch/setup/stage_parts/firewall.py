@@ -61,8 +61,8 @@ class _Place:
 def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member, ...]) -> Iterator[Op]:
     """Open this host's firewall for the others, or take that back where it is not wanted any more.
 
-    Opened is TCP from the hosts of the inventory (IPv4), to the container's sshd and to the ports that programs are
-    given by the kernel or by the inventory's `port_range`.
+    Opened is TCP from the hosts of the inventory (IPv4), to the container's sshd, to the inventory's `port_range`, and to
+    the ports that the kernel gives to programs: NCCL and Gloo listen there, whatever `port_range` is.
     """
     inventory = cluster.inventory
     place = _place(inventory.cluster)
@@ -87,6 +87,8 @@ def plan(facts: HostFacts, cluster: PlanContext, own: str, members: tuple[Member
     if missing and len(lines) > len(_merged(ports)):
         put = (replace(wanted[0], path=f"{place.list}.new", shown=place.list), *wanted[1:])
         why = firewall.detail if firewall is not None else "its rules exist, but do not match the inventory"
+        opened = ", ".join(_range(*each) for each in _merged(ports))
+        why += f"; opened is TCP {opened} ({_range(*_ephemeral(facts))}: NCCL and Gloo listen on ports that the kernel chooses)"
         script, args = scripts.text("reload.sh") + scripts.text("firewall.sh"), ("apply", place.folder, place.unit)
         yield Op(_STAGE, OPEN, why, script, args, put, expect=lambda facts: with_files(facts, wanted))
 

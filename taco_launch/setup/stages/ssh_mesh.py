@@ -305,7 +305,7 @@ def prove_known(run: StageRun) -> tuple[ProofFailure, ...]:
         return ()
     typed = shell(("taco-launch", "-i", run.cluster.inventory.source, "setup", "--only", _STAGE))
     evidence = f"only {fold(run.chosen)} {'was' if len(run.chosen) == 1 else 'were'} set up"
-    return (ProofFailure(hosts, "has an outdated host list", evidence, f"update it: {typed}"),)
+    return (ProofFailure(hosts, "has an outdated host list", evidence, typed, is_fault=False),)
 
 
 STAGE = StageRules(

@@ -60,7 +60,8 @@ def test_a_job_that_runs_keeps_its_slots_and_no_other_gets_any(record: Path, tmp
     assert second == SlotState("slot-1", None, "drained by ann@desk since 2026-03-04 14:02 (new cable)")
     assert take(tmp_path / "leases", "late", 1) == ()
     measured = slots_here(2, Host("h", "h", gate=True, while_drained=True).slot_words)
-    assert measured.drain is not None
+    assert occupancy.describe(measured, Path("/nowhere"), "bob").startswith("1 held by job vgg")
+    assert "drained" not in occupancy.describe(measured, Path("/nowhere"), "bob")
     assert measured.slots[1].is_free, "a job that measures the host may have it"
     measurement = Leases(tmp_path / "leases", tmp_path / "jobs")
     assert measurement.take(("slot-1",), 1, holder, None, while_drained=True) == ("slot-1",)
@@ -68,6 +69,17 @@ def test_a_job_that_runs_keeps_its_slots_and_no_other_gets_any(record: Path, tmp
     # mpirun of a job on other hosts may run here: it takes a port, and no slot
     assert take(tmp_path / "leases", "head", 0, (40123,)) == ("port-40123",)
     running.release(gone=True)
+
+
+def test_a_drain_is_told_beside_the_job_that_has_all_slots(record: Path, tmp_path: Path) -> None:
+    running = Leases(tmp_path / "leases", tmp_path / "jobs")
+    holder = Holder("vgg", "vgg", SINCE, "hcc", "ann", pid=os.getpid())
+    assert running.take(("slot-0", "slot-1"), 2, holder, None) == ("slot-0", "slot-1")
+    record.write_text(json.dumps(RECORD))
+    told = occupancy.describe(slots_here(2), Path("/nowhere"), "bob")
+    running.release(gone=True)
+    assert told.startswith("2 held by job vgg of ann of cluster hcc")
+    assert told.endswith(", and drained by ann@desk since 2026-03-04 14:02 (new cable)")
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"by": 1}', "[]", '{"by": "a", "since": 1e400, "reason": "b"}'])

@@ -82,6 +82,9 @@ def test_a_name_that_no_night_has(taco: Taco) -> None:
         "error: no such nightly run: tiny (neither cron nor systemd has it)\n"
         "hint: runs that were started by hand are listed by their matrix: taco-launch nightly baseline show MATRIX\n"
     )
+    (taco.state / "nights" / "tiny").mkdir(parents=True)
+    hint = taco("nightly", "status", "tiny").stderr.splitlines()[1]
+    assert hint == "hint: to see its last run that ended: taco-launch nightly report tiny --format md"
     assert taco("nightly", "baseline", "show", "lab").returncode == 0, "it is shipped, and was not run yet"
 
 

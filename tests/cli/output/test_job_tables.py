@@ -192,6 +192,14 @@ def test_hosts_that_are_drained() -> None:
     assert "drained" in text(node_tables.top_nodes(drained, wide=False))
 
 
+@pytest.mark.parametrize("wide", [True, False])
+def test_top_node_names_a_drain_while_a_job_still_runs(wide: bool) -> None:
+    drain = Drain("ann@desk", NOW, "new cable")
+    node = replace(NODES[0], occupancy=replace(gpus("a", SlotState("GPU-1", HELD)), drain=drain))
+    shown = text(node_tables.top_nodes((node,), wide=wide))
+    assert ("job vgg16 (alice): GPU 0; " if wide else "gpu1: ") + "drained by ann@desk (new cable)" in shown
+
+
 def test_top_node() -> None:
     assert (
         text(node_tables.top_nodes(NODES, wide=False))

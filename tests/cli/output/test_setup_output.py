@@ -138,6 +138,13 @@ def test_the_last_line_counts_hosts_and_faults(tmp_path: Path, capsys: pytest.Ca
     rerun = " (see the errors above) and rerun the command: completed steps are skipped"
     assert said() == (0, "2 of 2 hosts ready after 3 s")
     assert said(flaw) == (5, f"1 of 2 hosts ready after 3 s, and 1 fault was found; fix gpu1{rerun}")
+    typed = "taco-launch -i c.yaml setup --only ssh_mesh"
+    unaware = ProofFailure(("gpu3",), "has an outdated host list", "only gpu2 was set up", typed, is_fault=False)
+    done = SetupResult((HostResult("gpu2", 1),), (unaware,), "")
+    assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed")) == 5
+    assert capsys.readouterr().err == (
+        f"1 of 1 host ready after 3 s\ngpu3 has an outdated host list: only gpu2 was set up; next: {typed}\n"
+    )
     elsewhere = ProofFailure(("gpu1",), "cannot reach gpu2", "timed out", at=("gpu2",))
     done = SetupResult((HostResult("gpu1", 1), HostResult("gpu2", 0)), (elsewhere,), "")
     assert setup_output.show_done(Settings(), done, inventory, 3, ("ready", "failed")) == 5

@@ -26,6 +26,7 @@ from taco_launch.setup.model.host_files import files_of, without
 from taco_launch.setup.model.ops import Op, Problem
 from taco_launch.setup.plan import blockers
 from taco_launch.setup.plan.host_plan import HostPlan
+from taco_launch.setup.stage_parts import firewall
 from taco_launch.setup.stages import container, ssh_mesh
 from tests.support.host_facts import known
 from tests.support.mesh import NAME, NOTHING, World, bare, inventory, with_listener
@@ -397,6 +398,8 @@ def test_a_firewall_is_opened_for_the_other_hosts() -> None:
     behind(world, "gpu1")
     text = files(world, "gpu1")["firewall.new"]
     assert text == "port 12222\nport 32768-61500\nhost 10.0.0.2\nhost 10.0.0.3\n"
+    (op,) = (op for op in world.plan("gpu1") if isinstance(op, Op) and op.name == firewall.OPEN)
+    assert "; opened is TCP 12222, 32768-61500 (32768-60999: NCCL and Gloo listen on ports that" in op.why
     assert "firewall.new" not in files(world, "gpu2")
     world.converge()
     world.inventory = inventory(2, firewall="manage", port_range=(40000, 61500))

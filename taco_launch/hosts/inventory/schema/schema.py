@@ -98,7 +98,8 @@ class Network(SchemaSection):
     )
     firewall: Literal["check", "manage"] = Field(
         default="check",
-        description="check: set-up reports what a firewall blocks between the hosts. manage: it opens what jobs need.",
+        description="check: set-up reports what a firewall blocks between the hosts. manage: it opens what jobs need: the "
+        "container's sshd, port_range, and the ports that the kernel chooses (32768-60999), since NCCL and Gloo listen there.",
     )
 
 

@@ -5,7 +5,7 @@ from typing import Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequenc
 
 from taco_launch.core.facts.reports.health.judge import HostVerdicts
 from taco_launch.core.facts.reports.health.overrides import without_overridden
-from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, HealthVerdict
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, HealthVerdict, without_age
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.model.host.hosts import HealthPolicy
 from taco_launch.core.model.slots import NODE, USER, Drain, Override
@@ -93,7 +93,7 @@ def _faults(policy: HealthPolicy, verdicts: Sequence[HealthVerdict]) -> Dict[str
     for each in verdicts:
         named = each.name in policy.drain or ALL_FAULTS in policy.drain
         if each.level == FAULT and named and each.name not in _OF_TWO_HOSTS:
-            faults.setdefault(each.name, []).append(each.text)
+            faults.setdefault(each.name, []).append(without_age(each.text))
     return faults
 
 

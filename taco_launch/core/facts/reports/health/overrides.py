@@ -3,11 +3,10 @@
 import re
 from typing import Optional, Sequence, Tuple
 
-from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, HealthVerdict
+from taco_launch.core.facts.reports.health.verdict import FAULT, NOT_POSSIBLE, HealthVerdict, without_age
 from taco_launch.core.model.slots import Override
 
-# What changes in the words of a fault that stays the same: how long ago it was; sizes, rates, temperatures.
-_AGO = re.compile(r" [0-9.]+ (?:d|h|min|s) ago")
+# What changes in the words of a fault that stays the same, besides its age: sizes, rates, temperatures.
 _AMOUNT = re.compile(r"[0-9.]+ (?:[KMGT]?i?B|[KMG]B/s|[KMG]bit/s|[KMG]b/s|C|%)")
 _MOST_LETTERS = 400
 
@@ -40,4 +39,4 @@ def _holds(name: str, words: str, verdicts: Sequence[HealthVerdict]) -> bool:
 def _same(name: str, verdicts: Sequence[HealthVerdict]) -> str:
     """Return the words of a check's faults as they are each time that it finds the same ones."""
     texts = sorted(each.text for each in verdicts if each.name == name and each.level == FAULT)
-    return _AMOUNT.sub("N", _AGO.sub("", "; ".join(texts)))[:_MOST_LETTERS]
+    return _AMOUNT.sub("N", without_age("; ".join(texts)))[:_MOST_LETTERS]

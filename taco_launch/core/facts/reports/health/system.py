@@ -270,6 +270,8 @@ def firewall(facts: HostFacts, expected: Expected) -> Iterator[HealthVerdict]:
                 f"allow TCP {allowed} from the cluster's hosts, or let set-up do it: network: {{firewall: manage}} in the "
                 "inventory, then: taco-launch setup"
             )
+            if expected.port_range:
+                hint += f". Set-up also opens TCP {_span(*ephemeral)}, from which the kernel gives NCCL and Gloo their ports"
             # A job that gets one of few closed ports fails, most others do not.
             most = any(2 * sum(map(_count, within)) > _count(ports) for _, ports, within in closed)
             text = f"no other host can connect to TCP {words}: {wall.detail}"

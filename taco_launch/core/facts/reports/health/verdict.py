@@ -1,5 +1,6 @@
 """Says what a verdict is: a level, what was found, whose rule it is, and what to do."""
 
+import re
 from dataclasses import replace
 from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
@@ -10,6 +11,7 @@ from taco_launch.core.model.host.fact_value import Absent, Found, Unknown, was_r
 OK, WARNING, FAULT, NOT_POSSIBLE = "ok", "warning", "fault", "not possible"
 # Worst first.
 LEVELS = (FAULT, WARNING, NOT_POSSIBLE, OK)
+_AGE = re.compile(r" [0-9.]+ (?:d|h|min|s) ago")
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class HealthVerdict:
 def with_typed_hints(verdicts: Iterable[HealthVerdict], typed: str) -> Tuple[HealthVerdict, ...]:
     """Return verdicts in whose hints taco-launch is called as it is `typed`, with the inventory."""
     return tuple(replace(each, hint=as_typed(each.hint, typed)) for each in verdicts)
+
+
+def without_age(text: str) -> str:
+    """Return the text of a verdict as it can be kept: how long ago something was is right only at the time of the check."""
+    return _AGE.sub("", text)
 
 
 # Each different verdict, with the hosts that it is of.

@@ -122,6 +122,13 @@ def test_a_reason_is_one_line_that_a_record_can_hold() -> None:
     assert (len(action.reason), action.reason.isprintable()) == (200, True)
 
 
+def test_a_reason_that_is_kept_has_no_age() -> None:
+    text = "Xid 79 on GPU 2 13.7 s ago (RESTART_BM); Xid 48 on GPU 1 2.5 d ago (RESTART_APP)"
+    hosts = (("n0", (HealthVerdict("Xid", FAULT, text, ""),)),)
+    (action,) = plan(HealthPolicy(after=1), hosts, (), dict.fromkeys(("n0", "n1")), 2)
+    assert action.reason == "policy: Xid: Xid 79 on GPU 2 (RESTART_BM); Xid 48 on GPU 1 (RESTART_APP)"
+
+
 def test_checks_that_did_not_judge_the_same_do_not_count() -> None:
     """A quick check between two measurements says nothing of what these measure."""
     slow = HealthVerdict("CPU rate", FAULT, "1 of 10 GB/s", "")

@@ -15,8 +15,9 @@ from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import containers, parts_in_force, several_parts, shell_script, sizes
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
+from taco_launch.jobs.command_lines.scripts import placeholders
 from taco_launch.jobs.command_lines.shell_script import shown
-from taco_launch.jobs.command_lines.shell_words import PLACEHOLDER, UNKNOWN
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
@@ -355,8 +356,8 @@ def _missing(program: Sequence[str]) -> Iterator[Row]:
         unknown = [each for each in shell_script.unknown(word) if not _SLURMS.match(each)]
         unknown = unknown or [shown(word)] * (UNKNOWN in word and not _SLURMS.search(shown(word)))
         is_script = any(char.isspace() for char in word)
-        for each in PLACEHOLDER.findall(word):
-            yield Row(each, "", "is a placeholder: write the value")
+        for each in placeholders.within(word):
+            yield Row(each, "", placeholders.WRITE)
         for each in unknown if is_script else [shown(word)] if unknown else []:
             yield Row(each, "", INSERTS)
 

@@ -5,6 +5,7 @@ import shlex
 import pytest
 
 from taco_launch.core.command import shell
+from taco_launch.core.errors import UsageError
 from taco_launch.jobs import translate as flow
 from taco_launch.jobs.command_lines.script_translation import translate_script
 
@@ -184,3 +185,42 @@ def test_a_launcher_that_is_not_read_is_named(name: str) -> None:
 def test_a_script_that_is_written_and_submitted_by_its_input() -> None:
     text = "N=4\ncat > j <<EOF\n#BSUB -W 30\nmpirun -np $(($N*2)) a $(($1*2)) $(id -u)\nEOF\nbsub < j\n"
     assert jobs(text) == ["--np 8 --timeout 1800s -- a '$(($1*2))' '$(id -u)'"]
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("jsrun -n 2 <path/to/executable> <input file> > out.txt", "<path/to/executable>, <input file>"),
+        ("mpirun -np 2 <exe>", "<exe>"),
+        ("srun -n 2 <your program> -v", "<your program>"),
+    ],
+)
+def test_a_program_that_is_to_be_filled_in_is_refused(line: str, named: str) -> None:
+    assert jobs(line) == []
+    (why,) = (why for original, why in reasons(line).items() if original.startswith("line 1"))
+    assert why.endswith(f"is a placeholder, and no program: replace what is to be filled in: {named}")
+
+
+def test_options_and_arguments_that_are_to_be_filled_in_are_named() -> None:
+    text = "#BSUB -P <allocation ID>\nmpirun -np <n> -H <host1>,<host2> ./a <input file> <in >out"
+    assert jobs(text) == ["-- ./a '<input file>'"]
+    why = reasons(text)
+    assert why["-np '<n>'"] == "is a placeholder: write the value: --np N"
+    assert why["-H '<host1>,<host2>'"] == why["<input file>"] == "is a placeholder: write the value"
+    assert why["-P '<allocation ID>'"] == "the queue of taco-launch has no such setting"
+    assert jobs("mpirun -np 2 ./a <in.lj> out.lj\nmpirun -np 2 ./a <in >out") == ["--np 2 -- ./a"] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("mpirun -np 32 - H s1:4,s2:4 python a.py", "-H"),
+        ("mpirun -- np 4 ./a", "--np"),
+        ("mpirun -np 2 \u2013x A ./a", "-x"),
+        ("torchrun \u2014nproc_per_node 2 a.py", "-nproc_per_node"),
+    ],
+)
+def test_an_option_that_a_blank_or_another_dash_breaks_is_named(line: str, word: str) -> None:
+    with pytest.raises(UsageError) as error:
+        flow.of_line(line.split())
+    assert str(error.value.hint).startswith(f"write {word}")

@@ -1,11 +1,14 @@
 """A directive of a scheduler in a script (`#SBATCH --nodes=2`) -> its parts, each with what it is here."""
 
+import re
 import shlex
 from collections.abc import Sequence
 
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import Part, Reader, UnclearError
+from taco_launch.jobs.command_lines.scripts.placeholders import LIKE_PLACEHOLDER
 from taco_launch.jobs.command_lines.shell_script import ShellScript, shown
+from taco_launch.jobs.command_lines.shell_words import BLANK
 from taco_launch.jobs.command_lines.translation import Row
 
 _READS_TO_A_COMMAND = ("Slurm", "PBS")
@@ -24,11 +27,15 @@ def of_script(script: ShellScript, scheduler: str) -> tuple[list[Part], list[Row
             why = f"comes after the first command, in line {begun}, where {own} reads no directives"
         else:
             try:
-                parts += directive(own, tuple(shlex.split(text)))
+                parts += directive(own, tuple(shlex.split(LIKE_PLACEHOLDER.sub(_in_one_word, text))))
             except (UnclearError, ValueError) as error:
                 why = f"cannot be read: {error}"
         rows += [Row(shown(f"line {number}: {text}"), "", why)] if why else []
     return parts, rows
+
+
+def _in_one_word(placeholder: re.Match[str]) -> str:
+    return placeholder[0].replace(" ", BLANK)
 
 
 def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:

@@ -141,6 +141,7 @@ class _Script(Settings):
         self._directives, self._rows = directives.of_script(self._script, self._scheduler)
         if options:
             self._directives += directives.directive(self._scheduler, options)
+        self._directives = directives.packed(self._directives)
         self._rows += rounds.remarks(self._scheduler, self._directives)
         self._variables |= script_values.of_scheduler(self._directives)
         for at, each in enumerate(self._script.commands):

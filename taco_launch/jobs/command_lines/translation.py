@@ -240,6 +240,8 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
         why = OF_CALLER if here and part.use == table.BARE else why
         if part.use == table.REFUSED and part.name == table.RANKS and sizes.total(size):
             why = f"{why}; {shell(size)} is what the script asks for"
+        elif part.use == table.REFUSED and part.name == table.RANKS and "--hosts" in size:  # --np would be another size
+            why = why.replace(table.SET_BY[table.RANKS], f"{table.SET_BY[table.EACH]}, the ranks of each host")
         rows.append(Row(_typed(part), shell(tuple(map(shown, here))) if here else "", why))
     return options, rows
 

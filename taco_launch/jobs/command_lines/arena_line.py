@@ -318,13 +318,13 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
     words = _words(command)
     found = inner(words)
     if script := unread_launchers.script_of(words):
-        job = shell(tuple(_without(own, ("--workers", "--gpus", "--slots-per-worker"))))
+        job = f"; add {shell(kept)}" if (kept := tuple(_without(own, ("--workers", "--gpus")))) else ""
         size = f"{given.get('workers', '1')} workers" + (
             f" with {gpus} GPUs each" if (gpus := given.get("gpus")) else ""
         )
         raise UsageError(
             f"{script}: may start ranks itself, and is read on its own",
-            hint=f"run taco-launch translate {shell((script,))}. Its line has what it starts on {size}; add {job or 'nothing'}",
+            hint=f"translate the script: taco-launch translate {shell((script,))}. Its ranks run on {size}{job}",
         )
     if found is None or found.kind not in table.OPTIONS:
         raise UsageError(

@@ -9,9 +9,9 @@ from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
 from taco_launch.jobs.command_lines import container_options
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
-from taco_launch.jobs.command_lines.scripts import placeholders
 from taco_launch.jobs.command_lines.shell_script import is_unknown, shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
+from taco_launch.jobs.command_lines.unfinished import placeholders
 
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.

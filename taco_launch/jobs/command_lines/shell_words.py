@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from taco_launch.jobs.command_lines.scripts.placeholders import placeholder
+from taco_launch.jobs.command_lines.unfinished.placeholders import placeholder
 
 # In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
 # quotes; between the words that a shell makes of one; and in the place of an element of an array that is empty.

@@ -15,9 +15,9 @@ from taco_launch.core.model.launchers import LAUNCHERS
 from taco_launch.jobs.command_lines import containers, parts_in_force, several_parts, shell_script, sizes
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
-from taco_launch.jobs.command_lines.scripts import placeholders
 from taco_launch.jobs.command_lines.shell_script import shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
+from taco_launch.jobs.command_lines.unfinished import placeholders
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import Part, Reader, UnclearError
-from taco_launch.jobs.command_lines.scripts.placeholders import LIKE_PLACEHOLDER
 from taco_launch.jobs.command_lines.shell_script import ShellScript, shown
 from taco_launch.jobs.command_lines.shell_words import BLANK
 from taco_launch.jobs.command_lines.translation import Row
+from taco_launch.jobs.command_lines.unfinished.placeholders import LIKE_PLACEHOLDER
 
 _PACKED = "place=pack has all chunks on one host"
 _READS_TO_A_COMMAND = ("Slurm", "PBS")

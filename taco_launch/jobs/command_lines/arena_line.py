@@ -17,6 +17,7 @@ from taco_launch.hosts.inventory.schema.names import did_you_mean
 from taco_launch.jobs.command_lines import launcher_line, shell_line
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import NOT_KNOWN, PASSED_ON, UnclearError
+from taco_launch.jobs.command_lines.scripts import unread_launchers
 from taco_launch.jobs.command_lines.shell_script import shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 from taco_launch.jobs.command_lines.translation import Row, Translation
@@ -316,6 +317,15 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
     """
     words = _words(command)
     found = inner(words)
+    if script := unread_launchers.script_of(words):
+        job = f"; add {shell(kept)}" if (kept := tuple(_without(own, ("--workers", "--gpus")))) else ""
+        size = f"{given.get('workers', '1')} workers" + (
+            f" with {gpus} GPUs each" if (gpus := given.get("gpus")) else ""
+        )
+        raise UsageError(
+            f"{script}: may start ranks itself, and is read on its own",
+            hint=f"translate the script: taco-launch translate {shell((script,))}. Its ranks run on {size}{job}",
+        )
     if found is None or found.kind not in table.OPTIONS:
         raise UsageError(
             f"the command of such a job must start with a launcher, mpirun for example; this one starts with {words[0]!r:.60}",

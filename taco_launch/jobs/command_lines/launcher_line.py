@@ -11,6 +11,7 @@ from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_options import Meaning
 from taco_launch.jobs.command_lines.shell_script import is_unknown, shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
+from taco_launch.jobs.command_lines.unfinished import placeholders
 
 HINT = "write it as a job file (`taco-launch submit --schema`); other options of mpirun go into a profile"
 # Every job's line has these variables where they are needed.
@@ -27,12 +28,6 @@ _PROGRAM = re.compile(r"python[0-9.]*$|\./|/|.*\.(?:py|sh|exe|out)$|.*_perf$")
 _HOST = re.compile(r"[A-Za-z][A-Za-z0-9.-]*")  # -l nodes=gpu01 of PBS
 _AUTOMATIC = ("auto", "gpu", "cpu", "")
 NOT_KNOWN = "its value is computed where the script runs: set it yourself"
-# Where schedulers list the hosts of a job.
-_LISTS = re.compile(
-    r"\b(?:PBS_NODEFILE|PJM_O_NODEINF|LSB_\w*HOST\w*|SGE_JOB_HOSTLIST|PE_HOSTFILE|SLURM_\w*NODELIST|NQSII_\w+)\b",
-    re.ASCII,
-)
-_LISTED = "lists the hosts of the scheduler's job: the inventory has the hosts here"
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 # bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
@@ -168,6 +163,8 @@ class Reader:
             at = self.option(at)
         if at >= len(words):
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after the launcher's options")
+        if found := placeholders.no_program(words, at, self._table):
+            raise UnclearError(at, *found)
         if self._kind == "torch" and self.python("python3") == ("python3",) and _PYTHON.fullmatch(words[at]):
             problem = "would be run as a script: torchrun starts Python itself"
             raise UnclearError(at, problem, f"remove {words[at]} before the script")
@@ -240,11 +237,13 @@ class Reader:
             for place, each in enumerate(values, at + 1):
                 if each == "--" or (each.startswith("-") and (is_hosts or each.lstrip("-") in self._table)):
                     raise UnclearError(place, f"is an option, and stands where {word} has its value")
+        is_to_fill_in = any(map(placeholders.LIKE_PLACEHOLDER.search, values)) and meaning.use != table.OMITTED
         # Of a list of mounts, those that are known are read.
         is_read = meaning.use in (table.OMITTED, table.REFUSED, table.ENV) or meaning.target == "--data"
-        if UNKNOWN in "".join(values) and not is_read:
-            is_list = meaning.use in (table.HOSTS, table.HOSTFILE) and _LISTS.search(values[-1])
-            why = _LISTED if is_list else f"{NOT_KNOWN}{table.SET_BY.get(meaning.use, '')}"
+        if is_to_fill_in or (UNKNOWN in "".join(values) and not is_read):
+            is_list = meaning.use in (table.HOSTS, table.HOSTFILE) and table.LISTS.search(values[-1])
+            unknown = placeholders.WRITE if is_to_fill_in else NOT_KNOWN
+            why = table.LISTED if is_list else f"{unknown}{table.SET_BY.get(meaning.use, '')}"
             self.parts.append(Part(at, tuple(self._words[at:end]), table.REFUSED, meaning.use, why=why))
         else:
             self.parts += self._parts(at, tuple(self._words[at:end]), meaning, values)

@@ -77,6 +77,28 @@ def _flag(_value: str) -> str:
     return ""
 
 
+def _if_true(value: str) -> str:
+    """Return the value of an option here that has none, where the original's is true.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if value.lower() not in ("true", "1"):
+        raise ValueError("asks for no host of its own")
+    return ""
+
+
+def _if_exclusive(value: str) -> str:
+    """Return the value of --exclusive, where a placement of pbs_resources(7) keeps other jobs from the hosts.
+
+    Raises:
+        ValueError: it does not.
+    """
+    if "excl" not in value:
+        raise ValueError("taco-launch chooses the hosts")
+    return ""
+
+
 def _zero(_value: str) -> str:
     return "0"
 
@@ -211,6 +233,9 @@ def _limit(seconds: int) -> str:
 
 _CLOCK = re.compile(r"\d{1,9}|(?:\d{0,6}:){1,3}\d{0,6}")
 _PROFILE = "the profile decides it"
+_ITS_MPIRUN = (
+    "its mpirun is not started here: -x NAME=VALUE and --mca NAME VALUE are options here, and a profile has the others"
+)
 LOGS = _LOGS = "each rank's output is kept separately: taco-launch logs NAME --rank N"
 _PRINTS = "it only changes what the launcher prints"
 MEETS = _MEETS = "taco-launch sets it for every rank"
@@ -228,6 +253,12 @@ STARTERS = {"openmpi": "mpirun", **dict.fromkeys(("mpich", "impi", "mvapich"), "
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 _MAIL_TYPE = "--notify sends the end of a job, a hang and a lost host"
 ELASTIC = "the number of hosts changes while a job runs only with --launcher torchrun --elastic --hosts MIN:MAX"
+# Where schedulers list the hosts of a job.
+LISTS = re.compile(
+    r"\b(?:PBS_NODEFILE|PJM_O_NODEINF|LSB_\w*HOST\w*|SGE_JOB_HOSTLIST|PE_HOSTFILE|SLURM_\w*NODELIST|NQSII_\w+)\b",
+    re.ASCII,
+)
+LISTED = "lists the hosts of the scheduler's job: the inventory has the hosts here"
 # Parameters of Open MPI that are something else here, too.
 PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
 _PARAMETERS = "parameters of the launcher itself go into a profile"
@@ -343,7 +374,8 @@ _HOROVODRUN = {
         ELASTIC, two="min-np max-np min-num-proc max-num-proc host-discovery-script elastic-timeout reset-limit"
     ),
     **_omitted(ELASTIC, three="blacklist-cooldown-range"),
-    **_omitted("give its options to `run` one by one", two="mpi-args binding-args"),
+    **_omitted(_ITS_MPIRUN, two="mpi-args"),
+    **_omitted(_PROFILE, two="binding-args"),
     **_refused("its settings are not read: taco-launch translate FILE shows them as variables", two="config-file"),
     **_refused("jsrun is another system's launcher", "jsrun"),
 }
@@ -504,7 +536,8 @@ _PBS_RESOURCES = {
     "walltime": Meaning(OPTION, target="--timeout", convert=clock_seconds),
     **_all("nodes select", Meaning(NODES)),
     **_all("ppn mpiprocs ntasks-per-node", Meaning(EACH)),
-    **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs ompthreads place cput file"),
+    **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs ompthreads cput file"),
+    "place": Meaning(OPTION, target="--exclusive", convert=_if_exclusive),
     **_omitted(_GPUS, two="ngpus gpus"),
     **_omitted(_QUEUE, two="host arch qos feature"),
     **_refused(_OF_HOSTS, two="model gpu-model gpu-type gpu-mem interconnect"),
@@ -531,10 +564,11 @@ _LSF = {
     "cwd": Meaning(OPTION, target="--workdir"),
     **_omitted(
         _QUEUE,
-        "x ar I Is Ip IS ISs K r rn XF ul tty",
+        "ar I Is Ip IS ISs K r rn XF ul tty",
         "q P app G sla w b Jd ext freq hl Lp mig outdir alloc-flags Ep sp We wt wa",
     ),
     "R": Meaning(SPAN, why=_LIMITS),
+    "x": Meaning(OPTION, 1, target="--exclusive", convert=_flag),
     **_omitted(_LIMITS, two="M v c"),
     **_omitted(_GPUS, two="gpu"),
     **_omitted(_LOGS, two="o e oo eo i"),
@@ -558,9 +592,8 @@ _SGE = {
     **_refused(ONE_EACH, two="t"),
     **_all("h-rt s-rt", Meaning(OPTION, target="--timeout", convert=clock_seconds)),
     **_omitted(_GPUS, two="gpu gpus ngpus gpu-card gpu-type gputype cuda"),
-    **_omitted(
-        _LIMITS, two="h-vmem s-vmem mem-free mem vf virtual-free h-data h-cpu s-cpu h-fsize slots exclusive excl"
-    ),
+    **_omitted(_LIMITS, two="h-vmem s-vmem mem-free mem vf virtual-free h-data h-cpu s-cpu h-fsize slots"),
+    **_all("exclusive excl", Meaning(OPTION, target="--exclusive", convert=_if_true)),
     **_all("hostname h", Meaning(HOSTS)),
     **_omitted(_QUEUE, two="arch qname"),
 }
@@ -635,7 +668,8 @@ _FLUX = {
     **_omitted(_PROFILE, two="o setopt"),
     **_omitted(_LOGS, "l label-io u unbuffered", "output error"),
     **_omitted(_STDIN, two="input"),
-    **_omitted(_QUEUE, "x exclusive", "q queue B bank urgency begin-time dependency requires flags setattr S"),
+    **_all("x exclusive", Meaning(OPTION, 1, target="--exclusive", convert=_flag)),
+    **_omitted(_QUEUE, two="q queue B bank urgency begin-time dependency requires flags setattr S"),
     **_omitted("the ranks have the variables that -x names", two="env-remove env-file"),
     **_omitted(_PRINTS, "v verbose quiet"),
 }

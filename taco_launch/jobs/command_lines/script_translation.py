@@ -45,6 +45,7 @@ from taco_launch.jobs.command_lines.translation import Row, Translation, transla
 _PREPARED = "prepare it in the image, or on the hosts"
 _EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
 _INSTEAD = "a condition of the script decides whether it runs in the place of the launcher in line {}"
+_NO_COMMAND = "redirects, but no command is before it: does it continue the line above?"
 _BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
 _OF_PYTHON = ("python", "python3", "torchrun")
 
@@ -141,6 +142,7 @@ class _Script(Settings):
         self._directives, self._rows = directives.of_script(self._script, self._scheduler)
         if options:
             self._directives += directives.directive(self._scheduler, options)
+        self._directives = directives.packed(self._directives)
         self._rows += rounds.remarks(self._scheduler, self._directives)
         self._variables |= script_values.of_scheduler(self._directives)
         for at, each in enumerate(self._script.commands):
@@ -293,6 +295,8 @@ class _Script(Settings):
                 self._left(
                     replace(command, words=(f"${name}",)), "the hosts of the scheduler's job: taco-launch chooses them"
                 )
+        if words == (":",) and (typed := redirections.of_no_command(command)):
+            self._rows.append(row_of(command, typed, _NO_COMMAND))
         for path in redirections.written(command, self._variables):
             self._writes.setdefault(path, command)
         self._follows.has_default.update({*conditions.empty_if(words)} - {*self._variables})

@@ -17,7 +17,7 @@ _ITS_GPU = "each rank has a GPU of its own"
 _COUNTED = "the parts of the line count the ranks"
 _COUNTS = (table.RANKS, table.EACH, table.HOSTS, table.NODES)
 _COUNTS_RANKS = (table.RANKS, table.EACH, table.NODES, table.SPREAD)
-_NOT_COUNTED = "deepspeed counts its ranks by its own options"
+_HAVE_ARGUMENTS = ("--launcher-args", "--mpi-args", "--binding-args")
 _ITS_HOSTS = "the parts of the line are one job here, whose hosts may be of one kind or of several"
 
 
@@ -40,21 +40,21 @@ def read(words: Sequence[str], nested: NestedLauncher) -> LauncherLine:
             if one := joined((first, *others)):
                 return one
     line = launcher_line.read(words, nested)
-    return replace(line, parts=_with_arguments(line)) if line.kind == "deepspeed" else line
+    return replace(line, parts=_with_arguments(line)) if line.kind in ("deepspeed", "horovodrun") else line
 
 
 def _with_arguments(line: LauncherLine) -> tuple[Part, ...]:
-    """Return the parts of deepspeed's line, with those of --launcher_args in the place of these.
+    """Return the parts of a line, with those of the launcher that it starts in the place of the option that has them.
 
     Raises:
         UnclearError: the launcher that it starts does not have such an argument.
     """
     options = [(part.words[0].partition("=")[0].replace("_", "-"), part) for part in line.parts]
     by = next((_value(part) for name, part in reversed(options) if name == "--launcher"), "")
-    kind = table.STARTERS.get(by.lower())
+    kind = "mpirun" if line.kind == "horovodrun" else table.STARTERS.get(by.lower())
     parts: list[Part] = []
     for name, part in options:
-        if name != "--launcher-args" or kind is None:
+        if name not in _HAVE_ARGUMENTS or kind is None:
             parts.append(part)
             continue
         words = tuple(shlex.split(_value(part)))
@@ -67,7 +67,11 @@ def _with_arguments(line: LauncherLine) -> tuple[Part, ...]:
             raise UnclearError(part.index + len(part.words) - 1, error.problem, error.hint) from None
         for each in reader.parts:
             is_count = each.use in _COUNTS_RANKS
-            inside = replace(each, use=table.OMITTED, why=_NOT_COUNTED) if is_count else each
+            inside = (
+                replace(each, use=table.OMITTED, why=f"{line.kind} counts its ranks by its own options")
+                if is_count
+                else each
+            )
             parts.append(replace(inside, index=part.index))
     return tuple(parts)
 

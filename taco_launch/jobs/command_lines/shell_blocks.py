@@ -99,6 +99,8 @@ class Blocks:
         before, last, given = "", [":"], ("", 0, False)
         for found, following in itertools.pairwise([*words, Words(0, [], "")]):
             one = Words(*found[:3], *given, found.redirected) if before == "|" and last == ["cat"] else found
+            if before != ")" and not one.words and one.redirected[:1] and one.redirected[0][0] == "<":
+                one = one._replace(words=[":"])  # what a shell makes of it: nothing
             self._follow(before, last, found.line)
             piped = [("|<", " ".join(last))] if before in _PIPES else []
             piped += [("|>", " ".join(following.words))] if one.end in _PIPES else []

@@ -39,7 +39,7 @@ _DIRECTIVE = re.compile(r"#((?:SBATCH|PBS|MSUB|BSUB|COBALT|OAR|PJM)(?=\s)| ?(?:f
 # A variable that a shell in the script puts in, and what is no text to a shell.
 _LITERAL = re.compile(rf"{LITERAL}(?:({NAMED})|\{{({NAMED})\}})")
 _SPECIAL = re.compile(rf"['\"\\;|&<>*?#~`\[\]]|(?<!{UNKNOWN})\{{")
-_COMMENT = re.compile(r"\s#")
+_COMMENT = re.compile(r"\s(?:#|//(?=\s))")
 _MOST_CHARACTERS = 1 << 20
 _MOST_ELEMENTS = 16  # of arrays in a word
 _LONGEST_VALUE = 1 << 16  # A=$A$A doubles it

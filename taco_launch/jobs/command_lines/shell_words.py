@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from taco_launch.jobs.command_lines.unfinished.placeholders import placeholder
+
 # In the place of a dollar sign whose value is not known, of one that the shell would leave alone, of one between double
 # quotes; between the words that a shell makes of one; and in the place of an element of an array that is empty.
 UNKNOWN, LITERAL, QUOTED, FIELD, EMPTY = "\ue000", "\ue001", "\ue002", "\ue003", "\ue004"
@@ -37,8 +39,6 @@ _BROKEN = (
 _CHECKS = "bash -n FILE checks a script"
 _UNCLOSED = ("has a quote that is never closed", _CHECKS)
 _OPEN = ("has a ${ that is never closed", _CHECKS)
-# <YOUR_NAME>, which people are to replace.
-PLACEHOLDER = re.compile(r"<(?:[A-Z][A-Z0-9_-]*|(?:your|path|my|insert|enter)[A-Za-z0-9_-]*)>")
 # What opens or closes ${...}, or hides that by a backslash.
 _BRACE = re.compile(r"\\.|\$\{|\}", re.DOTALL)
 _WHICH = re.compile(r"[`(]\s*(?:which|command\s+-v|type\s+-p)\s+([\w.+-]+)\s*[`)]")
@@ -173,9 +173,9 @@ class Tokens:
             self._at += 1
         elif char == "#" and self._word is None:
             self._at = self._end_of_line()
-        elif placeholder := PLACEHOLDER.match(self._text, self._at):
-            self._word = (self._word or "") + placeholder[0]
-            self._at = placeholder.end()
+        elif found := placeholder(self._text, self._at, self._word or (["", *self._words][-1])):
+            self._word = (self._word or "") + found[0]
+            self._at = found.end()
         elif char in "<>" or self._text.startswith("&>", self._at):
             self._redirect()
         else:

@@ -44,7 +44,7 @@ def of_line(line: LauncherLine) -> Iterator[str]:
         yield from ("--np", ranks)
         if each:
             yield from ("--slots-per-host", each)
-    elif nodes == "1" and each:
+    elif nodes == "1" and each and (each == "1" or line.kind in table.OF_PYTHON):
         yield from ("--np", each)
     elif nodes:
         yield from (*elastic(line.kind, nodes), "--hosts", nodes)

@@ -16,7 +16,8 @@ from taco_launch.jobs.command_lines import containers, parts_in_force, several_p
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import shown
-from taco_launch.jobs.command_lines.shell_words import PLACEHOLDER, UNKNOWN
+from taco_launch.jobs.command_lines.shell_words import UNKNOWN
+from taco_launch.jobs.command_lines.unfinished import placeholders
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
@@ -239,6 +240,8 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
         why = OF_CALLER if here and part.use == table.BARE else why
         if part.use == table.REFUSED and part.name == table.RANKS and sizes.total(size):
             why = f"{why}; {shell(size)} is what the script asks for"
+        elif part.use == table.REFUSED and part.name == table.RANKS and "--hosts" in size:  # --np would be another size
+            why = why.replace(table.SET_BY[table.RANKS], f"{table.SET_BY[table.EACH]}, the ranks of each host")
         rows.append(Row(_typed(part), shell(tuple(map(shown, here))) if here else "", why))
     return options, rows
 
@@ -355,8 +358,8 @@ def _missing(program: Sequence[str]) -> Iterator[Row]:
         unknown = [each for each in shell_script.unknown(word) if not _SLURMS.match(each)]
         unknown = unknown or [shown(word)] * (UNKNOWN in word and not _SLURMS.search(shown(word)))
         is_script = any(char.isspace() for char in word)
-        for each in PLACEHOLDER.findall(word):
-            yield Row(each, "", "is a placeholder: write the value")
+        for each in placeholders.within(word):
+            yield Row(each, "", placeholders.WRITE)
         for each in unknown if is_script else [shown(word)] if unknown else []:
             yield Row(each, "", INSERTS)
 

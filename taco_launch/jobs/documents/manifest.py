@@ -248,7 +248,7 @@ class Manifest:
 
     def set(self, key: str, name: str, value: str, at: Loc) -> None:
         """Take a variable (`key` env) or a parameter (mca), unless it means something in Kubernetes alone."""
-        if why := _unused(key, name, value):
+        if why := left_out(key, name, value):
             self.notes.append(f"{path_of(at)}: {name}: {why}")
             return
         if reference(name, value):
@@ -333,7 +333,7 @@ class Manifest:
                 yield at
 
 
-def _unused(key: str, name: str, value: str) -> str:
+def left_out(key: str, name: str, value: str) -> str:
     """Return why a variable (`key` env) or a parameter (mca) is left out of the job, "" where it is not."""
     if key == "mca":
         return "it only sets how mpirun reaches pods" if _REACHES.fullmatch(name) else ""

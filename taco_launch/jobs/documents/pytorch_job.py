@@ -18,7 +18,7 @@ from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearEr
 from taco_launch.jobs.command_lines.launcher_options import ELASTIC
 from taco_launch.jobs.command_lines.translation import remarks
 from taco_launch.jobs.documents import pods
-from taco_launch.jobs.documents.manifest import BEFORE, PREPARE, SPEC, Manifest, Started
+from taco_launch.jobs.documents.manifest import BEFORE, PREPARE, SPEC, Manifest, Started, left_out
 
 _ROLES: tuple[Loc, ...] = tuple(("spec", "pytorchReplicaSpecs", role) for role in ("Master", "Worker"))
 _ELASTIC: Loc = ("spec", "elasticPolicy")
@@ -113,21 +113,39 @@ class _Pods(Manifest):
 
     def _same(self, first: Loc, other: Loc, env: dict[str, str]) -> None:
         """Refuse pods of another program, or with other variables or GPUs."""
-        for key in ("command", "args", "workingDir"):
-            if self.take((*other, key)) != self.at((*first, key)):
-                self.faults.add(
-                    (*other, key), f"all ranks run one program in one folder, and {path_of((*first, key))} differs"
-                )
+        if self.take((*other, "workingDir")) != self.at((*first, "workingDir")):
+            place = path_of((*first, "workingDir"))
+            self.faults.add((*other, "workingDir"), f"all ranks run in one folder, and {place} differs")
+        one, another = self._what_counts(first), self._what_counts(other)
+        if one != another:
+            words = sorted({*one} ^ {*another}, key=[*one, *another].index) or [*one]
+            problem = f"all ranks run one program, and {path_of((*first, 'command'))} differs in {shell(tuple(words))}"
+            self.faults.add((*other, "command"), problem)
         resources, others = (*first, self.resources), (*other, self.resources)
         if pods.gpus(self, resources) != pods.gpus(self, others):
             self.faults.add(others, f"all pods have as many GPUs, and {path_of(resources)} differs")
         here = self.variables(other)
-        if differ := sorted(name for name, _value in {*here.items()} ^ {*env.items()}):
-            names = ", ".join(dict.fromkeys(differ))
+        differ = {name for name, value in {*here.items()} ^ {*env.items()} if not left_out("env", name, value)}
+        if differ:
+            names = ", ".join(sorted(differ))
             self.faults.add(
                 (*other, "env"),
                 f"all ranks have the same variables, and {path_of((*first, 'env'))} differs in {names}: write these in both, or in none",
             )
+
+    def _what_counts(self, container: Loc) -> tuple[str, ...]:
+        """Return the words of a container's program, without those of a launcher's options that taco-launch sets itself."""
+        words = tuple(word for key in ("command", "args") for word in self.words((*container, key)))
+        launcher = inner(words)
+        if launcher is None:
+            return words
+        try:
+            line = launcher_line.read(words[launcher.begin :], launcher)
+        except UnclearError:
+            return words
+        set_here = [part for part in line.of(table.OMITTED) if part.why == table.MEETS]
+        places = {launcher.begin + part.index + at for part in set_here for at in range(len(part.words))}
+        return tuple(word for at, word in enumerate(words) if at not in places)
 
     def _plain(self, places: list[tuple[Loc, str]], words: Sequence[str], each: int, count: int) -> None:
         """Take a program that no launcher starts: once in each pod."""

@@ -1,12 +1,17 @@
 """What people write around a launcher, or in the place of its values: it is read as a shell reads it, or named."""
 
+import re
 import shlex
 
 import pytest
 
+from taco_launch.cli.main import cli
 from taco_launch.core.command import shell
+from taco_launch.core.errors import UsageError
 from taco_launch.jobs import translate as flow
+from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from tests.support.shown_commands import loaded
 
 
 def jobs(text: str) -> list[str]:
@@ -184,3 +189,122 @@ def test_a_launcher_that_is_not_read_is_named(name: str) -> None:
 def test_a_script_that_is_written_and_submitted_by_its_input() -> None:
     text = "N=4\ncat > j <<EOF\n#BSUB -W 30\nmpirun -np $(($N*2)) a $(($1*2)) $(id -u)\nEOF\nbsub < j\n"
     assert jobs(text) == ["--np 8 --timeout 1800s -- a '$(($1*2))' '$(id -u)'"]
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("jsrun -n 2 <path/to/executable> <input file> > out.txt", "<path/to/executable>, <input file>"),
+        ("mpirun -np 2 <exe>", "<exe>"),
+        ("srun -n 2 <your program> -v", "<your program>"),
+    ],
+)
+def test_a_program_that_is_to_be_filled_in_is_refused(line: str, named: str) -> None:
+    assert jobs(line) == []
+    (why,) = (why for original, why in reasons(line).items() if original.startswith("line 1"))
+    assert why.endswith(f"is a placeholder, and no program: replace what is to be filled in: {named}")
+
+
+def test_options_and_arguments_that_are_to_be_filled_in_are_named() -> None:
+    text = "#BSUB -P <allocation ID>\nmpirun -np <n> -H <host1>,<host2> ./a <input file> <in >out"
+    assert jobs(text) == ["-- ./a '<input file>'"]
+    why = reasons(text)
+    assert why["-np '<n>'"] == "is a placeholder: write the value: --np N"
+    assert why["-H '<host1>,<host2>'"] == why["<input file>"] == "is a placeholder: write the value"
+    assert why["-P '<allocation ID>'"] == "the queue of taco-launch has no such setting"
+    assert jobs("mpirun -np 2 ./a <in.lj> out.lj\nmpirun -np 2 ./a <in >out") == ["--np 2 -- ./a"] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("mpirun -np 32 - H s1:4,s2:4 python a.py", "-H"),
+        ("mpirun -- np 4 ./a", "--np"),
+        ("mpirun -np 2 \u2013x A ./a", "-x"),
+        ("torchrun \u2014nproc_per_node 2 a.py", "-nproc_per_node"),
+    ],
+)
+def test_an_option_that_a_blank_or_another_dash_breaks_is_named(line: str, word: str) -> None:
+    with pytest.raises(UsageError) as error:
+        flow.of_line(line.split())
+    assert str(error.value.hint).startswith(f"write {word}")
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        ("flux run -N1 -n24 a", "--hosts 1 --slots-per-host 24 -- a"),
+        ("srun -N 1 -n 24 a", "--hosts 1 --slots-per-host 24 -- a"),
+        ("lrun -N 1 -T 4 a", "--hosts 1 --slots-per-host 4 -- a"),
+        ("flux run -N 2 -n 24 a", "--hosts 2 --slots-per-host 12 -- a"),
+        ("srun -N 1 a", "--np 1 -- a"),  # one rank is on one host
+        ("#PBS -l select=2:ncpus=16 -l place=pack\nmpiexec -n 32 a", "--hosts 1 --slots-per-host 32 -- a"),
+        ("#PBS -l place=pack\n#PBS -l select=2:mpiprocs=16\nmpiexec a", "--hosts 1 --slots-per-host 32 -- a"),
+        ("#PBS -l select=2:mpiprocs=16 -l place=scatter\nmpiexec a", "--hosts 2 --slots-per-host 16 -- a"),
+    ],
+)
+def test_the_hosts_that_are_asked_for_stay(text: str, job: str) -> None:
+    assert jobs(text) == [job]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flux run -n 2 -x a",
+        "#$ -l excl=TRUE\nmpirun -np 2 a",
+        "#BSUB -x\nmpirun -np 2 a",
+        "#PBS -l place=scatter:excl\nmpirun -np 2 a",
+    ],
+)
+def test_hosts_without_other_jobs_are_kept(text: str) -> None:
+    assert jobs(text) == ["--np 2 --exclusive -- a"]
+
+
+def test_a_request_that_keeps_no_host_free_is_named() -> None:
+    assert reasons("#$ -l excl=0\nmpirun -np 2 a")["-l excl=0"] == "asks for no host of its own"
+    assert reasons("#PBS -l place=free\nmpirun -np 2 a")["-l place=free"] == "taco-launch chooses the hosts"
+
+
+def test_the_arguments_of_mpirun_are_read_by_its_options() -> None:
+    line = (
+        'horovodrun -np 2 --binding-args="--map-by socket --bind-to core" --mpi-args="--report-bindings -x A=1 -np 9" a'
+    )
+    assert jobs(line) == ["--np 2 -x A=1 -- a"]
+    why = reasons(line)
+    assert why["--map-by socket"] == why["--bind-to core"] == why["--report-bindings"] == "the profile decides it"
+    assert why["-np 9"] == "horovodrun counts its ranks by its own options"
+
+
+def test_what_the_tables_advise_is_an_option_here() -> None:
+    for kind, why in {(kind, each.why) for kind, options in table.OPTIONS.items() for each in options.values()}:
+        verbs = ("run", "submit", *re.findall(r"taco-launch ([a-z]+)", why))
+        known = {name for verb in verbs for param in loaded(cli.commands[verb]).params for name in param.opts}
+        named = re.findall(r"(?<![\w-])--?[A-Za-z][a-z-]*", why.replace("--num_processes", ""))
+        assert {*named} <= {*known, "-i"}, (kind, why)
+
+
+def test_a_size_that_is_to_be_set_fits_the_one_that_is_known() -> None:
+    why = reasons("#BSUB -nnodes 2\njsrun -n $N a")["-n '$N'"]
+    assert why.endswith("set it yourself: --slots-per-host N, the ranks of each host")
+
+
+def test_a_line_that_only_redirects_is_named() -> None:
+    (why,) = (why for each, why in reasons("mpirun -np 2 a\n<in >out").items() if each == "line 2: < in > out")
+    assert why == "redirects, but no command is before it: does it continue the line above?"
+    assert {*reasons(": > f\n> f\n(:) < f\nmpirun -np 2 a")} == {"-np 2"}
+
+
+def test_a_comment_behind_a_directive_is_no_part_of_it() -> None:
+    assert [*reasons("#PBS -l mem=1gb // memory\nmpirun -np 2 a")] == ["-l mem=1gb", "-np 2"]
+
+
+@pytest.mark.parametrize("program", ["./launch.sh 4 8", "bash ./launch.sh 4 8"])
+def test_a_script_of_arena_that_may_start_ranks_is_to_be_translated(program: str) -> None:
+    line = f"arena submit mpi --name n --gpus=8 --workers=4 --image=i -e A=1 {program}"
+    with pytest.raises(UsageError) as error:
+        flow.of_line(line.split())
+    assert str(error.value) == "./launch.sh: may start ranks itself, and is read on its own"
+    hint = (
+        "translate the script: taco-launch translate ./launch.sh. Its ranks run on 4 workers with 8 GPUs each; add {}"
+    )
+    assert error.value.hint == hint.format("--name n --image i -x A=1")

@@ -205,7 +205,7 @@ def test_a_tilde_is_the_home_where_a_shell_reads_it() -> None:
     ("requirement", "options"),
     [
         ("span[ptile=4]", "--np 8 --slots-per-host 4"),
-        ("select[x] span[hosts=1]", "--np 8"),
+        ("select[x] span[hosts=1]", "--hosts 1 --slots-per-host 8"),
         ("rusage[mem=1]", "--np 8"),
     ],
 )

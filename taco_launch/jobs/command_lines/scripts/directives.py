@@ -1,13 +1,18 @@
 """A directive of a scheduler in a script (`#SBATCH --nodes=2`) -> its parts, each with what it is here."""
 
+import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import Part, Reader, UnclearError
 from taco_launch.jobs.command_lines.shell_script import ShellScript, shown
+from taco_launch.jobs.command_lines.shell_words import BLANK
 from taco_launch.jobs.command_lines.translation import Row
+from taco_launch.jobs.command_lines.unfinished.placeholders import LIKE_PLACEHOLDER
 
+_PACKED = "place=pack has all chunks on one host"
 _READS_TO_A_COMMAND = ("Slurm", "PBS")
 
 
@@ -24,11 +29,30 @@ def of_script(script: ShellScript, scheduler: str) -> tuple[list[Part], list[Row
             why = f"comes after the first command, in line {begun}, where {own} reads no directives"
         else:
             try:
-                parts += directive(own, tuple(shlex.split(text)))
+                parts += directive(own, tuple(shlex.split(LIKE_PLACEHOLDER.sub(_in_one_word, text))))
             except (UnclearError, ValueError) as error:
                 why = f"cannot be read: {error}"
         rows += [Row(shown(f"line {number}: {text}"), "", why)] if why else []
     return parts, rows
+
+
+def packed(parts: Sequence[Part]) -> list[Part]:
+    """Return the parts of directives, of which PBS's `place=pack` has all chunks on one host (pbs_resources(7))."""
+    places = [part.words[-1].partition("=")[2].split(":") for part in parts if part.words[-1].startswith("place=")]
+    chunks = next(
+        (int(part.value) for part in reversed(parts) if part.use == table.NODES and part.value.isdecimal()), 1
+    )
+    if chunks == 1 or "pack" not in "".join(each[0] for each in places[-1:]):
+        return list(parts)
+    of_one = {table.NODES: lambda _value: "1", table.EACH: lambda value: str(chunks * int(value))}
+    return [
+        replace(part, value=of_one[part.use](part.value), why=part.why or _PACKED) if part.use in of_one else part
+        for part in parts
+    ]
+
+
+def _in_one_word(placeholder: re.Match[str]) -> str:
+    return placeholder[0].replace(" ", BLANK)
 
 
 def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:

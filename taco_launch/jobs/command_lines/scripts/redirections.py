@@ -32,6 +32,12 @@ def rows(command: ScriptCommand, variables: Mapping[str, str]) -> Iterator[Row]:
             yield Row(f"| {target}" if sign == "|>" else f"{sign} {target}", "", LOGS)
 
 
+def of_no_command(command: ScriptCommand) -> str:
+    """Return what a line reads and writes that has no command, "" where it reads nothing."""
+    reads = command.redirected[:1] and command.redirected[0][0] == "<"
+    return " ".join(word for pair in command.redirected for word in pair) if reads else ""
+
+
 def written(command: ScriptCommand, variables: Mapping[str, str]) -> Iterator[str]:
     """Yield the files that a command writes."""
     return (

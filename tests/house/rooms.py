@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_464,
+    "cli": 12_472,
     "api": 1_500,
     "bench": 9_900,
     "jobs": 15_468,
     "setup": 9_100,
-    "hosts": 8_452,
+    "hosts": 8_453,
     "lab": 3_650,
     "agent": 20_926,
-    "core": 36_286,
+    "core": 36_314,
     "light": 944,
 }
 # Folders that users copy: data, no room.

@@ -212,6 +212,9 @@ def test_a_firewall_that_closes_nothing_that_jobs_need() -> None:
     narrow = of("network", firewalls=(closing((32768, 60999)),))
     ((_, verdicts),) = checked((narrow,), replace(EXPECTED, port_range=(20000, 29999)))
     assert worst(verdicts) == "ok"
+    ((_, verdicts),) = checked((closed,), replace(EXPECTED, port_range=(20000, 29999)))
+    (hint,) = (each.hint for each in verdicts if each.name == "firewall")
+    assert "Set-up also opens TCP 32768-60999, from which" in hint
 
 
 def test_why_locked_memory_is_limited() -> None:

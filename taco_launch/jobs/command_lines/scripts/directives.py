@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from taco_launch.jobs.command_lines import launcher_options as table
@@ -44,7 +44,10 @@ def packed(parts: Sequence[Part]) -> list[Part]:
     )
     if chunks == 1 or "pack" not in "".join(each[0] for each in places[-1:]):
         return list(parts)
-    of_one = {table.NODES: lambda _value: "1", table.EACH: lambda value: str(chunks * int(value))}
+    of_one: dict[str, Callable[[str], str]] = {
+        table.NODES: lambda _value: "1",
+        table.EACH: lambda value: str(chunks * int(value)),
+    }
     return [
         replace(part, value=of_one[part.use](part.value), why=part.why or _PACKED) if part.use in of_one else part
         for part in parts

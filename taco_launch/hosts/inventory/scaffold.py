@@ -59,7 +59,7 @@ def text(
         key: The private key for the hosts, a path from / or ~/; None leaves it to the ssh configuration.
         image: The training image; None leaves it to be filled in.
     """
-    parts = [_HEAD.format(cluster=cluster, head=next(iter(hosts)), file=file)]
+    parts = [_HEAD.format(cluster=cluster, head=_quoted(next(iter(hosts))), file=file)]
     ssh = [f"{name}: {_quoted(value)}" for name, value in (("user", user), ("identity_file", key)) if value]
     if ssh:
         parts.append(f"ssh: {{{', '.join(ssh)}}}\n")

@@ -318,7 +318,7 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
     words = _words(command)
     found = inner(words)
     if script := unread_launchers.script_of(words):
-        job = f"; add {shell(kept)}" if (kept := tuple(_without(own, ("--workers", "--gpus")))) else ""
+        job = f"; add {shell(others)}" if (others := tuple(_without(own, ("--workers", "--gpus")))) else ""
         size = f"{given.get('workers', '1')} workers" + (
             f" with {gpus} GPUs each" if (gpus := given.get("gpus")) else ""
         )

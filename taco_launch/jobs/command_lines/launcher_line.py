@@ -163,8 +163,8 @@ class Reader:
             at = self.option(at)
         if at >= len(words):
             raise UnclearError(len(words) - 1, "is the last word, and no program comes after the launcher's options")
-        if found := placeholders.no_program(words, at, self._table):
-            raise UnclearError(at, *found)
+        if unfinished := placeholders.no_program(words, at, self._table):
+            raise UnclearError(at, *unfinished)
         if self._kind == "torch" and self.python("python3") == ("python3",) and _PYTHON.fullmatch(words[at]):
             problem = "would be run as a script: torchrun starts Python itself"
             raise UnclearError(at, problem, f"remove {words[at]} before the script")

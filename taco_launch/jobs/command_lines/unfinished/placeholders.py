@@ -39,6 +39,6 @@ def no_program(words: Sequence[str], at: int, options: Container[str]) -> tuple[
         option = f"-{following}" if word == "-" else f"--{word}"
         return f"is no program: a blank divides the option {option}", f"write {option} as one word"
     if word[:1] and word[0] in _OTHER_DASHES:
-        problem = "begins with a character that looks like a dash, and is no option to a launcher"
+        problem = "starts with a character that looks like a dash, and is no option to a launcher"
         return problem, f"write -{word[1:]}"
     return None

@@ -263,7 +263,7 @@ LISTED = "lists the hosts of the scheduler's job: the inventory has the hosts he
 PARAMETERS = {"plm_rsh_args": "of ssh: a host's port is its key `port` in the inventory, which needs no such argument"}
 _PARAMETERS = "parameters of the launcher itself go into a profile"
 _NOT_AGAIN = "the job is not started again by itself: --backoff-limit N does that"
-_RESTARTED = "each retry starts all ranks again: --restart on-failure; an elastic job does that within one attempt"
+_RESTARTED = "each retry starts all ranks again: --restart on-failure"
 
 _MPIRUN = {
     **_all("np n c", Meaning(RANKS)),

@@ -139,8 +139,19 @@ def _parts(pattern: str) -> tuple[_Part, ...]:
     """Return what matches each part of a path; a pattern without a slash matches at any level."""
     if "/" not in pattern:
         return (None, _part(pattern))
-    parts = [None if re.fullmatch(r"\*\*+", part) else _part(part) for part in pattern.removeprefix("/").split("/")]
+    parts = [None if re.fullmatch(r"\*\*+", part) else _part(part) for part in _split(pattern.removeprefix("/"))]
     return (*parts, _part("*")) if parts[-1] is None else tuple(parts)  # what lies below a folder, and not the folder
+
+
+def _split(pattern: str) -> list[str]:
+    """Split a pattern at its slashes; one between brackets is a character of a set, which matches no slash."""
+    parts = [""]
+    for token in _TOKEN.finditer(pattern):
+        before, slash, behind = (token[0], "", "") if token[4] else token[0].partition("/")
+        parts[-1] += before
+        if slash:
+            parts.append(behind)
+    return parts
 
 
 def _part(text: str) -> Callable[[str], object]:

@@ -87,6 +87,7 @@ def test_as_git_does(paths: Sequence[str], rules: Mapping[str, Sequence[str]]) -
     ("rules", "left"),
     [
         (("!*", "b"), {".gitignore", "c"}),  # of a folder, too, the last rule decides
+        (("[b/[a-b]*",), {".gitignore", "c"}),  # a slash of a set separates nothing
         (("/**/",), {".gitignore", "c"}),  # leaves out folders, and no file
         (("b", "!b/"), {".gitignore", "b/a", "c"}),
     ],

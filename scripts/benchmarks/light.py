@@ -3,8 +3,8 @@
 
 Two hosts with two ranks each are namespaces of this machine, which share its cores; what each sends is limited by tc. The
 gradients are those of ResNet50, without the time to compute them. Then a small network and a small transformer are trained.
-It takes root, scikit-learn, and about 50 minutes: steps 14, accuracy 25, time 11. The accuracy does not depend on what runs
-beside it.
+It takes root, scikit-learn, and about 50 minutes: steps 14, digits 5, text 20, time 11. The accuracy of digits and text does not
+depend on what runs beside it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SLOW = ("plain", "fp16", "2d")
 _ACCURACY = 0.95
 # The accuracy whose first step is printed: about that of the end, less 2 points.
 _NEAR = {"digits": _ACCURACY, "text": 0.84}
-_PARTS = ("steps", "accuracy", "time")
+_PARTS = ("steps", "digits", "text", "time")
 _TIMED = "digits at 100mbit"
 _BYTES = 25_557_032 * 4
 
@@ -143,8 +143,7 @@ def main(arguments: list[str]) -> int:
             site = _Site(made, asked.timeout)
             if "steps" in asked.parts:
                 _measure_steps(site, asked.runs, steps)
-            if "accuracy" in asked.parts:
-                _train(site, asked.seeds, ("digits", "text"), trained)
+            _train(site, asked.seeds, [part for part in ("digits", "text") if part in asked.parts], trained)
             if "time" in asked.parts:
                 _train(site, asked.seeds, (_TIMED,), trained)
     tables = [rows for rows in (_step_rows(steps), _trained_rows(trained)) if len(rows) > 1]
@@ -239,9 +238,10 @@ def _trained_bars(found: dict[Key, list[dict[str, Any]]]) -> list[verdicts.Verdi
         for method, most in (("topk", 1.0), ("2d+topk", 2.0)):
             value = lost(workload, "plain", method)
             bars.append(verdicts.Verdict(f"{workload}: {method} loses beside plain", value, most, "points"))
-        value = lost(workload, "topk", "topk, no feedback")
-        name = f"{workload}: topk without error feedback loses beside topk"
-        bars.append(verdicts.Verdict(name, value, 2.0, "points", at_least=True))
+        if workload == "digits":  # the text is learnt without feedback, too, in more steps
+            value = lost(workload, "topk", "topk, no feedback")
+            name = f"{workload}: topk without error feedback loses beside topk"
+            bars.append(verdicts.Verdict(name, value, 2.0, "points", at_least=True))
     for method in ("topk", "2d+topk"):
         pairs = zip(found.get((_TIMED, "DDP", "plain"), ()), found.get((_TIMED, "DDP", method), ()), strict=True)
         ratios = [of["total"] / light["total"] for of, light in pairs if of["reached"] and light["reached"]]

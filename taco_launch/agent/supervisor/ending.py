@@ -34,7 +34,7 @@ def end_attempt(attempt: SupervisedAttempt) -> None:
         failures = len(attempt.ranks.failures)
     lost = attempt.ranks.close()
     notes = (
-        f"{lost} bytes of its logs were lost on a full disk" if lost else "",
+        lost,
         attempt.lost_later,
         left,
         attempt.early.remark,

@@ -221,13 +221,21 @@ class Ranks:
         """Return whether the logs of a host are all here, of the ranks that have ended there."""
         return host not in self._keepers or self._keepers[host].whole()
 
-    def close(self) -> int:
-        """Bring the logs to their end, and give how many bytes were lost on a full disk here."""
+    def close(self) -> str:
+        """Bring the logs to their end; return what is lost of them or only in those of the ranks, as a disk was full."""
         for stem in (*self._launchers, *map(self._folder.rank, self._placed)):
             self._merge.finish(stem)
         while self._merge.step():
             pass
-        return self._lost_bytes + self._merge.close() + sum(keeper.close() for keeper in self._keepers.values())
+        lost = self._lost_bytes + sum(keeper.close() for keeper in self._keepers.values())
+        unmerged = self._merge.close()
+        words = (
+            f"{lost} bytes of its logs were lost on a full disk" if lost else "",
+            f"{unmerged} bytes are only in the logs of its ranks (logs --rank), as the disk was full"
+            if unmerged
+            else "",
+        )
+        return "; ".join(filter(None, words))
 
     def _note_start(self, link: GuardConnection, message: RankStarted) -> None:
         self.started[message.rank] = link.name

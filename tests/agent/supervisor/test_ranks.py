@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
+from taco_launch.agent.logs.merge import LogMerge
 from taco_launch.agent.store import records
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.agent.supervisor.ranks import Ranks, restarts
@@ -35,6 +36,18 @@ def test_a_rank_whose_starter_was_gone_names_that_of_its_launcher(tmp_path: Path
     for rank, link in enumerate((here, there)):
         ranks.note(link, Exit(rank=rank, exit_code=1, orphan=True), blame=True)
     assert [end.reason for end in ranks.failures] == ["", f"exited with code 1, and {starter} had already ended there"]
+
+
+def test_what_the_merged_log_lacks_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = JobFolder(tmp_path / "job")
+    folder.logs.mkdir(parents=True)
+    ranks, here = Ranks(folder, records.Events(folder), 1 << 20), GuardConnection(Host("n1", "10.0.0.1"), folder)
+    ranks.place(Placement((Share("n1", 1),), "so"), here, 1, LAUNCHERS["mpirun"], "")
+    ranks.note(here, Exit(rank=0, exit_code=0, lost=7), blame=True)
+    monkeypatch.setattr(LogMerge, "close", lambda _merge: 4)
+    lost, unmerged = ranks.close().split("; ")
+    assert lost == "7 bytes of its logs were lost on a full disk"
+    assert unmerged == "4 bytes are only in the logs of its ranks (logs --rank), as the disk was full"
 
 
 class Elastic:

@@ -3,4 +3,4 @@
 Python programs import `taco_launch.api`, and ranks `taco_launch.light`; every other module may change without notice.
 """
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"

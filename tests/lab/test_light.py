@@ -26,8 +26,8 @@ variants:
 repeats: 2
 warmUps: 0
 """
-# scripts/benchmarks/light.py measures the ratio; this is the least at which anybody should use it.
-LEAST = 4
+# The least of the bars of scripts/benchmarks/light.py for Horovod on such a link.
+LEAST = 6
 
 
 def test_the_guides_command_is_faster_with_light_over_a_slow_link(tmp_path: Path) -> None:

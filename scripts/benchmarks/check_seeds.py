@@ -34,7 +34,7 @@ class _Fault:
 
 @dataclass
 class _Count:
-    """How many checks of a fault were right, of how many, and the findings of the wrong ones."""
+    """The number of right checks of a fault, the number of all, and the findings of the wrong ones."""
 
     right: int = 0
     runs: int = 0

@@ -70,12 +70,12 @@ def of_line(words: Sequence[str]) -> Translated:
         if script:
             return _of_script(script, shell(words))
         other = elsewhere(words)
-        inside = next((at for at in range(len(words)) if shell_script.of_line(words[at:])), 0)
+        inside = shell_script.shell_at(words)
         is_wrapped = other is not None and any(word.startswith("--wrap") for word in words)  # sbatch's, a script
         is_wrapped |= (
             other is not None and other[0] in other_systems.SCHEDULERS and bool(redirections.of_command(words))
         )
-        is_wrapped |= bool(shell_line.as_user(words)) or (inside > 0 and not bare(words[:inside])[2])
+        is_wrapped |= bool(shell_line.as_user(words)) or (0 < inside < len(words) and not bare(words[:inside])[2])
         if is_wrapped or containers.script(words) or containers.outside(tuple(words))[1]:
             return _of_script(shell(words), shell(words))
         if other is not None:

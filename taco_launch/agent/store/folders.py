@@ -205,13 +205,13 @@ class JobFolder:
         """Return the same folder with the logs of another attempt, counted from 1; on guests only 1 is ever used."""
         return JobFolder(self.path, attempt)
 
-    def close_to_newcomers(self) -> None:
-        """Remove the socket of an earlier guard, which may still live: who connects from now on reaches the next one."""
+    def remove_socket(self) -> None:
+        """Remove the socket of an earlier guard, which may still live, so that connections only reach the next guard."""
         self._socket.unlink(missing_ok=True)
 
     def listen(self) -> socket.socket:
         """Open the guard's socket; an earlier guard's is replaced."""
-        self.close_to_newcomers()
+        self.remove_socket()
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         at_short_path(self._socket, server.bind)
         server.listen(512)

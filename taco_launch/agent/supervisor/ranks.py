@@ -147,7 +147,7 @@ class Ranks:
 
     @property
     def restarted(self) -> int:
-        """How often torchrun restarted the rank whose failure ends the job; 0 without restarts or such a failure."""
+        """The number of times that torchrun restarted the rank whose failure ends the job; 0 if there is none."""
         return self._most_restarts if self.fatal else 0
 
     def keep(self, host: str) -> None:
@@ -167,7 +167,7 @@ class Ranks:
 
     @property
     def all_ended(self) -> bool:
-        """Whether all ranks have ended. Under torchrun a failed rank has not ended, because it is restarted."""
+        """Whether all ranks have ended. A rank that torchrun restarts after a failure has not."""
         return len(self.ended) >= self.np and not (self._restarts and any(self.ended.values()))
 
     @property

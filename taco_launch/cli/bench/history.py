@@ -81,7 +81,7 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
         return 0
     if not points:
         settings.talk(
-            "no measured run matches; of a sweep with warm-ups alone, bench show has the runs"
+            "no measured run matches; taco-launch bench show lists the runs of a sweep, warm-ups included"
             if any_ladder
             else "the history is empty"
         )

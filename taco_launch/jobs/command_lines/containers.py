@@ -11,7 +11,7 @@ from taco_launch.jobs.command_lines import launcher_line
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.container_options import KINDS, image
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
-from taco_launch.jobs.command_lines.shell_script import of_line, read, shown, started
+from taco_launch.jobs.command_lines.shell_script import of_line, read, shell_at, shown, started
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
 
 _IMAGE = "--image"
@@ -51,8 +51,7 @@ def outside(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[Part, ...]]:
 
 def script(words: Sequence[str]) -> tuple[str, ...]:
     """Return `sh -c SCRIPT` with the launchers that a container is started for, () for any other words."""
-    begin = starter(words)[1] or len(words)
-    line = next((tuple(words[at:]) for at in range(begin, len(words)) if of_line(words[at:])), ())
+    line = tuple(words[shell_at(words, starter(words)[1] or len(words)) :])
     return line if line and any(inner(each.words) for each in read(shown(of_line(line))).commands) else ()
 
 

@@ -39,7 +39,7 @@ from taco_launch.jobs.command_lines.scripts import (
 from taco_launch.jobs.command_lines.scripts.script_settings import Settings, row_of
 from taco_launch.jobs.command_lines.scripts.unread_launchers import HINT, not_read
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
-from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, of_line, shown
+from taco_launch.jobs.command_lines.shell_script import SETS, ShellScript, assigned, fields, shown
 from taco_launch.jobs.command_lines.translation import Row, Translation, translate
 
 _PREPARED = "prepare it in the image, or on the hosts"
@@ -253,7 +253,7 @@ class _Script(Settings):
 
         What the script does beside it has a row. Words without such a script are as they are.
         """
-        at = next((at for at in range(len(words) - 2) if of_line(words[at:])), len(words))
+        at = shell_script.shell_at(words)
         before, script = words[:at], shell_script.read(shown("".join(words[at + 2 :])))
         starts = not bare(before)[2] or containers.starter(words)[0] or inner((*before, "-"))
         least = 2 if bare(before)[2] else 1

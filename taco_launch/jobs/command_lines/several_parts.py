@@ -57,14 +57,16 @@ def _with_arguments(line: LauncherLine) -> tuple[Part, ...]:
         if name not in _HAVE_ARGUMENTS or kind is None:
             parts.append(part)
             continue
-        words = tuple(shlex.split(_value(part)))
-        reader = launcher_line.Reader(kind, words, {})
-        at = 0
+        at, value_at = 0, part.index + len(part.words) - 1
         try:
+            words = tuple(shlex.split(_value(part)))
+            reader = launcher_line.Reader(kind, words, {})
             while at < len(words):
                 at = reader.option(at)
         except UnclearError as error:
-            raise UnclearError(part.index + len(part.words) - 1, error.problem, error.hint) from None
+            raise UnclearError(value_at, error.problem, error.hint) from None
+        except ValueError as error:
+            raise UnclearError(value_at, f"cannot be read: {error}") from None
         for each in reader.parts:
             is_count = each.use in _COUNTS_RANKS
             inside = (
@@ -95,8 +97,8 @@ def joined(lines: Sequence[LauncherLine]) -> LauncherLine | None:
     ):
         return None
     parts = [Part(0, ("-np", str(sum(ranks))), table.RANKS, value=str(sum(ranks)))]
-    nodes = sum(int(found.value) if (found := line.last(table.NODES)) else 1 for line in lines)
     if first.kind == "srun" and not any(hosts):
+        nodes = sum(int(part.value) if (part := line.last(table.NODES)) else 1 for line in lines)
         parts.append(Part(0, ("-N", str(nodes)), table.NODES, value=str(nodes)))
     if all(hosts):
         slots: Counter[str] = Counter()
@@ -112,9 +114,8 @@ def joined(lines: Sequence[LauncherLine]) -> LauncherLine | None:
         for part in line.parts
         if _is_gpus(part) or _is_group(part) or part.use == table.EACH
     ]
-    parts += [
-        part for part in first.parts if part.use not in _COUNTS and part.words not in [each.words for each in seen]
-    ]
+    shown = {part.words for part in seen}
+    parts += [part for part in first.parts if part.use not in _COUNTS and part.words not in shown]
     return replace(first, parts=(*parts, *seen))
 
 

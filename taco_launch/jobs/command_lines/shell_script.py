@@ -111,9 +111,14 @@ def of_line(words: Sequence[str]) -> str:
     return words[2] if is_shell and len(words) > 2 and words[1].startswith("-") and words[1].endswith("c") else ""
 
 
+def shell_at(words: Sequence[str], begin: int = 0) -> int:
+    """Return where `bash -c SCRIPT` is in a line, from a place on; the number of words where it is not."""
+    return next((at for at in range(begin, len(words)) if of_line(words[at : at + 3])), len(words))
+
+
 def with_computed(words: Sequence[str]) -> tuple[str, ...]:
     """Return a line with marks for what a shell would compute in it; what `bash -c` is given is left to that shell."""
-    script = next((at + 2 for at in range(len(words)) if of_line(words[at:])), -1)
+    script = shell_at(words) + 2
     return tuple(word if at == script else _marked(word) for at, word in enumerate(words))
 
 
@@ -137,7 +142,7 @@ def with_exported(words: tuple[str, ...], env: Mapping[str, str]) -> tuple[tuple
 
     Return the words, and the names of these variables where one of them has that launcher.
     """
-    at = next((at for at in range(len(words)) if of_line(words[at:])), len(words))
+    at = shell_at(words)
     script = "".join(words[at + 2 : at + 3])
     used = frozenset(match[1] or match[2] for match in _LITERAL.finditer(script)) & {*env}
 

@@ -17,6 +17,8 @@ from taco_launch.jobs.command_lines.translation import Row
 
 _KEYS = ("resources", "num_nodes", "setup", "envs", "file_mounts", "workdir")
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_COUNT = re.compile(r"[0-9]{1,6}")
+_MOST = 10**6 - 1
 _PER_HOST = "--launcher env --per-host"
 _WHY = {
     "setup": "prepare it in the image, or on the hosts",
@@ -59,8 +61,8 @@ def is_task(value: Mapping[str, Any]) -> bool:
 
 def read(value: Mapping[str, Any]) -> SkyTask:
     """Return what a task has."""
-    hosts = value.get("num_nodes")
-    hosts = hosts if isinstance(hosts, int) and hosts > 0 else 1
+    nodes = value.get("num_nodes", 1)
+    hosts = nodes if type(nodes) is int and 0 < nodes <= _MOST else 0  # no bool
     resources = value.get("resources")
     resources = resources if isinstance(resources, Mapping) else {}
     model, gpus = _accelerators(resources.get("accelerators"))
@@ -70,9 +72,11 @@ def read(value: Mapping[str, Any]) -> SkyTask:
         for name, text in (envs.items() if isinstance(envs, Mapping) else ())
         if _NAME.fullmatch(str(name)) and text is not None
     }
-    begin = f"SKYPILOT_NUM_NODES={hosts}; SKYPILOT_NUM_GPUS_PER_NODE={gpus or 1}; "
+    begin = f"SKYPILOT_NUM_NODES={hosts or 1}; SKYPILOT_NUM_GPUS_PER_NODE={gpus or 1}; "
     begin += "".join(f"export {name}={shell((text,))}; " for name, text in variables.items())
     rows = [Row(f"{key}: {_short(value[key])}", "", why) for key, why in _WHY.items() if key in value]
+    if not hosts:
+        rows.append(Row("num_nodes", "", "is not a number of hosts: --hosts N"))
     options: tuple[str, ...] = ()
     name = value.get("name")
     if isinstance(name, str) and as_word(name):
@@ -90,13 +94,10 @@ def read(value: Mapping[str, Any]) -> SkyTask:
     for key, setting in resources.items():
         here = _image(str(setting)) if key == "image_id" else ()
         if key != "accelerators":
-            rows.append(Row(f"resources.{key}: {_short(setting)}", shell(here) if here else "", _of_hosts(here)))
+            why = "" if here else "the inventory has the hosts"
+            rows.append(Row(f"resources.{key}: {_short(setting)}", shell(here) if here else "", why))
         options += here
-    return SkyTask(begin + value["run"], options, hosts, gpus, tuple(rows))
-
-
-def _of_hosts(here: tuple[str, ...]) -> str:
-    return "" if here else "the inventory has the hosts"
+    return SkyTask(begin + value["run"], options, hosts or 1, gpus, tuple(rows))
 
 
 def _image(value: str) -> tuple[str, ...]:
@@ -116,7 +117,7 @@ def _accelerators(value: Any) -> tuple[str, int]:
     first = next(iter(value), "") if isinstance(value, (Mapping, tuple)) else value
     model, _colon, count = str(first or "").partition(":")
     count = str(value[first] or count) if isinstance(value, Mapping) and first else count
-    return model, int(count) if count.isdecimal() else int(bool(model))
+    return model, int(count) if _COUNT.fullmatch(count) else int(bool(model))
 
 
 def _short(value: Any) -> str:

@@ -285,7 +285,7 @@ def test_the_next_supervisor_does_not_reach_an_earlier_guard(
     supervisor: Mail, guard: "subprocess.Popen[bytes]", folder: JobFolder
 ) -> None:
     assert not supervisor.closed
-    folder.close_to_newcomers()
+    folder.remove_socket()
     with pytest.raises(OSError, match="No such file"):
         folder.connect()
     assert guard.poll() is None

@@ -245,7 +245,7 @@ def test_the_hint_names_numbered_jobs_of_an_array(jobs: Jobs) -> None:
 )
 def test_the_hint_of_a_name_without_a_job(jobs: Jobs, name: str, hint: str) -> None:
     publish(jobs, "vgg16")
-    publish(jobs, "o")  # which stands in other, by chance
+    publish(jobs, "o")  # a part of `other`, by chance
     with pytest.raises(NoJobError) as raised:
         jobs.get(name)
     assert raised.value.hint == hint

@@ -79,7 +79,7 @@ def test_history_shows_cells_over_time(db: str) -> None:
     assert (nothing.exit_code, nothing.stdout, nothing.stderr) == (
         0,
         "",
-        "no measured run matches; of a sweep with warm-ups alone, bench show has the runs\n",
+        "no measured run matches; taco-launch bench show lists the runs of a sweep, warm-ups included\n",
     )
 
 

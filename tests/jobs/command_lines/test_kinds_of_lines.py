@@ -1,4 +1,4 @@
-"""What people write around a launcher, or in the place of its values: it is read as a shell reads it, or named."""
+"""Syntax around a launcher, or in the place of its values: read as a shell reads it, or named."""
 
 import re
 import shlex
@@ -10,7 +10,9 @@ from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.jobs import translate as flow
 from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines import shell_script
 from taco_launch.jobs.command_lines.script_translation import translate_script
+from taco_launch.jobs.command_lines.scripts import function_calls
 from tests.support.shown_commands import loaded
 
 
@@ -308,3 +310,27 @@ def test_a_script_of_arena_that_may_start_ranks_is_to_be_translated(program: str
         "translate the script: taco-launch translate ./launch.sh. Its ranks run on 4 workers with 8 GPUs each; add {}"
     )
     assert error.value.hint == hint.format("--name n --image i -x A=1")
+
+
+def test_arguments_of_a_launcher_with_an_open_quote_are_refused() -> None:
+    with pytest.raises(UsageError, match="cannot be read: No closing quotation"):
+        flow.of_line(("deepspeed", "--launcher", "openmpi", "--launcher_args", "-x 'A", "t.py"))
+
+
+@pytest.mark.parametrize(
+    "functions",
+    [
+        "".join(f"{name}() {{ {inner} {'$@ ' * 1000}; }}\n" for name, inner in ("fg", "gh", "ha")) + "f a b",
+        "f() {\n" + "echo a\n" * 1900 + "}\n" + "f\n" * 1900,
+    ],
+)
+def test_calls_that_would_become_too_much_are_not_read(functions: str) -> None:
+    script = shell_script.read(f"{functions}\nmpirun -np 2 a\n")
+    assert len(function_calls.inlined(script).commands) < 6000
+    assert jobs(f"{functions}\nmpirun -np 2 a\n") == ["--np 2 -- a"]
+
+
+def test_the_first_shell_of_a_line() -> None:
+    assert shell_script.shell_at(("time", "bash", "-c", "a", "sh", "-c", "b")) == 1
+    assert shell_script.shell_at(("bash", "-c", "a", "sh", "-c", "b"), 1) == 3
+    assert shell_script.shell_at(("time", "bash", "-c")) == 3

@@ -71,3 +71,10 @@ def test_a_program_on_one_host_has_one_gpu_and_a_row_for_the_others() -> None:
     done = task("resources: {accelerators: 'H100:4'}\nrun: python t.py\n")
     assert done.jobs[0].options == ("--np", "1")
     assert "--per-host --hosts 1 --slots-per-host 4" in reasons(done)["resources.accelerators"]
+
+
+@pytest.mark.parametrize("nodes", ["true", "0", "two", "9" * 5000])
+def test_what_is_not_a_number_of_hosts_is_named(nodes: str) -> None:
+    done = task(f"num_nodes: {nodes}\nresources: {{accelerators: 'A100:{'9' * 5000}'}}\nrun: mpirun -np 2 a\n")
+    assert done.jobs[0].options == ("--np", "2")
+    assert reasons(done)["num_nodes"] == "is not a number of hosts: --hosts N"

@@ -10,7 +10,9 @@ from taco_launch.jobs.command_lines.shell_script import ShellScript, assigned
 from taco_launch.jobs.command_lines.shell_words import QUOTED
 
 _DEEPEST = 4  # functions that call functions
-_MOST_COMMANDS = 4000
+# What calls may make of a script, as large as a script may be: `$@ $@` doubles its words in each function.
+_MOST_CHARACTERS = 1 << 20
+_OF_A_COMMAND = 100  # what a command costs besides its words, in characters
 _ALL = tuple(f"{sign}{text}" for sign in ("$", QUOTED) for text in ("@", "*", "{@}", "{*}"))
 _ARGUMENT = re.compile(rf"[${QUOTED}](?:([1-9])|\{{([1-9])(?::?[-=]([^{{}}]*))?\}})")
 
@@ -19,9 +21,10 @@ def inlined(script: ShellScript) -> ShellScript:
     """Return a script with the commands of a function in the place of each call."""
     for _depth in range(_DEEPEST):
         called = {_called(each, script) for each in script.commands if not script.functions & {*each.blocks}} - {0}
-        if not called or len(script.commands) > _MOST_COMMANDS:
+        calls = _Calls(script)
+        if not called or calls.most_characters(called) > _MOST_CHARACTERS:
             break
-        script = _Calls(script).replaced(called)
+        script = calls.replaced(called)
     return script
 
 
@@ -34,6 +37,10 @@ def _called(command: ScriptCommand, script: ShellScript) -> int:
 class _Calls:
     def __init__(self, script: ShellScript) -> None:
         self._script = script
+        self._bodies: dict[int, list[ScriptCommand]] = {}
+        for each in script.commands:
+            for block in script.functions & {*each.blocks}:
+                self._bodies.setdefault(block, []).append(each)
         self._tests = dict(script.tests)
         self._loops = {*script.loops}
         blocks = (
@@ -43,6 +50,19 @@ class _Calls:
             *(b for each in script.commands for b in each.blocks),
         )
         self._last = max(blocks, default=0)
+
+    def most_characters(self, called: set[int]) -> int:
+        """Return an upper bound for what the calls of these blocks become: each `$` may insert all arguments."""
+        sizes: dict[int, tuple[int, int]] = {}
+        for block in called:
+            words = [word for each in self._bodies.get(block, ()) for word in (*each.words, *each.values)]
+            own = _OF_A_COMMAND * len(self._bodies.get(block, ())) + sum(map(len, words))
+            sizes[block] = own, sum(word.count("$") + word.count(QUOTED) for word in words)
+        total = 0
+        for each in self._script.commands:
+            own, inserted = sizes.get(_called(each, self._script), (0, 0))
+            total += own + inserted * sum(map(len, each.words))
+        return total
 
     def replaced(self, called: set[int]) -> ShellScript:
         """Return the script with the functions of these blocks in the place of their calls, and nowhere else."""
@@ -64,7 +84,7 @@ class _Calls:
     def _body(self, call: ScriptCommand, block: int) -> Iterator[ScriptCommand]:
         given, (_name, *arguments) = _split(call.words)
         numbers: dict[int, int] = {}
-        for each in [each for each in self._script.commands if block in each.blocks]:
+        for each in self._bodies.get(block, ()):
             blocks = each.blocks[each.blocks.index(block) + 1 :]
             if each.words[0] == "shift" and not blocks:
                 arguments, of_script = _shifted(arguments, "".join(each.words[1:2]) or "1")

@@ -1,4 +1,4 @@
-"""What people are to replace in a line (`<path/to/program>`), and words that are no program but a broken option: pure."""
+"""Placeholders that a user has to replace (`<path/to/program>`), and broken options in the place of a program: pure."""
 
 import re
 from collections.abc import Container, Sequence

@@ -3,7 +3,8 @@
 #
 # usage: scripts/horovod_wheel.sh PYTHON ARCHIVE FOLDER
 # PYTHON has torch, pip, setuptools, wheel, packaging and cffi, and headers; mpicxx, g++, cmake and make are on PATH. The
-# wheel comes into FOLDER. HOROVOD_GPU_OPERATIONS=NCCL builds it for GPUs; other HOROVOD_* and MAKEFLAGS reach the build.
+# wheel comes into FOLDER. HOROVOD_GPU_OPERATIONS=NCCL builds it for GPUs, HOROVOD_WITH_GLOO=1 with Gloo, which elastic jobs require
+# (three minutes more); other HOROVOD_* and MAKEFLAGS reach the build.
 set -euo pipefail
 
 python=$1 archive=$2 folder=$3
@@ -22,8 +23,10 @@ sed -i 's/const size_type count_;/size_type count_;/' \
 memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo) # one compiler takes up to 1.5 GB
 jobs=$(nproc)
 ((jobs <= memory)) || jobs=$((memory > 0 ? memory : 1))
+gloo=HOROVOD_WITHOUT_GLOO=1
+[[ -z ${HOROVOD_WITH_GLOO:-} ]] || gloo=HOROVOD_WITH_GLOO=1
 # Since GCC 13 these headers no longer come along with others, as Horovod's sources expect.
-CXXFLAGS="-include cstdint -include stdexcept -include string ${CXXFLAGS:-}" MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
+env CXXFLAGS="-include cstdint -include stdexcept -include string ${CXXFLAGS:-}" MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
   HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 \
-  HOROVOD_WITHOUT_GLOO=1 \
+  "$gloo" \
   "$python" -I -m pip -v wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$folder" "$work"

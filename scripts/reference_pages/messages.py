@@ -31,6 +31,7 @@ agent log show messages under these names.
 """
 _SECTIONS = (
     ("rank_messages", "Between a rank's wrapper and the guard of its host"),
+    ("horovod_messages", "Between the hosts of an elastic Horovod job and its driver"),
     ("guard_messages", "Between a job's supervisor and the guards of its hosts"),
     ("stall_messages", "Between supervisors, guards and what reads stacks, about ranks that make no progress"),
     ("verify_messages", "What guards tell of their ranks, to be compared with the plan"),

@@ -100,6 +100,18 @@ def test_hosts_become_free_and_are_given_up(cluster: Cluster, name: str) -> None
     ]
 
 
+def test_torchrun_fails_on_one_host(cluster: Cluster, name: str) -> None:
+    submit(cluster, spec(cluster, name, 700))
+    becomes(cluster, name, 3)
+    cluster.kill(cluster.pid("bin/torchrun", on=1), 1)
+    becomes(cluster, name, 2)
+    becomes(cluster, name, 3)
+    assert well(cluster, name, 700)[:2] == [
+        "ranks 3 -> 2: host n2 leaves: its torchrun failed",
+        "ranks 2 -> 3: host n2 joined",
+    ]
+
+
 def test_a_program_that_fails_again_and_again_ends_the_job(cluster: Cluster, name: str) -> None:
     job = replace(spec(cluster, name, 1), command=("sh", "-c", "exit 7"))
     submit(cluster, job)

@@ -1,7 +1,7 @@
 """The hosts of an elastic job while it runs: it continues without one that is lost, and takes those that become free.
 
-torchrun restarts all ranks whenever a host comes or goes. The first host has the store where the others meet: with it
-the attempt ends.
+torchrun restarts all ranks whenever a host comes or goes; those of Horovod continue. The first host has the store or the
+driver where the others meet: with it the attempt ends.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from taco_launch.core.lifecycle import state
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec, JobState
+from taco_launch.core.model.launchers import launcher_of
 from taco_launch.core.model.plans import Placement, numbered
 from taco_launch.core.protocol.calls.jobs import CallerEnvironment
 from taco_launch.core.protocol.guard_messages import EndJob
@@ -80,6 +81,14 @@ class ElasticWorld:
         self._forget(link)
         return True
 
+    def settle_failures(self) -> bool:
+        """Continue without a host whose launcher has failed, if others can; return False while that has to wait."""
+        if self._joins:
+            return False
+        if self._attempt.cut_short is None and self._attempt.kill_at is None:
+            self._leave_failed()
+        return True
+
     def step(self, now: float, serve: Callable[[], None]) -> None:
         """Continue departures, and look at other hosts where that is due; `serve` is called as long as hosts are waited for."""
         attempt = self._attempt
@@ -89,7 +98,6 @@ class ElasticWorld:
             if departure.step(now):
                 del self._leaving[name]
                 self._dismiss(departure.link)
-        self._leave_failed()
         if now < self._look_at or self._leaving:
             return
         self._look_at = now + _LOOK_SECONDS
@@ -146,13 +154,13 @@ class ElasticWorld:
             self._leave(name, f"host {name} leaves: {why}")
 
     def _leave_failed(self) -> None:
-        """Continue without a host whose torchrun has failed while others run."""
+        """Continue without a host whose launcher has failed while others run."""
         launcher = self._attempt.launcher
         if not isinstance(launcher, start.HostCommands) or launcher.poll() is not None:
             return
         failed = launcher.failed_on
         if failed and self._can_lose(failed):
-            self._leave(failed, f"host {failed} leaves: its torchrun failed")
+            self._leave(failed, f"host {failed} leaves: its {self._attempt.spec.launcher} failed")
 
     def _leave(self, name: str, words: str) -> None:
         link = self._attempt.gang.link(name)
@@ -164,7 +172,7 @@ class ElasticWorld:
         """Remove a host and its ranks from the job, and report it."""
         attempt, before = self._attempt, self.placement.np
         launcher = attempt.launcher
-        assert isinstance(launcher, start.HostCommands)  # torchrun's
+        assert isinstance(launcher, start.HostCommands)  # of an elastic launcher
         launcher.leave(attempt.gang.link(name))
         left = tuple(share for share in self.placement.shares if share.host != name)
         self._planned = self._planned._replace(placement=replace(self.placement, shares=left))
@@ -172,7 +180,12 @@ class ElasticWorld:
         self._tell(before, words)
 
     def _interrupt(self, before: float) -> None:
-        """End the ranks that have run since before the time `before`: they may wait forever for one on a lost host."""
+        """End the ranks that have run since before the time `before`: they may wait forever for one on a lost host.
+
+        Ranks of Horovod find that out by themselves, and continue.
+        """
+        if not launcher_of(self._attempt.spec).restarts_ranks:
+            return
         self._attempt.gang.order(InterruptRanks(roots=self._attempt.ranks.wrappers(before)))
 
     def _dismiss(self, link: GuardConnection) -> None:
@@ -236,7 +249,7 @@ class ElasticWorld:
         links = [gang.link(name) for name in names]
         start.prepare(self._planned, gang, attempt.ranks, self._caller.umask, attempt.limits.stall_after, links)
         launcher = attempt.launcher
-        assert isinstance(launcher, start.HostCommands)  # torchrun's
+        assert isinstance(launcher, start.HostCommands)  # of an elastic launcher
         launcher.start(launch, self._caller, attempt.number)
         self._tell(before.np, f"host{'s' if names[1:] else ''} {', '.join(names)} joined")
 

@@ -116,6 +116,8 @@ class Ranks:
 
     def _expect_restart(self) -> None:
         self._failed.clear()
+        if not self._launcher.restarts_ranks:
+            return
         self._interrupted.update(rank for rank in self.started if rank not in self.ended)
 
     def wrappers(self, before: float) -> List[Sequence[int]]:
@@ -149,6 +151,10 @@ class Ranks:
     def restarted(self) -> int:
         """The number of times that torchrun restarted the rank whose failure ends the job; 0 if there is none."""
         return self._most_restarts if self.fatal else 0
+
+    def forgive(self) -> None:
+        """Forget failures: the launcher of an elastic job has ended well without the ranks that had failed."""
+        self.failures = []
 
     def keep(self, host: str) -> None:
         """Keep the logs of another host here."""

@@ -104,7 +104,8 @@ class Running:
         attempt.end_early(attempt.verification.step())
         if attempt.kill_at is None and attempt.early.is_over(now):
             attempt.terminate(attempt.early.why)
-        if attempt.kill_at is None and attempt.cut_short is None:
+        settled = attempt.world is None or attempt.world.settle_failures()
+        if settled and attempt.kill_at is None and attempt.cut_short is None:
             why, attempt.cut_short = start.failure(attempt.launcher)
             if why:
                 attempt.terminate(why)

@@ -188,6 +188,8 @@ class HostCommands:
                 self._codes.setdefault(link.name, link.answers.done.code)
         if not self._killed and len(self._codes) < len(self._links):
             return None
+        if self._spec.elastic and not self._killed and not self.failed_on:
+            self._ranks.forgive()
         if self._ranks.failures:
             return self._ranks.failures[0].exit_code
         return self._codes[self.failed_on] if self.failed_on else -signal.SIGKILL if self._killed else 0

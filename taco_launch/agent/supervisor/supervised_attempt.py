@@ -52,6 +52,9 @@ class World(Protocol):
     def loses(self, link: GuardConnection) -> bool:
         """Return whether the job continues without a guard that is gone."""
 
+    def settle_failures(self) -> bool:
+        """Continue without a host whose launcher has failed, if others can; return False while that has to wait."""
+
     def step(self, now: float, serve: Callable[[], None]) -> None:
         """Have hosts leave and join."""
 

@@ -14,9 +14,14 @@ def with_light(command: Sequence[str]) -> Tuple[str, ...]:
     while command[place : place + 1] and command[place].startswith("-") and command[place] not in ("-m", "-c", "-"):
         place += 2 if command[place] in _WITH_VALUE else 1
     runs_file = place < len(command) and command[place] not in ("-c", "-")
-    if not (_PYTHON.match(command[0]) and runs_file) or names_light(command):
+    if not (is_python(command[0]) and runs_file) or names_light(command):
         return tuple(command)
     return (*command[:place], "-m", MODULE, *command[place:])
+
+
+def is_python(word: str) -> bool:
+    """Return whether a word names a Python interpreter."""
+    return bool(_PYTHON.match(word))
 
 
 def names_light(command: Sequence[str]) -> bool:

@@ -61,7 +61,7 @@ def in_rank_order(spec: JobSpec, placement: Placement) -> Placement:
 
 def wrapper_op(spec: JobSpec) -> str:
     """Name the operation of the agent that stands before the job's own command."""
-    return "start" if launcher_of(spec).is_ours else "rank"
+    return launcher_of(spec).agent_op
 
 
 def own_ports(spec: JobSpec) -> Tuple[int, ...]:

@@ -30,10 +30,15 @@ class Launcher:
     is_open_mpi: bool = False
     # Whether it tells its ranks itself where they meet (MASTER_ADDR, RANK and the like).
     sets_rendezvous: bool = False
-    # Whether it restarts its ranks where a host comes or goes.
+    # Whether hosts can come and go while a job runs (--elastic), and whether jobs without that can have it.
+    is_elastic: bool = False
+    is_always_elastic: bool = False
+    # Whether it restarts all ranks where a host comes or goes, not only those of the host.
     restarts_ranks: bool = False
     # Whether it is ours, which starts any number of processes for a slot or a host.
     is_ours: bool = False
+    # The agent's operation that stands before the job's own command (agent/__main__.py).
+    agent_op: str = "rank"
 
     @property
     def trainer(self) -> str:
@@ -74,8 +79,9 @@ LAUNCHERS: Mapping[str, Launcher] = {
             is_single=False,
             kind="PyTorchJob",
             starter="torchrun",
-            plan="per_host",
+            plan="torchrun",
             sets_rendezvous=True,
+            is_elastic=True,
             restarts_ranks=True,
         ),
         Launcher(
@@ -84,8 +90,21 @@ LAUNCHERS: Mapping[str, Launcher] = {
             is_single=False,
             kind="PyTorchJob",
             starter="what starts the ranks of --launcher env",
-            plan="per_host",
+            plan="env",
             is_ours=True,
+            agent_op="start",
+        ),
+        Launcher(
+            "horovod",
+            "horovod (elastic jobs of Horovod, whose ranks survive a change of hosts)",
+            is_single=False,
+            kind="PyTorchJob",
+            starter="Horovod's driver",
+            plan="horovod",
+            sets_rendezvous=True,
+            is_elastic=True,
+            is_always_elastic=True,
+            agent_op="horovod",
         ),
     )
 }

@@ -232,11 +232,11 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
     kind = rest[0] if rest else ""
     if kind not in (*MPI, *TORCH):
         hint = f"arena submit {'|'.join((*MPI[::2], *TORCH[::2]))}; other programs: taco-launch submit --help"
-        if kind in ("et", "etjob"):  # of Horovod, whose elastic mode is not used here
+        if kind in ("et", "etjob"):  # of Horovod
             given = {name: value for name, value in flags if value.isdecimal()}
             least, most = given.get("min-workers", "MIN"), given.get("max-workers", "MAX")
-            words = f"--launcher torchrun --elastic --hosts {least}:{most} --slots-per-host N"
-            hint = f"elastic jobs are torchrun's here, and continue from checkpoints: taco-launch submit {words} -- python train.py"
+            words = f"--launcher horovod --elastic --hosts {least}:{most} --slots-per-host N"
+            hint = f"an elastic job of Horovod: taco-launch submit {words} -- python train.py"
         is_type = kind in OTHER_TYPES or kind.isidentifier()
         raise UsageError(
             f"arena submit {kind} is not supported by taco-launch" if is_type else "the type of the job is missing",

@@ -284,7 +284,7 @@ class Reader:
     def _parts(self, at: int, words: tuple[str, ...], meaning: Meaning, values: tuple[str, ...]) -> Iterator[Part]:
         value = values[-1] if values else ""
         use, name, why = meaning.use, meaning.target, meaning.why
-        if use in (table.RANKS, table.EACH, table.NODES, table.TIMES, *table.OF_GPUS):
+        if use in (table.RANKS, table.EACH, table.NODES, table.TIMES, table.LEAST, table.MOST, *table.OF_GPUS):
             yield self._counted(at, words, use, meaning.convert(value))
         elif use == table.MAP_BY:
             yield from self._mapped(at, words, value, why)

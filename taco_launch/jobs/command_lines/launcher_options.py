@@ -24,6 +24,7 @@ SPREAD = "spread"  # gives each host a rank in turn
 GPUS = "gpus"  # of a host, or of a rank where a host has one
 ALL_GPUS = "all-gpus"  # of the job
 PER_GPU = "per-gpu"  # ranks of each GPU
+LEAST, MOST = "least", "most"  # ranks of an elastic job
 TIMES = "times"  # ranks of each resource set of jsrun, which the other options count
 OF_GPUS = (GPUS, ALL_GPUS, PER_GPU)
 # By which option a size is set whose value only the script knows.
@@ -252,7 +253,7 @@ BY_RANK = "give the job a script that chooses the program by $RANK, with the ran
 STARTERS = {"openmpi": "mpirun", **dict.fromkeys(("mpich", "impi", "mvapich"), "hydra"), "slurm": "srun"}
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 _MAIL_TYPE = "--notify sends the end of a job, a hang and a lost host"
-ELASTIC = "the number of hosts changes while a job runs only with --launcher torchrun --elastic --hosts MIN:MAX"
+ELASTIC = "the number of hosts changes while a job runs only with --elastic --hosts MIN:MAX, and --launcher torchrun or horovod"
 # Where schedulers list the hosts of a job.
 LISTS = re.compile(
     r"\b(?:PBS_NODEFILE|PJM_O_NODEINF|LSB_\w*HOST\w*|SGE_JOB_HOSTLIST|PE_HOSTFILE|SLURM_\w*NODELIST|NQSII_\w+)\b",
@@ -370,10 +371,12 @@ _HOROVODRUN = {
     **_omitted("--launcher decides how the ranks meet", "gloo mpi"),
     **_omitted("a job waits for its hosts: --queue-timeout", "disable-cache", "start-timeout"),
     **_omitted(_LOGS, "prefix-output-with-timestamp prefix-timestamp", "output-filename"),
-    **_omitted(
-        ELASTIC, two="min-np max-np min-num-proc max-num-proc host-discovery-script elastic-timeout reset-limit"
-    ),
-    **_omitted(ELASTIC, three="blacklist-cooldown-range"),
+    **_all("min-np min-num-proc", Meaning(LEAST, why=ELASTIC)),
+    **_all("max-np max-num-proc", Meaning(MOST, why=ELASTIC)),
+    "elastic-timeout": _tunes("ELASTIC_TIMEOUT"),
+    **_omitted("the inventory has the hosts, and taco-launch finds which are free", two="host-discovery-script"),
+    **_omitted("--backoff-limit N sets how often a rank that fails starts again", two="reset-limit"),
+    **_omitted("a host that failed is tried again, after a pause that grows", three="blacklist-cooldown-range"),
     **_omitted(_ITS_MPIRUN, two="mpi-args"),
     **_omitted(_PROFILE, two="binding-args"),
     **_refused("its settings are not read: taco-launch translate FILE shows them as variables", two="config-file"),

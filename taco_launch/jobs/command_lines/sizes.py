@@ -18,7 +18,15 @@ _OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 
 
 def of_line(line: LauncherLine) -> Iterator[str]:
-    """Yield the options for how many ranks a line starts."""
+    """Yield the options for how many ranks a line starts, and for an elastic job of Horovod its launcher."""
+    each = _counts(line)[1]
+    if hosts := _changing_hosts(line, each):
+        yield from ("--launcher", "horovod", "--elastic", "--hosts", hosts, "--slots-per-host", each)
+    else:
+        yield from _of_ranks(line)
+
+
+def _of_ranks(line: LauncherLine) -> Iterator[str]:
     if line.kind == "accelerate" and any(part.words == ("--cpu",) for part in line.parts):
         yield from ("--np", "1")
         return
@@ -59,6 +67,15 @@ def of_line(line: LauncherLine) -> Iterator[str]:
         yield from ("--slots-per-host", each)
     elif each:
         yield from ("--np", each)
+
+
+def _changing_hosts(line: LauncherLine, each: str) -> str:
+    """Return MIN:MAX hosts of a line of horovodrun whose ranks come and go, "" for any other, or where hosts are not equal."""
+    counts = [part.value for use in (table.LEAST, table.MOST) if (part := line.last(use)) is not None]
+    if len(counts) < 2 or not each or not all(count.isdecimal() and int(count) for count in (*counts, each)):
+        return ""
+    (least, rest), (most, more) = (divmod(int(count), int(each)) for count in counts)
+    return f"{least}:{most}" if least < most and not rest and not more else ""
 
 
 def elastic(kind: str, nodes: str) -> tuple[str, ...]:

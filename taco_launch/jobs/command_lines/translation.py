@@ -223,6 +223,10 @@ def _is_of_job(row: Row) -> bool:
     return bool(row.here) and row.here.split()[0] not in (*sizes.COUNTED.values(), "--mca", "-i")
 
 
+# Parts whose options those of the size are, which stand first.
+_SIZING = (table.TIMES, table.SPREAD, table.LEAST, table.MOST)
+
+
 def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: str) -> tuple[list[str], list[Row]]:
     options: list[str] = []
     rows: list[Row] = []
@@ -232,7 +236,7 @@ def _options(line: LauncherLine, own: Sequence[str], *, sized: bool, launcher: s
     options += size
     for part in line.parts:
         here = _here(part, own, given, size=size, launcher=launcher, hosts=_with_slots(line, part))
-        if here and part.use not in (*sizes.COUNTED, *table.OF_GPUS, table.TIMES, table.SPREAD, table.HOSTFILE):
+        if here and part.use not in (*sizes.COUNTED, *table.OF_GPUS, *_SIZING, table.HOSTFILE):
             options += here
             if here[0] == "--backoff-limit" and "--restart" not in own:
                 options += _RESTART
@@ -301,7 +305,7 @@ def _here(
         return ("--mca", part.name, part.value) if can else ()
     if part.use == table.OPTION:
         return () if part.name in own else (part.name, *filter(None, (part.value,)))
-    return ()
+    return tuple(size[:5]) if part.use in (table.LEAST, table.MOST) and "--elastic" in size else ()
 
 
 def _fits(hosts: str, size: Sequence[str]) -> bool:

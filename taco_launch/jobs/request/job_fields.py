@@ -108,7 +108,8 @@ FIELDS = (
         "flag",
         _P.SIZE,
         "While the job runs, continue without a host that is lost and use hosts that become free, between MIN and MAX of {hosts}. "
-        "Each change restarts all ranks from your last checkpoint. Requires {launcher} torchrun.",
+        "With {launcher} torchrun each change restarts all ranks from your last checkpoint; with {launcher} horovod a program that "
+        "uses hvd.elastic continues from its last commit.",
     ),
     JobField(
         "slots_per_host",

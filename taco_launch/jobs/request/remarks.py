@@ -20,14 +20,17 @@ def remarks(spec: JobSpec, caller: Caller) -> Iterator[str]:
     """Yield a line for each thing that the job's script uses and does not get; none for any other program."""
     script = next((word for word in spec.command[:_FIRST_WORDS] if word.endswith(".py")), "")
     text = caller.read_script(script) if script else ""
-    if any(word in text for word in _ELASTIC):
+    launcher = launcher_of(spec)
+    if any(word in text for word in _ELASTIC) and not launcher.is_always_elastic:
         yield (
-            f"note: {script} uses hvd.elastic, but the number of ranks does not change while a job runs: a rank that dies ends "
-            "the attempt. --backoff-limit N starts it again; keep checkpoints in files"
+            f"note: {script} uses hvd.elastic, but under --launcher {launcher.name} the number of ranks does not change while a job "
+            "runs: a rank that dies ends the attempt. Use --launcher horovod --elastic --hosts MIN:MAX"
         )
     code = [text, *(word for before, word in itertools.pairwise(spec.command) if before == "-c")]
     own = any(_RENDEZVOUS in each for each in code) or any(name.startswith(_RENDEZVOUS) for name, _value in spec.env)
-    if not (launcher_of(spec).is_mpi or spec.per_host or own or has_one_rank(spec)) and any(map(_needs_horovod, code)):
+    if not (launcher.is_mpi or launcher.is_always_elastic or spec.per_host or own or has_one_rank(spec)) and any(
+        map(_needs_horovod, code)
+    ):
         yield (
             f"warning: {script or 'the command'} imports horovod, which does not find the other ranks under --launcher "
             f"{spec.launcher}: each rank trains a model of its own. Use --launcher mpirun (the default) or hydra"

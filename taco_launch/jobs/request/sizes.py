@@ -68,15 +68,22 @@ def _refuse_fewer(request: JobRequest, found: dict[str, Any]) -> None:
 
 
 def _check_elastic(request: JobRequest, found: dict[str, Any]) -> None:
-    """Check that a job that gains and loses hosts has a range of them, and torchrun to start its ranks anew.
+    """Check that a job that gains and loses hosts has a range of them, and a launcher that can start ranks while it runs.
 
     Raises:
         UsageError: it does not.
     """
     elastic, hosts, launcher = map(request.called, ("elastic", "hosts", "launcher"))
-    if request.elastic and not LAUNCHERS[request.launcher or "mpirun"].restarts_ranks:
-        hint = f"add {launcher} torchrun; mpirun cannot start ranks on other hosts while a job runs"
-        raise UsageError(f"{elastic}: requires {launcher} torchrun", hint=hint)
+    own = LAUNCHERS[request.launcher or "mpirun"]
+    if request.elastic and not own.is_elastic:
+        hint = (
+            f"add {launcher} torchrun, or for a program that uses hvd.elastic {launcher} horovod; {own.name} cannot start ranks "
+            "on other hosts while a job runs"
+        )
+        raise UsageError(f"{elastic}: requires {launcher} torchrun or horovod", hint=hint)
+    if own.is_always_elastic and not request.elastic:
+        hint = f"add {elastic} {hosts} MIN:MAX, or for a program that does not use hvd.elastic omit {launcher}"
+        raise UsageError(f"{launcher} {own.name}: requires {elastic}", hint=hint)
     if request.elastic and found.get("least_hosts") in (None, found.get("host_count")):
         raise UsageError(f"{elastic}: requires a range of hosts", hint=f"for example: {hosts} 2:4")
 

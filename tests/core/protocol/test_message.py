@@ -14,6 +14,7 @@ from taco_launch.core.protocol import (
     connection,
     framing,
     guard_messages,
+    horovod_messages,
     rank_messages,
     stack_messages,
     stall_messages,
@@ -118,7 +119,15 @@ def test_fields_are_what_they_were() -> None:
     now = {op: {name: described(form) for name, form in kind._fields} for op, kind in KINDS.items()}
     assert set(KINDS.values()) == {
         value
-        for module in (connection, guard_messages, rank_messages, stack_messages, stall_messages, verify_messages)
+        for module in (
+            connection,
+            guard_messages,
+            horovod_messages,
+            rank_messages,
+            stack_messages,
+            stall_messages,
+            verify_messages,
+        )
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Message) and value.op
     }

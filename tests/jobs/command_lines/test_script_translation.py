@@ -225,7 +225,7 @@ def test_a_line_of_arena_is_a_job_of_its_script() -> None:
     assert "arena submit etjob is not supported by taco-launch" in left
     with pytest.raises(UsageError) as refused:
         arena_line.read(["submit", "etjob", "--min-workers=1", "--max-workers", "4", "python t.py"], ())
-    assert "--launcher torchrun --elastic --hosts 1:4 --slots-per-host N" in (refused.value.hint or "")
+    assert "--launcher horovod --elastic --hosts 1:4 --slots-per-host N" in (refused.value.hint or "")
 
 
 BY_ITSELF = "counts its ranks by its own options"

@@ -290,6 +290,13 @@ def test_a_size_that_is_to_be_set_fits_the_one_that_is_known() -> None:
     assert why.endswith("set it yourself: --slots-per-host N, the ranks of each host")
 
 
+@pytest.mark.parametrize(("gpus", "is_one"), [(6, True), (7, False)])
+def test_the_tasks_of_a_resource_set_share_its_gpus(gpus: int, is_one: bool) -> None:
+    text = f"#BSUB -nnodes 2\njsrun --np 12 --rs_per_host 1 --gpu_per_rs {gpus} a"
+    assert jobs(text) == ["--hosts 2 --slots-per-host 6 -- a"] * is_one
+    assert any("is a task with several GPUs" in why for why in reasons(text).values()) != is_one
+
+
 def test_a_line_that_only_redirects_is_named() -> None:
     (why,) = (why for each, why in reasons("mpirun -np 2 a\n<in >out").items() if each == "line 2: < in > out")
     assert why == "redirects, but no command is before it: does it continue the line above?"

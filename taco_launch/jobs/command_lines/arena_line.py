@@ -266,18 +266,9 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
             own += _asked(name, f"{value}@{ref}" if ref and name == "sync-source" else value)
     if given.get("tensorboard") == "true" and "logdir" not in given:
         own += ["--logdir", _BOARD]
-    command = _joined(command, notes)
+    command = shell_line.joined(command, notes)
     line = _mpi(own, command, given, notes) if kind in MPI else _torch(own, _words(command), given)
     return ArenaLine(line, tuple(notes), tuple(git.items()))
-
-
-def _joined(command: list[str], notes: list[str]) -> list[str]:
-    """Return a command whose other lines begin with options as one line."""
-    first, *others = re.split(r"[ \t]*\n\s*", command[0].strip())
-    if len(command) > 1 or not others or not all(line.startswith("-") for line in others):
-        return command
-    notes.append(f"the line end before {others[0].split()[0]}: ends the command of a shell; the lines are read as one")
-    return [" ".join((first, *others))]
 
 
 def _torch(own: list[str], words: tuple[str, ...], given: Mapping[str, str]) -> tuple[str, ...]:
@@ -339,15 +330,12 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
             hint=f"translate the script: taco-launch translate {shell((script,))}. Its ranks run on {size}{job}",
         )
     if found is None or found.kind not in table.OPTIONS:
-        begins, hint = (
-            f"starts with {words[0]!r:.60}",
-            "a program that is started once for each worker: arena submit pytorch ...",
-        )
-        if words != tuple(command) and shell_line.script_at(words):
-            begins, hint = f"is a script of a shell: {command[0]!r:.60}", "write the line of the launcher alone"
+        is_script = words != tuple(command) and shell_line.script_at(words)
+        begins = f"is a script of a shell: {command[0]!r:.60}" if is_script else f"starts with {words[0]!r:.60}"
+        each = "a program that is started once for each worker: arena submit pytorch ..."
         raise UsageError(
             f"the command of such a job must start with a launcher, mpirun for example; this one {begins}",
-            hint=hint,
+            hint="write the line of the launcher alone" if is_script else each,
         )
     try:
         line = launcher_line.read(words[found.begin :], found)

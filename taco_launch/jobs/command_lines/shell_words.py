@@ -180,7 +180,7 @@ class Tokens:
             self._at += 1
         elif char == "#" and self._word is None:
             self._at = self._end_of_line()
-        elif match := placeholder(self._text, self._at, self._word or (["", *self._words][-1])):
+        elif match := placeholder(self._text, self._at, self._word or "".join(self._words[-1:])):
             self._word = (self._word or "") + match[0]
             self._at = match.end()
         elif char in "<>" or self._text.startswith("&>", self._at):

@@ -317,7 +317,7 @@ def test_a_line_of_many_words_is_read_in_linear_time(line: str) -> None:
         shell_script.read(line.format("a " * count))
         return time.process_time() - begun
 
-    assert seconds(20_000) < 40 * max(seconds(2_000), 0.005)
+    assert seconds(20_000) < 25 * max(seconds(2_000), 0.005)
 
 
 def test_a_dash_is_no_program_of_a_job() -> None:

@@ -266,12 +266,15 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
             own += _asked(name, f"{value}@{ref}" if ref and name == "sync-source" else value)
     if given.get("tensorboard") == "true" and "logdir" not in given:
         own += ["--logdir", _BOARD]
-    line = (
-        _mpi(own, command, given, notes)
-        if kind in MPI
-        else ("submit", "--launcher", "env", *own, "--", *_words(command))
-    )
+    command = shell_line.joined(command, notes)
+    line = _mpi(own, command, given, notes) if kind in MPI else _torch(own, _words(command), given)
     return ArenaLine(line, tuple(notes), tuple(git.items()))
+
+
+def _torch(own: list[str], words: tuple[str, ...], given: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a job whose program Arena would have started once for each worker, which has all of its GPUs."""
+    is_one = int(given.get("gpus", "0")) > 1 and inner(words) is None
+    return ("submit", "--launcher", "env", *(("--per-host",) if is_one else ()), *own, "--", *words)
 
 
 def _refuse_flag(name: str, value: str) -> None:
@@ -327,9 +330,12 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
             hint=f"translate the script: taco-launch translate {shell((script,))}. Its ranks run on {size}{job}",
         )
     if found is None or found.kind not in table.OPTIONS:
+        is_script = words != tuple(command) and shell_line.script_at(words)
+        begins = f"is a script of a shell: {command[0]!r:.60}" if is_script else f"starts with {words[0]!r:.60}"
+        each = "a program that is started once for each worker: arena submit pytorch ..."
         raise UsageError(
-            f"the command of such a job must start with a launcher, mpirun for example; this one starts with {words[0]!r:.60}",
-            hint="a program that is started once for each worker: arena submit pytorch ...",
+            f"the command of such a job must start with a launcher, mpirun for example; this one {begins}",
+            hint="write the line of the launcher alone" if is_script else each,
         )
     try:
         line = launcher_line.read(words[found.begin :], found)

@@ -21,6 +21,8 @@ _SEVERAL_TIMES = ("-v", "--volume", "-B", "--bind", "--mount", "-V")
 _MEETS_AT = ("MASTER_ADDR", "MASTER_PORT")
 _RENAMED = "a job name has only letters, digits, '.', '_' and '-', at most 63 of them, and a letter or digit first"
 _SECONDS_OF = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SETS = ("-n", "--nrs")  # of jsrun
+_SHARED = f"the tasks of a resource set share them; {table.ONE_GPU_EACH}"
 _DURATION = re.compile(r"([1-9][0-9]{0,5})([smhd]?)")
 
 
@@ -53,7 +55,7 @@ def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
 
 def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
     """Yield the parts of directives and a line; what a later option sets again is left out, for launchers use the last one."""
-    parts = (*directives, *(_by_tasks(line.parts) if line.kind == "jsrun" else line.parts))
+    parts = (*directives, *(_by_tasks(directives, line.parts) if line.kind == "jsrun" else line.parts))
     last = {(part.use, part.name): part for part in parts if part.use in _SET_ONCE}
     for at, part in enumerate(parts):
         later = last.get((part.use, part.name), part)
@@ -66,7 +68,7 @@ def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:
             yield replace(part, use=table.OMITTED, why=f"{shell(tuple(map(shown, later.words)))} overrides it")
 
 
-def _by_tasks(parts: Sequence[Part]) -> list[Part]:
+def _by_tasks(directives: Sequence[Part], parts: Sequence[Part]) -> list[Part]:
     """Return the parts of jsrun's line: where -p counts the tasks, -n and -r count the resource sets that they are in."""
     tasks = [
         part for part in parts if table.RANKS in (part.use, part.name) and part.words[0].startswith(("-p", "--np"))
@@ -74,9 +76,12 @@ def _by_tasks(parts: Sequence[Part]) -> list[Part]:
     if not tasks:
         return list(parts)
     sets = next((part.value for part in reversed(parts) if part.use == table.EACH), "")
+    least = _tasks_of_set(tasks[-1].value, sets, directives, parts)
     found = []
     for part in parts:
-        if part.use == table.EACH:
+        if part.use == table.GPUS and not (least and least < int(part.value)):
+            found.append(replace(part, use=table.OMITTED, why=_SHARED))
+        elif part.use == table.EACH:
             found.append(replace(part, use=table.OMITTED, why="counts resource sets of a host, not tasks"))
         elif part.use == table.RANKS and part not in tasks:
             hosts, rest = divmod(int(part.value), int(sets)) if _are_counts(part.value, sets) else (0, 1)
@@ -85,6 +90,15 @@ def _by_tasks(parts: Sequence[Part]) -> list[Part]:
         else:
             found.append(part)
     return found
+
+
+def _tasks_of_set(tasks: str, sets: str, directives: Sequence[Part], parts: Sequence[Part]) -> int:
+    """Return how many of jsrun's tasks a resource set has, 0 if that is not known; `sets` are those of a host."""
+    counted = next((part.value for part in parts if part.use == table.RANKS and part.words[0].startswith(_SETS)), "")
+    hosts = next((part.value for part in reversed(directives) if part.use == table.NODES), "")
+    if not counted and _are_counts(hosts, sets):
+        counted = str(int(hosts) * int(sets))
+    return -(-int(tasks) // int(counted)) if _are_counts(tasks, counted) else 0
 
 
 def _are_counts(*texts: str) -> bool:

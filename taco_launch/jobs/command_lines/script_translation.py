@@ -46,7 +46,7 @@ _PREPARED = "prepare it in the image, or on the hosts"
 _EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
 _INSTEAD = "a condition of the script decides whether it runs in the place of the launcher in line {}"
 _NO_COMMAND = "redirects, but no command is before it: does it continue the line above?"
-_BESIDE = "it is started in the background, beside other launchers: a job has only one; translate its line alone"
+_BESIDE = "it is started in the background, beside other launchers{}: a job has only one; translate its line alone"
 _OF_PYTHON = ("python", "python3", "torchrun")
 
 
@@ -161,7 +161,8 @@ class _Script(Settings):
         self._rows += joined
         for command, _done in self._jobs:
             if self._is_beside(command):
-                self._left(command, _BESIDE)
+                lines = ", ".join(str(other.line) for other, _job in self._jobs if other is not command)
+                self._left(command, _BESIDE.format(f", and may run at the same time as line {lines}" if lines else ""))
         for command, values in self._others:
             self._alone(command, values)
         for path, command in self._writes.items():

@@ -74,6 +74,15 @@ def as_user(words: Sequence[str]) -> tuple[tuple[int, str], ...]:
     return (*before, *((place, words[place]) for place in range(at, len(words)))) if is_program else ()
 
 
+def joined(command: list[str], notes: list[str]) -> list[str]:
+    """Return a command of one text, whose other lines all begin with options, as one line, and note that; else as it is."""
+    first, *others = re.split(r"[ \t]*\n\s*", command[0].strip())
+    if len(command) > 1 or not others or not all(line.startswith("-") for line in others):
+        return command
+    notes.append(f"the line end before {others[0].split()[0]}: ends the command of a shell; the lines are read as one")
+    return [" ".join((first, *others))]
+
+
 def _without_comment(text: str) -> str:
     """Return a line without what stands behind an unquoted # that starts a word; several lines as they are."""
     if "\n" in text:

@@ -99,6 +99,8 @@ class Tokens:
         self._line = 1
         self._word: str | None = None
         self._words: list[str] = []
+        self._brackets: set[str] = set()  # those of a test, among the words
+        self._next = {"]]": -1, "\n": -1}  # where each comes next, as far as that was looked up
         self._is_target = False
         self._sign = ""
         self._redirected: list[tuple[str, str]] = []
@@ -140,8 +142,13 @@ class Tokens:
 
     def _is_in_test(self) -> bool:
         """Return whether a [[ is open, which the same line closes."""
-        is_open = "[[" in self._words and "]]" not in self._words
-        return is_open and "]]" in self._text[self._at : self._end_of_line()]
+        if "[[" not in self._brackets or "]]" in self._brackets:
+            return False
+        for text, at in self._next.items():
+            if at < self._at:
+                found = self._text.find(text, self._at)
+                self._next[text] = found if found >= 0 else len(self._text)
+        return self._next["]]"] < self._next["\n"]
 
     def _end(self, begun: int) -> Iterator[Words]:
         """End a command; with a line yield its commands, for a text of << comes below it."""
@@ -149,7 +156,7 @@ class Tokens:
         end = operator[0] if operator else ""
         self._end_word()
         self._pending.append(Words(begun, self._words, end, redirected=tuple(self._redirected)))
-        self._words, self._redirected = [], []
+        self._words, self._redirected, self._brackets = [], [], set()
         self._at += len(end)
         self._line += end.count("\n")
         if end in ("\n", ""):
@@ -173,7 +180,7 @@ class Tokens:
             self._at += 1
         elif char == "#" and self._word is None:
             self._at = self._end_of_line()
-        elif match := placeholder(self._text, self._at, self._word or (["", *self._words][-1])):
+        elif match := placeholder(self._text, self._at, self._word or "".join(self._words[-1:])):
             self._word = (self._word or "") + match[0]
             self._at = match.end()
         elif char in "<>" or self._text.startswith("&>", self._at):
@@ -183,7 +190,7 @@ class Tokens:
 
     def _array(self) -> None:
         """Take the elements of an array into the word that assigns it."""
-        before, self._words, begin = self._words, [], self._word
+        before, self._words, begin, brackets = self._words, [], self._word, self._brackets
         self._word = None
         self._at += 1
         while self._at < len(self._text) and (self._braces or self._text[self._at] not in "();|&"):
@@ -191,7 +198,7 @@ class Tokens:
         self._at += self._text[self._at : self._at + 1] == ")"  # the others would be an error of the shell
         self._end_word()
         self._word = f"{begin}{FIELD}{FIELD.join(word or EMPTY for word in self._words)}"
-        self._words = before
+        self._words, self._brackets = before, brackets
 
     def _arithmetic(self) -> list[str]:
         """Pass over `((...))`, and return assignments of what it may set, or of nothing; [] where it is none."""
@@ -236,6 +243,7 @@ class Tokens:
             self._redirected.append((self._sign, self._word))
         else:
             self._words.append(self._word)
+            self._brackets = self._brackets | ({self._word} & {"[[", "]]"})
         self._word = None
 
     def _redirect(self) -> None:

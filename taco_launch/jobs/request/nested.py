@@ -34,6 +34,9 @@ def refuse(spec: JobSpec, caller: Caller) -> None:
         NestedLauncherError: it is a launcher, or a script that calls one.
         UsageError: it hands work to another system, starts a container, or is a file that PATH does not find.
     """
+    if spec.command[0] == "-":
+        option = f"-{''.join(spec.command[1:2])}"
+        raise UsageError(f"'-' is no program: a blank divides the option {option}", hint=f"write {option} as one word")
     _refuse_file(spec, caller)
     each = "host" if spec.per_host else "rank"
     unchanged = f"\n  to run it unchanged in each {each}: sh -c '...'"

@@ -43,6 +43,12 @@ READ = {
         "submit --launcher env --tensorboard --logdir /training_logs -- x"
     ),
     "submit pytorch 'cd /w && python a.py $RANK'": "submit --launcher env -- sh -c 'cd /w && python a.py $RANK'",
+    "submit pytorchjob --gpus 2 --workers 2 'python a.py'": "submit --launcher env --per-host --gpus 2 --workers 2 -- python a.py",
+    "submit pytorch --gpus 2 'cd /w && python a.py'": "submit --launcher env --per-host --gpus 2 -- sh -c 'cd /w && python a.py'",
+    "submit pytorch --gpus 2 'torchrun a.py'": "submit --launcher env --gpus 2 -- torchrun a.py",
+    # a line end before an option
+    "submit mpi 'mpirun a --b 1 \n   --c=2\n-d'": "submit -- a --b 1 --c=2 -d",
+    "submit pytorch 'python a\nls'": "submit --launcher env -- sh -c 'python a\nls'",
     "submit pytorch 'A=1 python a.py'": "submit --launcher env -- env A=1 python a.py",
     # fewer ranks than slots, and the line's number unsaid
     "submit mpi --workers 4 --gpus 2 'mpirun -np 6 a'": "submit --np 6 -- a",
@@ -80,6 +86,7 @@ REFUSED = {
     "submit rayjob 'python t.py'": "arena submit rayjob is not supported by taco-launch",
     "submit pytorch --running-timeout soon x": "--running-timeout soon: is not a time",
     "submit mpi 'python train.py'": "the command of such a job must start with a launcher",
+    "submit mpi 'cd /a; mpirun a'": "the command of such a job must start with a launcher, mpirun for example; this one is a script of a shell: 'cd /a",
     "submit mpi --workers 2 'mpirun -np 8 a'": "mpirun -np 8: the workers have 2 slots",
     "submit mpi --workers= 'mpirun a'": "--workers : must be a number",
     "submit pytorch --workers two x": "--workers two: must be a number",

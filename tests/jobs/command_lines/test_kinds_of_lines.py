@@ -2,8 +2,10 @@
 
 import re
 import shlex
+import time
 
 import pytest
+from click.testing import CliRunner
 
 from taco_launch.cli.main import cli
 from taco_launch.core.command import shell
@@ -288,6 +290,40 @@ def test_what_the_tables_advise_is_an_option_here() -> None:
 def test_a_size_that_is_to_be_set_fits_the_one_that_is_known() -> None:
     why = reasons("#BSUB -nnodes 2\njsrun -n $N a")["-n '$N'"]
     assert why.endswith("set it yourself: --slots-per-host N, the ranks of each host")
+
+
+@pytest.mark.parametrize(("gpus", "is_one"), [(6, True), (7, False)])
+def test_the_tasks_of_a_resource_set_share_its_gpus(gpus: int, is_one: bool) -> None:
+    text = f"#BSUB -nnodes 2\njsrun --np 12 --rs_per_host 1 --gpu_per_rs {gpus} a"
+    assert jobs(text) == ["--hosts 2 --slots-per-host 6 -- a"] * is_one
+    assert any("is a task with several GPUs" in why for why in reasons(text).values()) != is_one
+
+
+def test_a_count_of_a_chunk_that_is_not_known_has_no_default() -> None:
+    text = "#PBS -l select=2:mpiprocs=$N\nmpiexec a"
+    assert jobs(text) == ["--hosts 2 -- a"]
+    assert "mpiprocs=1" not in reasons(text)
+
+
+def test_a_launcher_in_the_background_names_the_line_beside_it() -> None:
+    why = reasons("mpirun -np 2 a &\nmpirun -np 4 b")["line 1: mpirun -np 2 a"]
+    assert "may run at the same time as line 2:" in why
+
+
+@pytest.mark.parametrize("line", ["mpirun -np 2 {}", "[[ {} ]]"])
+def test_a_line_of_many_words_is_read_in_linear_time(line: str) -> None:
+    def seconds(count: int) -> float:
+        begun = time.process_time()
+        shell_script.read(line.format("a " * count))
+        return time.process_time() - begun
+
+    assert seconds(20_000) < 25 * max(seconds(2_000), 0.005)
+
+
+def test_a_dash_is_no_program_of_a_job() -> None:
+    done = CliRunner().invoke(cli, ["run", "--dry-run", "--", "-", "H", "s1:4", "a"])
+    assert isinstance(done.exception, UsageError)
+    assert "a blank divides the option -H" in done.exception.message
 
 
 def test_a_line_that_only_redirects_is_named() -> None:

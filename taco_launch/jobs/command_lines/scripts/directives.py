@@ -78,7 +78,7 @@ def directive(scheduler: str, words: Sequence[str]) -> tuple[Part, ...]:
     rest = tuple(words[at:])
     parts = [*reader.parts]
     if any(part.use == table.NODES and "select=" in part.words[-1] for part in parts) and not any(
-        part.use == table.EACH for part in parts
+        table.EACH in (part.use, part.name) for part in parts
     ):
         parts.append(Part(0, ("mpiprocs=1",), table.EACH, value="1", why=table.BY_DEFAULT))
     return (*parts, *((Part(at, rest, table.REFUSED, why="is no option, and is not read"),) if rest else ()))

@@ -58,7 +58,7 @@ OF_MPIRUN_5 = (
     "{mpirun} -np 2 --display map --prtemca plm_base_verbose 0 -x B=1 {python} probe.py",
     "{mpirun} -np 2 --bind-to none --rank-by slot -wdir {folder}/below {python} ../probe.py",
 )
-MPMD = "starts a second program, but a job has only one"
+MPMD = "starts a second program, or one with other settings, in the same job"
 REFUSED = (
     ("{mpirun} -np 1 {python} probe.py a : -np 1 {python} probe.py b", MPMD),
     ("{mpirun} -np 1 -x A=1 {python} probe.py a : -np 1 -x A=2 {python} probe.py b", MPMD),

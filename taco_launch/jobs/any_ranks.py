@@ -72,6 +72,8 @@ class AnyJob:
     # How many ranks were not seen, and the first of them: they have ended, or are on hosts that were not asked.
     absent_count: int
     absent: tuple[int, ...]
+    # Whether the launcher has no ranks yet: `ranks` are its own processes.
+    is_starting: bool = False
 
 
 def hosts_to_watch(
@@ -117,11 +119,11 @@ def watch(host: Transport, sent: bytes, seconds: float, *, sudo: bool) -> HostJo
 
 def jobs_of(answers: Sequence[Answer[HostJobs]]) -> tuple[AnyJob, ...]:
     """Put together what hosts have told of the same jobs."""
-    jobs: dict[tuple[str, str, int], list[list[HostJob]]] = {}
+    jobs: dict[tuple[str, str, int, str], list[list[HostJob]]] = {}
     for answer in answers:
         for job in () if answer.value is None else answer.value.jobs:
             here = replace(job, ranks=tuple(_on(answer.host, told) for told in job.ranks))
-            alike = jobs.setdefault((job.launcher, job.name, job.size), [])
+            alike = jobs.setdefault((job.launcher, job.name, job.size, job.starting), [])
             same = next((parts for parts in alike if _is_same(parts, here)), None)
             if same is None:
                 alike.append([here])
@@ -155,18 +157,23 @@ def _job(parts: Sequence[HostJob]) -> AnyJob:
     count = max(0, first.size - len(numbers))
     absent = itertools.islice((number for number in range(first.size) if number not in numbers), _MOST_ABSENT)
     verdict = _verdict(parts, ranks, count)
-    return AnyJob(first.launcher, first.size, first.command, verdict, tuple(ranks), count, tuple(absent))
+    launcher, starting = first.launcher or first.starting, bool(first.starting)
+    return AnyJob(launcher, first.size, first.command, verdict, tuple(ranks), count, tuple(absent), starting)
 
 
 def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack], absent: int) -> LifeVerdict:
     """Return what the job does; it is not known to hang where ranks were not seen, unless one is stopped."""
+    if parts[0].starting:
+        why = f"{parts[0].starting} runs and has no ranks yet: it is starting them, or waits for other hosts"
+        return LifeVerdict(Life.UNKNOWN, why)
     for part in parts:
         if part.sign:
             # Where the numbers of ranks are ours, they are not those of the host.
             sign = part.sign if part.launcher else _NUMBERED.sub("a process", part.sign)
             return LifeVerdict(Life.WORKING, f"on {part.ranks[0].look.host}, {sign}" if part.ranks else sign)
     if not ranks:
-        return LifeVerdict(Life.UNKNOWN, "its ranks have ended")
+        ended = "its ranks have ended" if parts[0].launcher else "its processes have ended"
+        return LifeVerdict(Life.UNKNOWN, ended)
     seconds = min(part.silent for part in parts)
     verdict = judge([rank.look for rank in ranks], (), f"for {seconds:.0f} s")
     if absent and verdict.life is Life.HUNG and not any(rank.look.state in STOPPED for rank in ranks):

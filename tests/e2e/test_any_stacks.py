@@ -158,7 +158,7 @@ def test_a_job_that_hangs_and_one_that_works_are_told_apart(taco: Taco, tmp_path
         assert "    load_batch  " in shown
     none = taco("stacks", "--match", str(tmp_path / "hangs"), "--watch", "1s")
     assert (none.returncode, none.stdout) == (1, "")
-    assert none.stderr.startswith("error: no process with ")
+    assert none.stderr.startswith("error: no rank or Python program with ")
 
 
 @pytest.mark.nightly

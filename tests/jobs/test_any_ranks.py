@@ -97,6 +97,17 @@ def test_programs_without_a_rank_are_numbered_by_host() -> None:
     assert job.absent == ()
 
 
+def test_a_launcher_without_ranks_neither_works_nor_has_ended() -> None:
+    """Even if its own processes compute; what ended while it was watched has no ranks where no launcher gave them numbers."""
+    starting = replace(part(0, sign="rank 0 computes", launcher="", name="train.py", size=0), starting="torchrun")
+    (job,) = merged(gpu1=starting, gpu2=starting)
+    assert (job.launcher, job.is_starting, job.verdict.life) == ("torchrun", True, Life.UNKNOWN)
+    assert job.verdict.why.startswith("torchrun runs and has no ranks yet: ")
+    assert len(merged(gpu1=starting, gpu2=replace(starting, starting=""))) == 2
+    assert merged(gpu1=part())[0].verdict.why == "its ranks have ended"
+    assert merged(gpu1=part(launcher="", size=0))[0].verdict.why == "its processes have ended"
+
+
 class Host:
     """A host whose shell answers with this."""
 

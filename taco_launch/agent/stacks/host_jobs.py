@@ -3,6 +3,7 @@
 The controller starts this from memory (jobs/any_ranks.py): no agent is installed for it, and there is no job folder.
 """
 
+import itertools
 import os
 import re
 import socket
@@ -17,6 +18,7 @@ from taco_launch.agent.counters.rank_sample import infiniband_bytes, rank_sample
 from taco_launch.agent.host import processes
 from taco_launch.agent.stacks import ras
 from taco_launch.agent.stacks.py_spy import PySpy, read_ranks
+from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.core.model.run.host_jobs import HostJob
 from taco_launch.core.model.run.rank_samples import RankStack
 from taco_launch.core.protocol.stack_messages import COMMAND_CHARACTERS, HostJobs
@@ -66,7 +68,7 @@ def host_jobs(seconds: float, match: str, spy: PySpy) -> HostJobs:
             for root, keys in zip(roots, trees)
             if any(match in seen.processes[pid].command for pid, _start in keys if pid in seen.processes)
         ]
-        roots = roots or list(_python_programs(seen.processes, matching_roots(seen.processes, match), spy))
+        roots = roots or list(_programs(seen.processes, matching_roots(seen.processes, match), match, spy))
     left_out = max(0, len(roots) - _MOST_RANKS)
     jobs: Dict[Tuple[str, str, int, int], List[RankRoot]] = {}
     for root in roots[:_MOST_RANKS]:
@@ -136,12 +138,17 @@ def _trees(seen: Mapping[int, ProcessSeen], roots: Sequence[RankRoot]) -> List[L
     return [trees[number] for number in keys]
 
 
-def _python_programs(seen: Mapping[int, ProcessSeen], roots: Sequence[RankRoot], spy: PySpy) -> Iterator[RankRoot]:
-    """Yield the Python program of each tree, numbered; of a program that waits for its children, these."""
+def _programs(seen: Mapping[int, ProcessSeen], roots: Sequence[RankRoot], match: str, spy: PySpy) -> Iterator[RankRoot]:
+    """Yield the Python program of each tree, numbered; of one that waits for its children, these; of a launcher, itself."""
     number = 0
     for root, keys in zip(roots, _trees(seen, roots)):
         members = process_trees.look_at(keys)
         program = process_trees.of_python(members)
+        starting = _starting(seen, keys, match)
+        if starting:
+            yield root._replace(pid=(program or root).pid, rank=number, parent=root.pid, starting=starting)
+            number += 1
+            continue
         if program is None:
             continue  # an editor that shows the script, say
         children = [one.pid for one in members if one.pid in seen and seen[one.pid].parent == program.pid]
@@ -151,6 +158,28 @@ def _python_programs(seen: Mapping[int, ProcessSeen], roots: Sequence[RankRoot],
             if pid in seen:
                 yield root._replace(pid=pid, rank=number, parent=root.pid)
                 number += 1
+
+
+def launcher_in(command: str) -> str:
+    """Return the name of the launcher that a process with this command line runs; "" where it runs none."""
+    words = command.split()
+    found = inner(words)
+    if found is None and words and words[0].rpartition("/")[2].startswith("python"):
+        # A launcher written in Python: its interpreter comes first, with options.
+        found = inner(list(itertools.dropwhile(lambda word: word.startswith("-"), words[1:])))
+    return found.name if found else ""
+
+
+def _starting(seen: Mapping[int, ProcessSeen], keys: Sequence[Key], match: str) -> str:
+    """Return the launcher among some processes that runs no Python program with the text yet; "" for none.
+
+    What it forks for a moment has its own command line.
+    """
+    launchers = {pid: launcher_in(seen[pid].command) for pid, _start in keys if pid in seen}
+    for pid, launcher in launchers.items():
+        if not launcher and match in seen[pid].command and process_trees.runs_python(pid):
+            return ""
+    return next(filter(None, launchers.values()), "")
 
 
 class _WatchedJob:
@@ -206,6 +235,7 @@ class _WatchedJob:
             ranks=tuple(
                 replace(rank, look=self._host.standing(rank.look)) for _number, rank in sorted(self._stacks.items())
             ),
+            starting=self._root.starting,
         )
 
     def _ranks(self) -> Dict[int, List[RankProcess]]:

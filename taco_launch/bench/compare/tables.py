@@ -159,9 +159,7 @@ def legend(found: Sequence[Table]) -> str:
     counts = sorted({len(entry.values) for table in found for entry in table.entries})
     repeats = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     if counts[-1] < 2:
-        lines = [
-            "each cell ran once: the numbers have no intervals and cannot show a difference; that requires repeats"
-        ]
+        lines = ["each number comes from one run: it has no interval and cannot show a difference"]
     else:
         alone = "" if counts[0] > 1 else "; a number without an interval comes from one run"
         lines = [f"± and [ ] show 95 % confidence intervals, for each number separately, from {repeats} repeats{alone}"]
@@ -366,7 +364,7 @@ def _decimals(value: float) -> int:
 
 
 def bars(table: Table) -> list[tuple[str, str, str, str]]:
-    """Return ranks, variant, bar and rate of each cell that has a sample; the highest rate has the longest bar."""
+    """Return ranks, variant, bar and value of each cell that has a sample; the highest value has the longest bar."""
     entries = sorted(table.entries, key=lambda entry: (entry.cell.ranks, table.variants.index(entry.cell.variant)))
     highest = max(entry.rate.value for entry in entries)
     return [

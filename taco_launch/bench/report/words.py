@@ -12,7 +12,7 @@ _WORDS = {
     ),
     "missing": ("No sample", "没有样本"),
     "of_runs": ("{} of {} runs gave no sample", "{} / {} 次运行没有样本"),
-    "figure": ("Rate and linear speedup", "速率与线性加速比"),
+    "figure": ("Values and linear speedup", "数值与线性加速比"),
     "figure_label": ("The tables below as a figure", "下面表格的图示"),
     "slow": ("Slow hosts", "较慢的主机"),
     "slow_host": ("{}: {:.1f} % of the median rate, in {} runs", "{}: 中位速率的 {:.1f} % ({} 次运行)"),

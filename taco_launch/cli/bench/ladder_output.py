@@ -230,7 +230,8 @@ def _show_bars(found: Sequence[Table], noun: str) -> None:
         if len(first.entries) > 1:
             click.echo(f"{first.workload}, {first.metric.unit}, as bars:")
             ranks = noun.upper() if noun == "ranks" else noun
-            render.table([ranks, "VARIANT", "", "RATE"], tables.bars(first), numbers=(ranks, "RATE"))
+            unit = first.metric.unit.upper()
+            render.table([ranks, "VARIANT", "", unit], tables.bars(first), numbers=(ranks, unit))
             click.echo()
 
 

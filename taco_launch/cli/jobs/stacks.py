@@ -150,7 +150,7 @@ def _of_any_launcher(
     if not jobs and rank is not None and any(value.jobs for value in came.values()):
         raise UsageError(f"rank {rank} was not found", hint="without --rank all ranks are shown")
     if not jobs:
-        what = f"no process with {match!r} in its command line" if match else "no rank of any launcher"
+        what = f"no rank or Python program with {match!r} in its command line" if match else "no rank of any launcher"
         hint = None if match else "a program that no launcher has started is found by --match TEXT of its command line"
         render.error(f"{what} was found on {fold([host.name for host in chosen])}", hint)
         return FAILED
@@ -197,15 +197,19 @@ def _frames(told: RankStack, most: int | None) -> Iterator[str]:
 
 def _job(job: AnyJob, rank: int | None) -> Iterator[str]:
     """Yield what a job is, its verdict and the stacks of its ranks."""
-    count = f"{job.size} rank{'s' * (job.size != 1)}" if job.size else "processes without a rank, numbered here,"
+    without = "no ranks yet, its own processes" if job.is_starting else "processes without a rank"
+    count = f"{job.size} rank{'s' * (job.size != 1)}" if job.size else without
     hosts = fold(list(dict.fromkeys(each.look.host for each in job.ranks)))
-    where = f" on {hosts}" if hosts else ""  # they may have ended while they were watched
+    numbered = "" if job.size else ", numbered here,"
+    where = f"{numbered} on {hosts}" if hosts else ""  # they may have ended while they were watched
     title = f"{job.launcher or 'No launcher'}, {count}{where}: {job.command}"
     lines = [title, f"{_VERDICTS[job.verdict.life]}: {job.verdict.why}"]
     if job.absent:
         lines.append(f"not seen on these hosts: {_numbers(job.absent, job.absent_count)} of {job.size}")
     yield "\n".join(map(render.printable, lines))
-    yield from _text(job.ranks, most=_MOST_FRAMES if rank is None else None)
+    # A launcher that is no Python program has no stack.
+    ranks = [each for each in job.ranks if each.stack is not None or not job.is_starting]
+    yield from _text(ranks, most=_MOST_FRAMES if rank is None else None)
 
 
 def _document(job: AnyJob) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class HostJobs(Message):
                 or not 0 <= job.size <= MOST_RANKS
             ):
                 raise ValueError(f"job {job.name[:60]!r}: its times or its number of ranks are out of range")
-            if max(map(len, (job.launcher, job.name, job.command, job.sign))) > COMMAND_CHARACTERS:
+            if max(map(len, (job.launcher, job.name, job.command, job.sign, job.starting))) > COMMAND_CHARACTERS:
                 raise ValueError(f"a job has words of more than {COMMAND_CHARACTERS} characters")
         if self.left_out < 0 or len(self.ras) > RAS_CHARACTERS or len(self.hidden) > WHY_CHARACTERS:
             raise ValueError("hidden, left_out or ras is out of bounds")

@@ -327,6 +327,13 @@ QUALIFIERS: Dict[str, Tuple[Qualifier, ...]] = {
             "Look for the first error in the log of {task}, and see whether it listens at its address in TF_CONFIG: nc -vz HOST PORT from each host. All tasks must have the same cluster in TF_CONFIG; unset http_proxy.",
         ),
     ),
+    "torchrun-signal-summary": (
+        Qualifier(
+            r"^ +host +: (?P<node>[\w.-]+)\n +rank +: (?P<rank>\d+) \(local_rank: \d+\)\n(?: [^\n]*\n){1,4}? +traceback +: Signal",
+            "Rank {rank} of torchrun on {node} was ended by signal {number} ({name}).",
+            "Read that rank's own lines before torchrun's summary; in Python, -x PYTHONFAULTHANDLER=1 shows where it crashed. A library built for another CUDA, torch or CPU can cause this.",
+        ),
+    ),
     "rank-crashed": (
         Qualifier(
             r"exited\s+on\s+signal 4\b|\(SIGILL\)",

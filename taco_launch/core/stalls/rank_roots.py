@@ -72,6 +72,8 @@ class RankRoot(NamedTuple):
     # The process above it where `job` is "", which tells two runs of a line apart on one host; of a program without a
     # launcher the uppermost process of its tree.
     parent: int = 0
+    # The launcher that this process is part of, where it has no ranks yet.
+    starting: str = ""
 
 
 def rank_roots(processes: Mapping[int, ProcessSeen]) -> List[RankRoot]:

@@ -32,7 +32,7 @@ def test_the_guide() -> None:
     assert lines(ratios) == ["VARIANT | 1 GPU | 8 GPUs | 16 GPUs", "light | - | - | +1.9 %"]
     assert tables.sentences(found, "GPUs") == ("resnet50: horovod to light: at 16 GPUs +1.9 % (no interval)",)
     assert tables.legend(found) == (
-        "each cell ran once: the numbers have no intervals and cannot show a difference; that requires repeats\n"
+        "each number comes from one run: it has no interval and cannot show a difference\n"
         "linear speedup of light: relative to one rank of horovod, since light was not measured with one rank"
     )
 

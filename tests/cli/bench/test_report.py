@@ -30,7 +30,7 @@ def db(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("language", "heading"), [("en", "Rate and linear speedup"), ("zh", "速率与线性加速比")])
+@pytest.mark.parametrize(("language", "heading"), [("en", "Values and linear speedup"), ("zh", "数值与线性加速比")])
 def test_a_page_needs_nothing_else(db: Path, tmp_path: Path, language: str, heading: str) -> None:
     page = tmp_path / "r.html"
     done = call("bench", "report", "--db", str(db), "--to", str(page), "--language", language)

@@ -29,3 +29,5 @@ class HostJob:
     # The last sign of progress, in words; "" for none.
     sign: str
     ranks: Tuple[RankStack, ...]
+    # The launcher, such as "torchrun", that runs and has no ranks yet: `ranks` are its own processes, numbered; "" for others.
+    starting: str = ""

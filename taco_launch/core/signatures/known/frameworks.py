@@ -443,6 +443,23 @@ FRAMEWORKS = (
         unless=("extension-build-failed", "compiler-missing", "header-missing", "nvcc-too-old"),
     ),
     Signature(
+        "extension-not-built",
+        keys=("cannot open shared object file",),
+        cause="The compiled extension {name} is not in its cache on {host}: it is built when it is first used, and that build failed, was interrupted, or is not finished.",
+        next="Read the compiler's error further up, or in the log of the rank that was first. Then remove what is half-built, and start again: rm -rf {folder}; a cache that several hosts share "
+        "can be moved to a disk of each host ([[torch?-x TORCH_EXTENSIONS_DIR=/tmp/extensions||-x TRITON_CACHE_DIR=/tmp/triton]]).",
+        pattern=r"(?P<folder>/[\w./+-]*/(?:(?P<torch>torch_extensions)|\.triton|torchinductor_\w+)/[\w./+-]*)/(?P<name>[\w.+-]{1,100})\.so: cannot open shared object file",
+        unless=(
+            "extension-build-failed",
+            "extension-compiler-failed",
+            "compiler-missing",
+            "header-missing",
+            "nvcc-too-old",
+            "cuda-home-missing",
+        ),
+        survived=True,
+    ),
+    Signature(
         "ray-versions",
         keys=("Version mismatch: The cluster was started with:",),
         cause="{host} has a different version of Ray or Python from the head of the Ray cluster[[here?: Ray {here} with Python {python}, and the head Ray {ray} with Python {main}]].",

@@ -12,6 +12,12 @@ _SIGNAL = (
     r"(?=(?P<kill>Killed)|(?P<bus>SIGBUS|Bus)|(?P<abort>SIGABRT|Aborted)"
     r"|(?P<crash>SIGSEGV|SIGILL|SIGFPE|Segmentation|Illegal|Floating)|(?P<other>\w))"
 )
+# What follows the exit code of the rank that failed first on a host; torchrun's report below it names host and rank.
+_FAILED = (
+    r"local_rank: (?:(?P<within>\d+) \(pid: (?P<pid>\d+)\)[\s\S]{0,6000}?\n +host +: (?P<host>[\w.-]+)\n +rank +: (?P<rank>\d+)"
+    r" \(local_rank: (?P=within)\)\n +exitcode +: -?\d+ \(pid: (?P=pid)\)|(?P<local>\d+))"
+)
+_RANK = "[[rank?Rank {rank} (local rank {within})]][[local?Local rank {local}]]"
 TORCH = (
     Signature(
         "torch-spawn-ended",
@@ -265,21 +271,23 @@ TORCH = (
     Signature(
         "torchrun-rank-killed",
         keys=("failed (exitcode: -9)", "(SIGKILL) received by PID"),
-        cause="[[rank?Local rank {rank}||A rank]] of torchrun on {host} was killed (signal 9), most often because memory ran out.",
+        cause=_RANK + "[[one?A rank]] of torchrun on {host} was killed (signal 9), most often because memory ran out.",
         next="Check dmesg -T | grep -i kill on {host}, and the container's memory limit. Use fewer data loader workers or smaller batches.",
-        pattern=r"failed \(exitcode: -9\) local_rank: (?P<rank>\d+)|\(SIGKILL\) received by PID",
+        pattern=r"failed \(exitcode: -9\) " + _FAILED + r"|(?P<one>\(SIGKILL\)) received by PID",
         unless=("rank-killed",),
+        lines=60,
     ),
     Signature(
         "torchrun-rank-signal",
         keys=("failed (exitcode: -",),
-        cause="Local rank {rank} of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
+        cause=_RANK + " of torchrun on {host} was ended by signal {number} (6: abort, 7: bus error, 11: crash, 15: "
         "termination).",
         next="[[abort?Read its reason in the lines before it, from torch's watchdog (a collective that timed out) or after 'terminate called'||For a bus error, "
         "enlarge /dev/shm; for a crash, read the lines before it, or run it with -x PYTHONFAULTHANDLER=1 (most are of a library built for another CUDA or "
         "torch; gdb python3 CORE opens a core file). For signal 15, look for the rank that ended first]].",
-        pattern=r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) local_rank: (?P<rank>\d+)",
+        pattern=r"failed \(exitcode: -(?=(?P<abort>6\))?)(?P<number>(?!9\))\d+)\) " + _FAILED,
         kind=FailureText.OUTCOME,
+        lines=60,
         unless=("rank-crashed", "rank-killed"),
     ),
     Signature(
@@ -293,13 +301,13 @@ TORCH = (
     Signature(
         "torchrun-child-failed",
         keys=("ChildFailedError", "Root Cause (first observed failure):"),
-        cause="torchrun ended because [[rank?rank {rank} failed with exit code {code}||one of its ranks failed]]; torchrun does not "
+        cause="torchrun ended because [[rank?rank {rank}||one of its ranks failed]][[node? on {node}]][[code? failed with exit code {code}]]; torchrun does not "
         "show why.",
         next="[[refused?Exit code 2 comes from argparse if the script refuses its arguments, or from Python if it cannot open the script; the log shows which||Read that rank's own lines]] "
         "above this line. To get the traceback here, put @record from torch.distributed.elastic.multiprocessing.errors before main.",
         pattern=r"ChildFailedError(?=(?:[^:]{0,400}\nFailures:\s+(?:<NO|[\s\S]{0,300}?\n +exitcode +: (?P<refused>2) )|[\s\S]{0,400}?\n +exitcode +: (?P<refused2>2) )?)"
-        r"(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code>-?\d+))?"
-        r"|^Root Cause \(first observed failure\):\s[\s\S]{0,400}?\n +rank +: (?P<rank2>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code2>\d+)",
+        r"(?:[\s\S]{0,6000}?\nRoot Cause [\s\S]{0,400}?\n +(?:host +: (?P<node>[\w.-]+)\n +)?rank +: (?P<rank>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code>-?\d+))?"
+        r"|^Root Cause \(first observed failure\):\s[\s\S]{0,400}?\n +(?:host +: (?P<node2>[\w.-]+)\n +)?rank +: (?P<rank2>\d+)[\s\S]{0,100}?\n +exitcode +: (?P<code2>\d+)",
         kind=FailureText.FALLBACK,
         lines=60,
     ),
@@ -315,10 +323,11 @@ TORCH = (
     Signature(
         "torchrun-rank-failed",
         keys=("failed (exitcode: ",),
-        cause="Local rank {rank} of torchrun on {host} was the first to fail there: it exited with code {code}.",
+        cause=_RANK + " of torchrun on {host} was the first to fail there: it exited with code {code}.",
         next="Read that rank's own lines above this line.",
-        pattern=r"failed \(exitcode: (?P<code>[1-9]\d*)\) local_rank: (?P<rank>\d+)",
+        pattern=r"failed \(exitcode: (?P<code>[1-9]\d*)\) " + _FAILED,
         kind=FailureText.FALLBACK,
+        lines=60,
         unless=("torchrun-child-failed",),
     ),
     Signature(
@@ -344,9 +353,9 @@ TORCH = (
         "torch-other-build",
         keys=("undefined symbol: _Z",),
         cause="{library} was built for another version of torch than the one on {host}.",
-        next="Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
-        "for flash-attn, use the wheel whose name contains this torch, CUDA and cxx11abi, or install it after torch with pip install --no-build-isolation --no-cache-dir.",
-        pattern=r"(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
+        next="[[cache?Remove the cache of extensions that another torch has built, and start again: rm -rf {cache}||Build or install it again for that torch: python3 -c 'import torch; print(torch.__version__, torch.version.cuda)'; "
+        "for flash-attn, use the wheel whose name contains this torch, CUDA and cxx11abi, or install it after torch with pip install --no-build-isolation --no-cache-dir]].",
+        pattern=r"(?:(?P<cache>/[\w./+-]*/torch_extensions)/[\w./+-]*/)?(?P<library>[\w.+-]{1,120}\.so[\w.]{0,20}): undefined symbol: _Z\w{0,40}?(?:2at|3c10|5torch)",
         unless=("horovod-other-build",),
         survived=True,
     ),

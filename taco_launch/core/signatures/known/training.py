@@ -304,7 +304,7 @@ TRAINING = (
         "ldconfig -p | grep {library}.",
         # NCCL and TensorFlow say so of libraries that they can do without.
         unless=("horovod-other-build",),
-        pattern=r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli|Unable to initialize backend)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
+        pattern=r"^(?!.*(?:NCCL INFO |dlerror|nvidia-container-cli|Unable to initialize backend|/(?:torch_extensions|\.triton|torchinductor_\w+)/)).*?(?<![\w.+-])(?P<library>(?=[\w.+-]{1,100}?\.so)[\w.+-]{1,120}): cannot open shared object file",
         survived=True,
     ),
     Signature(

@@ -12,7 +12,7 @@ from taco_launch.cli.output import arena_tables, render
 from taco_launch.core.command import shell
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.launchers import launcher_of
-from taco_launch.jobs.command_lines import arena_line
+from taco_launch.jobs.command_lines.arena import arena_line
 
 # The namespace's name where none was created.
 _DEFAULT = "default"

@@ -14,8 +14,9 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import bare, elsewhere, inner
 from taco_launch.hosts.inventory.schema import document
 from taco_launch.hosts.inventory.schema.faults import Faults
-from taco_launch.jobs.command_lines import arena_line, containers, launcher_line, shell_line, shell_script
+from taco_launch.jobs.command_lines import containers, launcher_line, shell_line, shell_script
 from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.arena import arena_line
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from taco_launch.jobs.command_lines.scripts import other_systems, redirections

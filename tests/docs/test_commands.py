@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from taco_launch.jobs.command_lines import arena_line
+from taco_launch.jobs.command_lines.arena import arena_line
 from tests.docs.pages import (
     ROOT,
     Shown,

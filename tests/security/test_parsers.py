@@ -35,7 +35,8 @@ from taco_launch.core.signatures import log_scan
 from taco_launch.core.stalls import dumps
 from taco_launch.hosts.inventory import hostfile, load
 from taco_launch.jobs.code import git_state
-from taco_launch.jobs.command_lines import arena_line, launcher_line
+from taco_launch.jobs.command_lines import launcher_line
+from taco_launch.jobs.command_lines.arena import arena_line
 from taco_launch.jobs.documents import job_file
 from tests.support.ladders import ladder, run
 

@@ -143,7 +143,7 @@ class _Host:
         self._kill_at: Dict[int, float] = {}  # slots whose ranks were told to end
         self._failed: Set[int] = set()  # slots whose ranks have failed since the last offer
         self._code = 0  # of the first that failed
-        self._is_leaving = False
+        self._is_leaving = self._has_withdrawn = False
         self._end: Optional[int] = None  # the job's exit code
 
     def run(self, offer: OfferSlots) -> int:
@@ -165,6 +165,9 @@ class _Host:
             if self._line.fileno() in ready and not self._obey():
                 poll.unregister(self._line)
                 self._lose_driver()
+            if self._is_leaving and not self._has_withdrawn:
+                self._has_withdrawn = True
+                self._line.send(WithdrawSlots())
             self._reap()
             self._kill()
             if self._failed and not self._running and not self._is_leaving and self._end is None:
@@ -174,7 +177,6 @@ class _Host:
 
     def _leave(self, _number: int, _frame: object) -> None:
         self._is_leaving = True
-        self._line.send(WithdrawSlots())
 
     def _lose_driver(self) -> None:
         """End the ranks: without the driver they cannot find each other again."""

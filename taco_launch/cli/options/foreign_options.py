@@ -8,7 +8,7 @@ import click
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.job_request import JobRequest
-from taco_launch.jobs.command_lines.arena_line import MPI, OTHER_TYPES, TORCH
+from taco_launch.jobs.command_lines.arena.arena_line import MPI, OTHER_TYPES, TORCH
 from taco_launch.jobs.request import code_options as asked
 
 _SET = "taco-launch sets it for every rank: omit it"

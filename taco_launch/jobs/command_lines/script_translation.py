@@ -16,13 +16,13 @@ from taco_launch.core.launch.command_line.nested_launcher import (
     inner,
 )
 from taco_launch.jobs.command_lines import (
-    arena_line,
     containers,
     launcher_line,
     launcher_options,
     shell_line,
     shell_script,
 )
+from taco_launch.jobs.command_lines.arena import arena_line
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.parts_in_force import without_sizes
 from taco_launch.jobs.command_lines.scripts import (

@@ -10,7 +10,7 @@ import taco_launch
 from taco_launch.bench.run import matrix_file
 from taco_launch.cli.hosts import examples
 from taco_launch.hosts.inventory import load
-from taco_launch.jobs.command_lines import arena_line
+from taco_launch.jobs.command_lines.arena import arena_line
 from taco_launch.jobs.documents import job_file
 from tests.docs.pages import ROOT, commands, prose, spans
 from tests.support.command_line import call, failing

@@ -3,7 +3,7 @@
 import pytest
 
 from taco_launch.core.command import shell
-from taco_launch.jobs.command_lines import arena_line
+from taco_launch.jobs.command_lines.arena import arena_line
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from taco_launch.jobs.command_lines.shell_words import SUM, with_sums

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from taco_launch.core.command import shell
-from taco_launch.core.errors import UsageError
-from taco_launch.jobs.command_lines import arena_line, shell_script, shell_words
+from taco_launch.jobs.command_lines import shell_script, shell_words
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 from taco_launch.jobs.command_lines.script_translation import translate_script
 from tests.support.command_line import VERBS
@@ -222,11 +221,8 @@ def test_the_text_of_eval_is_read() -> None:
 
 def test_a_line_of_arena_is_a_job_of_its_script() -> None:
     assert lines('arena submit mpijob --name a --workers 2 \\\n "mpirun -np 2 b"') == ["1: --name a --workers 2 -- b"]
-    (left,) = lines("arena submit etjob --name a b")
-    assert "arena submit etjob is not supported by taco-launch" in left
-    with pytest.raises(UsageError) as refused:
-        arena_line.read(["submit", "etjob", "--min-workers=1", "--max-workers", "4", "python t.py"], ())
-    assert "--launcher horovod --elastic --hosts 1:4 --slots-per-host N" in (refused.value.hint or "")
+    (left,) = lines("arena submit tfjob --name a b")
+    assert "arena submit tfjob is not supported by taco-launch" in left
 
 
 BY_ITSELF = "counts its ranks by its own options"

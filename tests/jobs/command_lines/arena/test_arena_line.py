@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from taco_launch.core.errors import SpecError, UsageError
-from taco_launch.jobs.command_lines.arena_line import FLAGS, ArenaLine, read
+from taco_launch.jobs.command_lines.arena.arena_line import FLAGS, ArenaLine, read
 
 # As the guide on ACK's topology scheduling has it.
 ACK = (

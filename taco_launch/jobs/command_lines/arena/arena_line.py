@@ -16,6 +16,7 @@ from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.hosts.inventory.schema.names import did_you_mean
 from taco_launch.jobs.command_lines import launcher_line, shell_line
 from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.arena import arena_elastic
 from taco_launch.jobs.command_lines.launcher_line import NOT_KNOWN, PASSED_ON, UnclearError
 from taco_launch.jobs.command_lines.scripts import unread_launchers
 from taco_launch.jobs.command_lines.shell_script import shown
@@ -25,7 +26,7 @@ from taco_launch.jobs.command_lines.translation import Row, Translation
 # Types of jobs whose command starts with a launcher, and those whose command each worker runs.
 MPI, TORCH = ("mpi", "mpijob", "horovod", "horovodjob", "deepspeed", "deepspeedjob"), ("pytorch", "pytorchjob")
 OTHER_TYPES = (
-    *("tf", "tfjob", "et", "etjob", "volcano", "volcanojob", "standalone"),
+    *("tf", "tfjob", "volcano", "volcanojob", "standalone"),
     *("spark", "sparkjob", "ray", "rayjob", "kserve", "serving"),
 )
 SUBMIT = "arena submit"
@@ -230,20 +231,14 @@ def _checked(flags: Sequence[tuple[str, str]], clusters: Sequence[str]) -> list[
 
 def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[str]) -> ArenaLine:
     kind = rest[0] if rest else ""
-    if kind not in (*MPI, *TORCH):
+    if kind not in (*MPI, *TORCH, *arena_elastic.KINDS):
         hint = f"arena submit {'|'.join((*MPI[::2], *TORCH[::2]))}; other programs: taco-launch submit --help"
-        if kind in ("et", "etjob"):  # of Horovod
-            given = {name: value for name, value in flags if value.isdecimal()}
-            least, most = given.get("min-workers", "MIN"), given.get("max-workers", "MAX")
-            words = f"--launcher horovod --elastic --hosts {least}:{most} --slots-per-host N"
-            hint = f"an elastic job of Horovod: taco-launch submit {words} -- python train.py"
         is_type = kind in OTHER_TYPES or kind.isidentifier()
-        raise UsageError(
-            f"arena submit {kind} is not supported by taco-launch" if is_type else "the type of the job is missing",
-            hint=hint,
-        )
+        problem = f"arena submit {kind} is not supported by taco-launch" if is_type else "the type of the job is missing"
+        raise UsageError(problem, hint=hint)
+    of_kind = (arena_elastic.LEAST, arena_elastic.MOST) if kind in arena_elastic.KINDS else ()
     for name, value in flags:
-        if name not in FLAGS:
+        if name not in (*FLAGS, *of_kind):
             _refuse_flag(name, value)
     command = list(rest[1:])
     if not command:
@@ -262,12 +257,16 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
     for name, value in flags:
         if name == "env":
             own += [] if value.startswith(_GIT) else ["-x", value]
-        elif name not in (*_NOTED, "namespace", *_GIVES_NO_VALUE):
+        elif name not in (*_NOTED, *of_kind, "namespace", *_GIVES_NO_VALUE):
             own += _asked(name, f"{value}@{ref}" if ref and name == "sync-source" else value)
     if given.get("tensorboard") == "true" and "logdir" not in given:
         own += ["--logdir", _BOARD]
     command = shell_line.joined(command, notes)
-    line = _mpi(own, command, given, notes) if kind in MPI else _torch(own, _words(command), given)
+    if of_kind:
+        words = _words(arena_elastic.computed(command, given))
+        line = arena_elastic.submit(_without(own, ("--workers", "--gpus")), words, given, notes)
+    else:
+        line = _mpi(own, command, given, notes) if kind in MPI else _torch(own, _words(command), given)
     return ArenaLine(line, tuple(notes), tuple(git.items()))
 
 

@@ -1,0 +1,1 @@
+"""Read lines of Arena, and the jobs that they submit."""

@@ -163,11 +163,11 @@ def _programs(seen: Mapping[int, ProcessSeen], roots: Sequence[RankRoot], match:
 def launcher_in(command: str) -> str:
     """Return the name of the launcher that a process with this command line runs; "" where it runs none."""
     words = command.split()
-    found = inner(words)
-    if found is None and words and words[0].rpartition("/")[2].startswith("python"):
+    launcher = inner(words)
+    if launcher is None and words and words[0].rpartition("/")[2].startswith("python"):
         # A launcher written in Python: its interpreter comes first, with options.
-        found = inner(list(itertools.dropwhile(lambda word: word.startswith("-"), words[1:])))
-    return found.name if found else ""
+        launcher = inner(list(itertools.dropwhile(lambda word: word.startswith("-"), words[1:])))
+    return launcher.name if launcher else ""
 
 
 def _starting(seen: Mapping[int, ProcessSeen], keys: Sequence[Key], match: str) -> str:

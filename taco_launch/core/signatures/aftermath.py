@@ -42,7 +42,7 @@ _GOOD_END = re.compile(
     r"|.*\btraining (?:is |has )?(?:complete|completed|finished|done|succeeded)\b)"
 )
 _BELOW_END = 5
-_HANDLED = " The log goes on after it and ends well, so the program may have handled it."
+_HANDLED = " The log continues after it and ends well, so the program may have handled it."
 
 
 class Aftermath:

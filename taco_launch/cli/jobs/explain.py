@@ -13,6 +13,7 @@ from taco_launch.cli.options.common import complete_file, settings_of, verb
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
 from taco_launch.core.model.codec import to_json
+from taco_launch.core.signatures.aftermath import without_handled
 from taco_launch.core.signatures.known import FailureText
 from taco_launch.core.signatures.log_scan import LogScan
 from taco_launch.core.signatures.match import SignatureMatch
@@ -44,8 +45,8 @@ def explain(ctx: click.Context, log: str) -> None:
     end = ""
     for text in _text(log):
         scan.feed(text)
-        end = text or end
-    found = scan.matches()
+        end = (end + text)[-_END:]
+    found = without_handled(scan.matches(), end, scan.lines)
     if all(match.kind is FailureText.NOTE for match in found):
         name = "standard input" if log == "-" else log
         read = f"{scan.lines} line{'' if scan.lines == 1 else 's'} read"
@@ -84,8 +85,7 @@ def _text(log: str) -> Iterator[str]:
 
 def _is_binary(text: str) -> bool:
     """Return whether a quarter of what was read last is not text; a log that was cut while open may start with nulls."""
-    end = text[-_END:]
-    return 4 * (end.count("\0") + end.count("\ufffd")) > len(end)
+    return 4 * (text.count("\0") + text.count("\ufffd")) > len(text)
 
 
 def _decoded(file: BinaryIO, log: str) -> Iterator[str]:

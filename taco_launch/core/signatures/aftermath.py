@@ -1,15 +1,17 @@
 """Decide whether a program continued after a line of its log; if so, the line only may be the cause of its end. Pure."""
 
 import re
+from dataclasses import replace
 from itertools import islice
-from typing import List
+from typing import List, Sequence, Tuple
 
 from taco_launch.core.errors import SIGNAL_BASE
+from taco_launch.core.signatures.known import FailureText
 from taco_launch.core.signatures.known.cuda import CUDA
 from taco_launch.core.signatures.known.frameworks import FRAMEWORKS
 from taco_launch.core.signatures.known.torch import TORCH, TORCH_RANKS
 from taco_launch.core.signatures.known.training import TRAINING
-from taco_launch.core.signatures.lines import clean, says
+from taco_launch.core.signatures.lines import clean, ended, says
 from taco_launch.core.signatures.match import ENTRIES, RAISED, SignatureMatch
 
 # The last line that the program's own work may follow, by so many lines of it at most: after an error of Python, which exits
@@ -33,6 +35,14 @@ _CONTINUES = re.compile(
     r"(?i)\bfall(?:ing|s)? ?back\b|\bretry|\btrying again\b|\breduc(?:ing|ed)\b|\bhalving\b|\bskipp|\bignor|\bcontinu|\brecover|\binstead\b"
 )
 _REPORTS = re.compile(r"(?i)\W*(?:[\w.:,/-]+ ){0,4}\W*(?:debug|info|warn(?:ing)?)\b")
+# A program's words that it ended well, of which so many lines may follow: what a library or a launcher says while it ends.
+_GOOD_END = re.compile(
+    r"(?i)(?!.*(?:\bnot?\b|n't\b|fail|error|unsuccess))(?:.*\bsuccessful(?:ly)?\b"
+    r"|.*\bexit(?:s|ed|ing)?\b(?: with)?(?: (?:code|status))?[ :=]*0\b"
+    r"|.*\btraining (?:is |has )?(?:complete|completed|finished|done|succeeded)\b)"
+)
+_BELOW_END = 5
+_HANDLED = " The log continues after it and ends well, so the program may have handled it."
 
 
 class Aftermath:
@@ -78,3 +88,35 @@ class Aftermath:
         if line < self._traceback:
             return since - self._since(self._traceback) <= _BEFORE_TRACEBACK
         return since <= self._most
+
+    def outlived(self, match: SignatureMatch) -> bool:
+        """Return whether a text is an error of a program that did more after it."""
+        entry = ENTRIES[match.finding.signature]
+        if entry.unknown:
+            return self._since(match.finding.line) > 0
+        is_error = entry.survived or entry.handled or entry in CUDA or RAISED.match(match.text)
+        return bool(is_error) and entry.name in _OF_PROGRAM and not ended(match.label) and not self.explains(match)
+
+
+def without_handled(matches: Sequence[SignatureMatch], end: str, last: int) -> Tuple[SignatureMatch, ...]:
+    """Return the matches; of a log that ends well, the errors that its program has outlived are no failures.
+
+    `end` is the end of the log, up to line `last`. A rank or a launcher that has failed makes no end a good one.
+    """
+    lines = end.split("\n")
+    first = last - len(lines) + 1 + end.endswith("\n")
+    said = [at for at, line in enumerate(lines) if says(clean(line)[1])][-_BELOW_END - 1 :]
+    good = next((at for at in reversed(said) if _GOOD_END.match(clean(lines[at])[1])), None)
+    failures = [match for match in matches if match.kind < FailureText.NOTE]
+    if good is None:
+        return tuple(matches)
+    after = Aftermath("\n".join(lines[:good]), first, 0)
+    if not all(match.finding.line < first + good and after.outlived(match) for match in failures):
+        return tuple(matches)
+    return tuple(match if match.kind is FailureText.NOTE else _as_note(match) for match in matches)
+
+
+def _as_note(match: SignatureMatch) -> SignatureMatch:
+    return match._replace(
+        kind=FailureText.NOTE, finding=replace(match.finding, cause=f"{match.finding.cause}{_HANDLED}")
+    )

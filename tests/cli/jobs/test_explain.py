@@ -156,3 +156,11 @@ def test_a_big_log_is_streamed(taco: Taco) -> None:
         )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith("line 2: ssh-permission-denied on gpu2\n")
+
+
+def test_errors_of_a_log_that_ends_well_are_no_failures(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("RuntimeError: CUDA out of memory.\nepoch 1 loss 0.5\ntraining finished successfully\n")
+    answer = call("explain", str(log))
+    assert answer.stdout.startswith("line 1: cuda-out-of-memory (no failure)\n")
+    assert answer.stderr.startswith("no known failure in ")

@@ -2,7 +2,8 @@
 
 import pytest
 
-from taco_launch.core.signatures.aftermath import Aftermath
+from taco_launch.core.signatures.aftermath import Aftermath, without_handled
+from taco_launch.core.signatures.known import FailureText
 from taco_launch.core.signatures.log_scan import LogScan
 
 STEPS = [f"step {number} loss 0.{number}" for number in range(400)]
@@ -41,3 +42,38 @@ def test_what_explains_an_end(lines: list[str], exit_code: int, explains: bool) 
     scan = LogScan(failed=True)
     scan.feed("\n".join(lines))
     assert Aftermath("\n".join(lines), 1, exit_code).explains(scan.matches()[0]) is explains
+
+
+GOOD = "training finished successfully, exit 0"
+EXITED = ["  Process name: [[17350,1],3]", "  Exit code:    1"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_failure"),
+    [
+        ([*CAUGHT, "falling back to mirror 2", *STEPS[:9], GOOD], False),
+        ([*CAUGHT, "falling back to mirror 2", OUT, *STEPS[:1], GOOD], False),
+        ([OUT, *STEPS, "Training complete."], False),
+        ([OUT, *STEPS[:20], "job 3 exited with code 0"], False),
+        (["Error: mirror 1 does not answer", "using mirror 2", GOOD], False),
+        ([OUT, *STEPS[:9], GOOD, "WARNING: destroy_process_group() was not called", *STEPS[:4]], False),
+        ([OUT, *STEPS[:9]], True),  # no good end
+        ([OUT, *STEPS[:9], "training finished unsuccessfully"], True),
+        ([OUT, *STEPS[:9], "error: not all ranks finished successfully"], True),
+        ([OUT, *STEPS[:9], GOOD, *STEPS[:6]], True),  # something else begins after it
+        ([*STEPS, GOOD, OUT], True),
+        ([*STEPS, *CAUGHT, "Training complete."], True),  # a batch script's words, whatever its program did
+        ([f"[rank3]: {line}" for line in CAUGHT] + ["copying results", GOOD], True),
+        ([OUT, *STEPS[:9], *EXITED, "copying results", GOOD], True),
+        ([XID, *STEPS, GOOD], True),  # no error of the program
+    ],
+)
+@pytest.mark.parametrize("newline", ["", "\n"])
+def test_an_error_before_a_good_end_is_no_failure(lines: list[str], newline: str, *, is_failure: bool) -> None:
+    scan = LogScan()
+    scan.feed("\n".join(lines) + newline)
+    matches = scan.matches()
+    assert matches
+    told = without_handled(matches, "\n".join(lines[-50:]) + newline, scan.lines)
+    assert any(match.kind < FailureText.NOTE for match in told) is is_failure
+    assert is_failure == all("may have handled it" not in match.finding.cause for match in told)

@@ -179,14 +179,6 @@ class _Script(Settings):
         counted = dict(self._loops if self._jobs else {}) | dict(of_array)
         return ((name, values) for name, values in counted.items() if len(values) <= rounds.MOST)
 
-    def _skipped(self, command: ScriptCommand) -> None:
-        """Name a launcher in a branch that does not run; note the one without whose success the script ends."""
-        tests = [self._script.tests[block] for block in command.blocks[-1:] if block in self._script.tests]
-        if command.words[0] == "exit" and tests and not tests[0].is_met and inner(tests[0].words):
-            self._required = tests[0].words
-        if inner(fields(command.words, self._variables)) is not None:
-            self._left(command, "is in a branch that does not run with the values in the script")
-
     def _alone(self, command: ScriptCommand, values: Mapping[str, str]) -> None:
         """Follow a command beside the launchers, or where there is none: then a program of Python is a job of one rank."""
         env, around, program = bare(command.words)

@@ -10,6 +10,7 @@ from taco_launch.jobs.command_lines.shell_script import read
 
 IN_A_CONDITION = "the script runs it only if [ -n $K ] holds; otherwise remove what it adds to the command"
 NOT_READ = "the condition in line {} decides whether it runs, and its first branch is read, which this is not"
+OF_ARGUMENTS = "the command has the values that are set before; arguments of the script may change them"
 NEVER = "is in a branch that does not run with the values in the script"
 
 
@@ -136,6 +137,37 @@ def test_a_launcher_in_a_branch_that_does_not_run_is_named() -> None:
     assert reasons(text) == [f"line 3: mpirun -np 4 a: {NEVER}"]
     unknown = text.replace("W=0\n", "\n")
     assert jobs(unknown) == ["--np 4 -- a", "--np 2 -- a"]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "while [[ $# -gt 0 ]]; do case $1 in -n) N=$2; shift 2;; -h) usage; exit 0;; *) exit 1;; esac; done",
+        'while getopts "n:h" opt; do case $opt in n) N=$OPTARG;; *) exit 1;; esac; done; shift $((OPTIND-1))',
+        'for arg in "$@"; do case $arg in --np=*) N="${arg#*=}";; esac; done',
+        'while test $# -gt 0; do if [ "$1" = "-n" ]; then N=$2; fi; shift; done',
+        'if [ "$1" = "-n" ]; then N=$2; shift 2; fi',
+        'f() { while [ "$1" ]; do N=$2; shift; done; }; f "$@"',
+    ],
+)
+def test_the_default_of_an_option_holds_and_is_named(loop: str) -> None:
+    assert jobs(f"N=4\n{loop}\nmpirun -np $N a") == ["--np 4 -- a"]
+    assert f"line 2: N=4: {OF_ARGUMENTS}" in reasons(f"N=4\n{loop}\nmpirun -np $N a")
+    assert jobs(f"N=\n{loop}\nmpirun -np 2 a $N") == ["--np 2 -- a '$N'"]
+    assert jobs(f'N=\n{loop}\n[ -z "$N" ] && N=3\nmpirun -np $N a') == ["--np 3 -- a"]
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        'for f in "$@"; do N=3; mpirun -np 2 b $f; done',
+        "while [ $# -gt 0 ]; do N=3; mpirun -np 2 b $1; shift; done",
+    ],
+)
+def test_a_loop_that_starts_a_job_for_each_argument_is_read(loop: str) -> None:
+    started = jobs(f"N=4\n{loop}\nmpirun -np 2 a $N")
+    assert [each.split()[3] for each in started] == ["b", "a"]
+    assert not any(OF_ARGUMENTS in each for each in reasons(f"N=4\n{loop}\nmpirun -np 2 a $N"))
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,6 @@ def test_a_shells_grammar(text: str, program: tuple[str, ...]) -> None:
         "N=3; unset N; let N++",
         "printf -v N %d 4",
         "eval N=4",
-        "while getopts n: N; do :; done",
         "select N in 4 5; do break; done",
         "N=(4); N[0]=5",
         "for i in 1 2; do mpirun -np $N a; N=4; done; exit",

@@ -4,9 +4,9 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from taco_launch.core.launch.command_line.nested_launcher import inner
-from taco_launch.jobs.command_lines.shell_blocks import Test
-from taco_launch.jobs.command_lines.shell_script import ShellScript, expanded
+from taco_launch.core.launch.command_line.nested_launcher import elsewhere, inner
+from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand, Test
+from taco_launch.jobs.command_lines.shell_script import ShellScript, expanded, sets
 from taco_launch.jobs.command_lines.shell_words import ASSIGNED, NAMED, QUOTED, UNKNOWN
 
 _SEPARATORS = (";", "\n", "")
@@ -28,6 +28,8 @@ _NUMBER = re.compile(r"-?\d{1,18}", re.ASCII)
 # ${NAME:-}: it is there for `set -u`, and says nothing about the value.
 _TESTED = re.compile(rf"[{QUOTED}$](?:({NAMED})|\{{({NAMED})[^{{}}]*\}})")
 _EMPTY_DEFAULT = re.compile(r"\{\w+:?-\}")
+_TAKES_ARGUMENTS = ("shift", "getopts")
+_ALL_ARGUMENTS = re.compile(rf"[{QUOTED}$](?:[@*]|\{{[@*]\}})")
 
 
 class Branches:
@@ -37,16 +39,18 @@ class Branches:
         """Start with no branch decided; the variables change while the script is followed."""
         self._tests = script.tests
         self._variables = variables
-        self._runs: dict[int, bool | None] = {}
+        # The blocks that read the script's own arguments, with what they set: without arguments none of them runs.
+        self.of_arguments = _of_arguments(script)
+        self._runs: dict[int, bool | None] = dict.fromkeys(self.of_arguments, False)
         launching = {block for each in script.commands if _launches(each.words) for block in each.blocks}
         ending = {block for each in script.commands if each.words[0] == "exit" for block in each.blocks[-1:]}
         self._ending = ending - launching
 
     def runs(self, block: int) -> bool | None:
         """Return whether a block runs; None where that is not known. What would end the script is taken not to run."""
-        if block not in self._tests:
-            return None
         if block not in self._runs:
+            if block not in self._tests:
+                return None
             runs = self._decided(self._tests[block])
             self._runs[block] = False if runs is None and block in self._ending else runs
         return self._runs[block]
@@ -85,6 +89,39 @@ class Branches:
         met = truth(test.words, self._variables) if test.words else True
         met = met if met is None or test.is_met else not met
         return None if met and None in earlier else met
+
+
+def _of_arguments(script: ShellScript) -> dict[int, tuple[str, ...]]:
+    """Return the loops that read the arguments of the script, and the conditions that shift them, with the variables they set.
+
+    One that starts something for each argument is none of them.
+    """
+    found = {block for each in script.commands if (block := _reads_arguments(each, script))}
+    starting = {block for each in script.commands if _starts(each.words) for block in each.blocks}
+    inside = {block: [each.words for each in script.commands if block in each.blocks] for block in found - starting}
+    return {
+        block: tuple(dict.fromkeys(name for words in lines for name in sorted(sets(words))))
+        for block, lines in inside.items()
+    }
+
+
+def _reads_arguments(command: ScriptCommand, script: ShellScript) -> int:
+    """Return the block that a command shows to read the arguments of the script, 0 for none."""
+    loop = next((block for block in command.blocks if block in script.loops), 0)
+    if any(map(_ALL_ARGUMENTS.fullmatch, command.values)):
+        return loop
+    if loop and command.words[0] in _TAKES_ARGUMENTS:  # in `for NAME in VALUES` it does not decide the rounds
+        return 0 if any(each.values and loop in each.blocks[-1:] for each in script.commands) else loop
+    test = script.tests.get(command.blocks[-1]) if command.blocks and command.words[0] == "shift" else None
+    if test is None or not test.words or test.earlier:
+        return 0
+    block = command.blocks[-1]
+    return 0 if any(block in other.earlier for other in script.tests.values()) else block
+
+
+def _starts(words: Sequence[str]) -> bool:
+    name = words[0].rpartition("/")[2]
+    return _launches(words) or elsewhere((*words, "-")) is not None or name.startswith("python") or name == "arena"
 
 
 def _launches(words: Sequence[str]) -> bool:

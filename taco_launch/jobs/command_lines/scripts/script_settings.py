@@ -8,11 +8,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from taco_launch.core.command import shell
+from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines import shell_script
 from taco_launch.jobs.command_lines.scripts import parts_of_hosts, rounds, script_values
 from taco_launch.jobs.command_lines.shell_blocks import ScriptCommand
 from taco_launch.jobs.command_lines.shell_script import READS, ShellScript, assigned, computes, fields, shown
-from taco_launch.jobs.command_lines.shell_words import FIELD, ITS_FOLDER, UNKNOWN
+from taco_launch.jobs.command_lines.shell_words import EMPTY, FIELD, ITS_FOLDER, UNKNOWN
 from taco_launch.jobs.command_lines.translation import OF_CALLER, Row, Translation
 
 _SUBMITTED_FROM = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD")
@@ -22,6 +23,7 @@ _PARAMETER = re.compile(rf"{UNKNOWN}(?:\d|\{{\d+(?::?\?[^{{}}]*)?\}})")
 _SET_INSIDE = "it is in a loop or a condition of the script, and is read as if the script ran it"
 _SET_WHERE = "the script runs it only if {} holds; otherwise remove what it adds to the command"
 _LEFT_OUT = "the command lacks what it adds: the script runs it only if {} holds"
+_OF_ARGUMENTS = "the command has the values that are set before; arguments of the script may change them"
 _A_CONDITION = "a condition"
 _NOT_EXPORTED = "the script does not export it: -x {} if the ranks are to have its value"
 _ONLY_IF = "the script runs it only if this {}: {}"
@@ -60,6 +62,7 @@ class Settings:
         self._variables = self._follows.values
         self._folder = ""
         self._required: Sequence[str] = ()  # `LAUNCHER || exit`
+        self._named: set[int] = set()  # the loops over the script's arguments whose defaults have a row
         self._loops: dict[str, tuple[str, ...]] = {}  # their variables, with the values that the script lists
 
     def _sets(
@@ -137,6 +140,28 @@ class Settings:
             (other.line, own.get(family(block), block) != block) for other, _job in jobs for block in other.blocks
         )
         return next((line for line, is_rival in others if is_rival), 0)
+
+    def _skipped(self, command: ScriptCommand) -> None:
+        """Name a launcher in a branch that does not run; note the one without whose success the script ends."""
+        self._keep_defaults(command)
+        tests = [self._script.tests[block] for block in command.blocks[-1:] if block in self._script.tests]
+        if command.words[0] == "exit" and tests and not tests[0].is_met and inner(tests[0].words):
+            self._required = tests[0].words
+        if inner(fields(command.words, self._variables)) is not None:
+            self._left(command, "is in a branch that does not run with the values in the script")
+
+    def _keep_defaults(self, command: ScriptCommand) -> None:
+        """Name the values that a loop over the script's arguments may change, at its first command; an empty one is not known."""
+        of_arguments = self._follows.branches.of_arguments
+        block = next((block for block in command.blocks if block in of_arguments), 0)
+        names = () if block in self._named else of_arguments.get(block, ())
+        self._named.add(block)
+        given = {name: value for name in names if (value := self._variables.get(name, "").strip(FIELD + EMPTY))}
+        for name in {*names} - {*given}:
+            self._variables.pop(name, None)
+        if given:
+            text = shell(tuple(f"{name}={value.replace(FIELD, ' ')}" for name, value in given.items()))
+            self._rows.append(row_of(command, text, _OF_ARGUMENTS))
 
     def _first_of_loop(self, command: ScriptCommand) -> ScriptCommand:
         """Note the values that a loop's variable has one after the other; return the command that sets it, to the only one if there is one."""

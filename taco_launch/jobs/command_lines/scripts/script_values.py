@@ -1,5 +1,6 @@
 """The variables of a script: what they are at each command, those from its scheduler, and those that its ranks have: pure."""
 
+import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -117,11 +118,10 @@ class ScriptVariables:
 
     def follow(self, at: int, command: ScriptCommand) -> tuple[ScriptCommand, bool]:
         """Move to a command; return it without the branches that run in any case, and whether it is in none that does not."""
-        undecided = next((block for block in command.blocks if not self.branches.is_decided(block)), 0)
-        while undecided:
+        outside = (*itertools.takewhile(lambda block: block not in self.branches.of_arguments, command.blocks),)
+        while undecided := next((block for block in outside if not self.branches.is_decided(block)), 0):
             self._move(at, self._kept(command.blocks[: command.blocks.index(undecided)]), undecided)
             self.branches.runs(undecided)
-            undecided = next((block for block in command.blocks if not self.branches.is_decided(block)), 0)
         kept = self._kept(command.blocks)
         skipped = next((block for block in command.blocks if self.branches.runs(block) is False), 0)
         self._move(at, kept[: kept.index(skipped)] if skipped else kept, skipped)

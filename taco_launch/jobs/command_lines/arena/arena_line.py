@@ -234,8 +234,8 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
     if kind not in (*MPI, *TORCH, *arena_elastic.KINDS):
         hint = f"arena submit {'|'.join((*MPI[::2], *TORCH[::2]))}; other programs: taco-launch submit --help"
         is_type = kind in OTHER_TYPES or kind.isidentifier()
-        problem = f"arena submit {kind} is not supported by taco-launch" if is_type else "the type of the job is missing"
-        raise UsageError(problem, hint=hint)
+        why = f"arena submit {kind} is not supported by taco-launch" if is_type else "the type of the job is missing"
+        raise UsageError(why, hint=hint)
     of_kind = (arena_elastic.LEAST, arena_elastic.MOST) if kind in arena_elastic.KINDS else ()
     for name, value in flags:
         if name not in (*FLAGS, *of_kind):

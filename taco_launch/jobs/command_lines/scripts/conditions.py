@@ -96,9 +96,9 @@ def _of_arguments(script: ShellScript) -> dict[int, tuple[str, ...]]:
 
     One that starts something for each argument is none of them.
     """
-    found = {block for each in script.commands if (block := _reads_arguments(each, script))}
+    reading = {block for each in script.commands if (block := _reads_arguments(each, script))}
     starting = {block for each in script.commands if _starts(each.words) for block in each.blocks}
-    inside = {block: [each.words for each in script.commands if block in each.blocks] for block in found - starting}
+    inside = {block: [each.words for each in script.commands if block in each.blocks] for block in reading - starting}
     return {
         block: tuple(dict.fromkeys(name for words in lines for name in sorted(sets(words))))
         for block, lines in inside.items()

@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_477,
+    "cli": 12_479,
     "api": 1_500,
-    "bench": 9_903,
-    "jobs": 15_863,
+    "bench": 9_927,
+    "jobs": 15_865,
     "setup": 9_100,
     "hosts": 8_453,
     "lab": 3_650,

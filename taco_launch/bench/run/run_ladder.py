@@ -18,9 +18,10 @@ from taco_launch.agent.store.folders import make_private, private
 from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.model.ladder import LadderStep, remaining_steps, seconds_left, whole_blocks
+from taco_launch.bench.model.ladder import LadderStep, remaining_steps, whole_blocks
 from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell, Measurement, Run
+from taco_launch.bench.run import ladder_time
 from taco_launch.bench.run.run_environment import EnvironmentProbe
 from taco_launch.core.errors import HOST_FAILED, HostError, NoJobError, TacoLaunchError, UsageError
 from taco_launch.core.frozen import dataclass
@@ -193,7 +194,11 @@ def run(
         if to_do:
             end_leftovers(backend, plan.ladder, set(done), tell.say)
         for step in to_do:
-            if plan.budget is not None and done and _spent(done) + _first_seconds(step, done) > plan.budget:
+            if (
+                plan.budget is not None
+                and done
+                and ladder_time.spent(done) + ladder_time.of_step(step, done) > plan.budget
+            ):
                 whole = whole_blocks(plan.steps, done)
                 counted = [run for position, run in done.items() if position in whole or not whole]
                 return LadderResult(tuple(counted), TIME_BUDGET)
@@ -228,21 +233,6 @@ def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callabl
             _delete(backend, row.name, say)
 
 
-def _spent(done: Mapping[int, Run]) -> float:
-    return sum(run.seconds for run in done.values())
-
-
-def _first_seconds(step: LadderStep, done: Mapping[int, Run]) -> float:
-    return seconds_left([step], _seen(done)) or 0.0
-
-
-def _seen(done: Mapping[int, Run]) -> dict[Cell, list[float]]:
-    seen: dict[Cell, list[float]] = {}
-    for run in done.values():
-        seen.setdefault(run.cell, []).append(run.seconds)
-    return seen
-
-
 def _one(
     backend: Backend,
     plan: LadderPlan,
@@ -261,9 +251,7 @@ def _one(
     name = job_name(plan.ladder, step.position)
     spec = replace(plan.specs[step.cell], name=name)
     log = plan.logs / f"{name}.log"
-    here = LadderProgress(
-        step, len(done) + 1, len(plan.steps), seconds_left(remaining_steps(plan.steps, done), _seen(done))
-    )
+    here = LadderProgress(step, len(done) + 1, len(plan.steps), ladder_time.left(plan.steps, done, plan.budget))
     started, begun = time.time(), time.monotonic()
     job, why, code = None, "", None
     try:
@@ -294,9 +282,14 @@ def _one(
     )
     if made.readings:
         _delete(backend, name, tell.say)
-    now = {**done, step.position: made}
-    after = seconds_left(remaining_steps(plan.steps, now), _seen(now))
-    tell.progress(replace(here, left=after, run=made, evidence=() if made.readings else _evidence(text)))
+    tell.progress(
+        replace(
+            here,
+            left=ladder_time.left(plan.steps, {**done, step.position: made}, plan.budget),
+            run=made,
+            evidence=() if made.readings else _evidence(text),
+        )
+    )
     unread = not made.readings and job is not None and job.record.state is JobState.SUCCEEDED
     return made, HOST_FAILED in (code, job and job.record.exit_code), unread
 

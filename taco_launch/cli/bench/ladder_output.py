@@ -189,7 +189,9 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
         budget = age(plan.budget or 0)
         planned = sum(not step.warm_up for step in plan.steps)
         beside = " besides the warm-ups" if planned < len(plan.steps) else ""
-        settings.talk(f"the time budget of {budget} is used up: {runs} of {planned} runs{beside} were made")
+        settings.talk(
+            f"the time budget of {budget} is used up: {runs} of {planned} runs{beside} are counted, those of complete rounds"
+        )
     gaps = tables.missing(cells, measured.runs)
     for gap in gaps:
         if gap.failed < gap.runs:

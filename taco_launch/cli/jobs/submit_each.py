@@ -43,7 +43,7 @@ def submit(settings: Settings, access: Credentials, request: JobRequest, matrix:
         click.echo(render.printable(job.name))
     waiting_jobs = sum(job.state.waits for job in jobs)
     queued = f", {waiting_jobs} of them in the queue" if waiting_jobs else ""
-    settings.talk(f"{render.counted(len(jobs), 'job')} started{queued}: {settings.typed} list")
+    settings.talk(f"{render.counted(len(jobs), 'job')} submitted{queued}: {settings.typed} list")
 
 
 def matrix_of(each: Sequence[str], array: str | None) -> dict[str, list[str]]:

@@ -113,6 +113,8 @@ def alone(outer: Sequence[str], inside: Sequence[str], kind: str) -> str:
     `outer` and `inside` are the options of the two.
     """
     started, own = total(outer), dict(itertools.pairwise(inside))
+    if started > 1 and kind in table.OF_MPI and total(inside) != started:
+        return f"starts it {started} times, each with ranks of its own; here it starts once"
     if started < 2 or "--hosts" in own or kind not in _ALONE_BY_DEFAULT:
         return ""
     one = f"--hosts {started} --slots-per-host {own.get('--np', 'N')}"

@@ -241,6 +241,7 @@ def test_a_time_budget_ends_between_runs_and_whole_blocks_count(bench: Bench, mo
     monkeypatch.setattr("taco_launch.bench.run.run_ladder.time.monotonic", lambda: next(clock))
     measured = bench(replace(bench.plan, budget=35.0))
     assert (measured.outcome, len(bench.ran), len(measured.runs)) == (run_ladder.TIME_BUDGET, 3, 2)
+    assert bench.told[-1].left == 5.0, "the budget ends the ladder before its other runs are made"
     assert len(bench.history.runs("m-1")) == 3
     # What was spent before it broke off counts.
     assert bench(replace(bench.plan, budget=35.0)).outcome == run_ladder.TIME_BUDGET

@@ -52,6 +52,13 @@ def test_a_command_of_another_user_is_read(line: str) -> None:
     assert is_named == (line.split(maxsplit=1)[0] in ("runuser", "su", "gosu") or " su " in line)
 
 
+@pytest.mark.parametrize(("tasks", "is_named"), [("-N 2 --ntasks=16", True), ("-n 8", False), ("-N 1 -n 1", False)])
+def test_mpirun_that_srun_starts_several_times(tasks: str, is_named: bool) -> None:
+    line = f"srun {tasks} mpirun -np 8 a"
+    assert jobs(line) == ["--np 8 -- a"]
+    assert any("starts it 16 times" in why for why in reasons(line).values()) == is_named
+
+
 @pytest.mark.parametrize("line", ["su mpi", "su - mpi -c ls", "runuser mpi", "gosu mpi ls"])
 def test_another_user_without_a_launcher_starts_no_job(line: str) -> None:
     assert jobs(line) == []

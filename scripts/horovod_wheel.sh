@@ -26,7 +26,7 @@ jobs=$(nproc)
 gloo=HOROVOD_WITHOUT_GLOO=1
 [[ -z ${HOROVOD_WITH_GLOO:-} ]] || gloo=HOROVOD_WITH_GLOO=1
 # Since GCC 13 these headers no longer come along with others, as Horovod's sources expect.
-env CXXFLAGS="-include cstdint -include stdexcept -include string ${CXXFLAGS:-}" MAKEFLAGS=${MAKEFLAGS:--j$jobs} \
+env CXXFLAGS="-include cstdint -include stdexcept -include string ${CXXFLAGS:-}" MAKEFLAGS="${MAKEFLAGS:--j$jobs}" \
   HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 \
   "$gloo" \
   "$python" -I -m pip -v wheel --no-deps --no-build-isolation --no-cache-dir --wheel-dir "$folder" "$work"

@@ -18,7 +18,7 @@ def test_support_of_a_real_job(taco: Taco, tmp_path: Path) -> None:
     done = taco("support", "it", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     with tarfile.open(tmp_path / "it-support.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(tmp_path)  # filters are there from Python 3.11.4 on
     files = {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.glob("it-support/**/*.*")}
     assert not [
         name

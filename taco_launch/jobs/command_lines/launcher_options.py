@@ -253,7 +253,7 @@ BY_RANK = "give the job a script that chooses the program by $RANK, with the ran
 STARTERS = {"openmpi": "mpirun", **dict.fromkeys(("mpich", "impi", "mvapich"), "hydra"), "slurm": "srun"}
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 _MAIL_TYPE = "--notify sends the end of a job, a hang and a lost host"
-ELASTIC = "the number of hosts changes while a job runs only with --elastic --hosts MIN:MAX, and --launcher torchrun or horovod"
+ELASTIC = "the number of hosts changes only with --launcher horovod (or torchrun) --elastic --hosts MIN:MAX --slots-per-host N"
 # Where schedulers list the hosts of a job.
 LISTS = re.compile(
     r"\b(?:PBS_NODEFILE|PJM_O_NODEINF|LSB_\w*HOST\w*|SGE_JOB_HOSTLIST|PE_HOSTFILE|SLURM_\w*NODELIST|NQSII_\w+)\b",
@@ -371,10 +371,10 @@ _HOROVODRUN = {
     **_omitted("--launcher decides how the ranks meet", "gloo mpi"),
     **_omitted("a job waits for its hosts: --queue-timeout", "disable-cache", "start-timeout"),
     **_omitted(_LOGS, "prefix-output-with-timestamp prefix-timestamp", "output-filename"),
-    **_all("min-np min-num-proc", Meaning(LEAST, why=ELASTIC)),
-    **_all("max-np max-num-proc", Meaning(MOST, why=ELASTIC)),
+    **_all("min-np min-num-proc", Meaning(LEAST)),
+    **_all("max-np max-num-proc", Meaning(MOST)),
     "elastic-timeout": _tunes("ELASTIC_TIMEOUT"),
-    **_omitted("the inventory has the hosts, and taco-launch finds which are free", two="host-discovery-script"),
+    **_omitted("the inventory has the hosts, and the queue finds which are free", two="host-discovery-script"),
     **_omitted("--backoff-limit N sets how often a rank that fails starts again", two="reset-limit"),
     **_omitted("a host that failed is tried again, after a pause that grows", three="blacklist-cooldown-range"),
     **_omitted(_ITS_MPIRUN, two="mpi-args"),

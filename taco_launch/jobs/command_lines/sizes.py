@@ -70,12 +70,15 @@ def _of_ranks(line: LauncherLine) -> Iterator[str]:
 
 
 def _changing_hosts(line: LauncherLine, each: str) -> str:
-    """Return MIN:MAX hosts of a line of horovodrun whose ranks come and go, "" for any other, or where hosts are not equal."""
+    """Return MIN:MAX hosts of a line of horovodrun whose ranks come and go, "" for any other.
+
+    Hosts have `each` ranks: MIN of them have at least the ranks that the line has, MAX of them at most.
+    """
     counts = [part.value for use in (table.LEAST, table.MOST) if (part := line.last(use)) is not None]
     if len(counts) < 2 or not each or not all(count.isdecimal() and int(count) for count in (*counts, each)):
         return ""
-    (least, rest), (most, more) = (divmod(int(count), int(each)) for count in counts)
-    return f"{least}:{most}" if least < most and not rest and not more else ""
+    least, most = -(-int(counts[0]) // int(each)), int(counts[1]) // int(each)
+    return f"{least}:{most}" if least < most else ""
 
 
 def elastic(kind: str, nodes: str) -> tuple[str, ...]:

@@ -331,6 +331,14 @@ def _variable(part: Part, own: Sequence[str], given: set[str], size: Sequence[st
 _MODEL = re.compile(r"(?:^|[:=])(?!gpu[:=])([A-Za-z][\w.-]*):[0-9]")
 
 
+_WHY_NOT = {
+    **dict.fromkeys((table.LEAST, table.MOST), table.ELASTIC),
+    table.SPREAD: _IN_TURN,
+    table.MODULE: "python3 -m comes before the program",
+    table.NO_PYTHON: "the program is started as it is",
+}
+
+
 def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
     if part.use == table.MCA and not LAUNCHERS[launcher].is_open_mpi:
         return f"--launcher {launcher} has no parameters of Open MPI"
@@ -341,13 +349,7 @@ def _why_not(part: Part, launcher: str, size: Sequence[str]) -> str:
     if part.use in table.OF_GPUS:
         model = _MODEL.search(part.words[-1])
         return f"{table.ONE_GPU_EACH}; for that model only: --gpu-model {model[1]}" if model else table.ONE_GPU_EACH
-    if part.use == table.SPREAD:
-        return _IN_TURN
-    if part.use == table.MODULE:
-        return "python3 -m comes before the program"
-    if part.use == table.NO_PYTHON:
-        return "the program is started as it is"
-    return "it is given already"
+    return _WHY_NOT.get(part.use, "it is given already")
 
 
 def _missing(program: Sequence[str]) -> Iterator[Row]:

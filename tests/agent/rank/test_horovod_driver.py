@@ -18,6 +18,8 @@ from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.horovod_messages import EndWorker, OfferSlots, StartWorker, WithdrawSlots, WorkerEnded
 from tests.conftest import eventually
 
+pytestmark = pytest.mark.enable_socket  # hosts connect to this machine alone
+
 
 class MakesFolder:
     """A pickle that makes a folder where it is read."""

@@ -38,6 +38,7 @@ def watched(text: str, *argv: str, executable: str | None = None) -> tuple[HostJ
             process.kill()
 
 
+@pytest.mark.enable_socket  # it asks the ports of debug servers
 def test_a_launcher_that_has_no_ranks_yet_is_no_rank(tmp_path: Path) -> None:
     """Whether it is written in Python or not; what it starts for a moment does not count."""
     text = str(tmp_path / "train.py")
@@ -49,6 +50,7 @@ def test_a_launcher_that_has_no_ranks_yet_is_no_rank(tmp_path: Path) -> None:
     assert (job.starting, job.ranks[0].stack) == ("mpirun", None)
 
 
+@pytest.mark.enable_socket
 def test_a_program_below_a_launcher_is_shown(tmp_path: Path) -> None:
     program, launcher = tmp_path / "train.py", tmp_path / "torchrun"
     program.write_text("import sys\nsys.stdin.read()\n")

@@ -59,6 +59,11 @@ def test_mpirun_that_srun_starts_several_times(tasks: str, is_named: bool) -> No
     assert any("starts it 16 times" in why for why in reasons(line).values()) == is_named
 
 
+def test_an_elastic_line_without_slots_says_what_makes_it_elastic() -> None:
+    why = reasons("horovodrun --min-np 4 --max-np 12 --host-discovery-script ./d.sh python t.py")
+    assert all("--elastic --hosts MIN:MAX" in why[part] for part in ("--min-np 4", "--max-np 12")), why
+
+
 @pytest.mark.parametrize("line", ["su mpi", "su - mpi -c ls", "runuser mpi", "gosu mpi ls"])
 def test_another_user_without_a_launcher_starts_no_job(line: str) -> None:
     assert jobs(line) == []

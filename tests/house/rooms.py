@@ -13,15 +13,15 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_479,
+    "cli": 12_480,
     "api": 1_500,
     "bench": 9_927,
-    "jobs": 15_870,
+    "jobs": 15_893,
     "setup": 9_100,
     "hosts": 8_453,
     "lab": 3_650,
-    "agent": 21_528,
-    "core": 36_596,
+    "agent": 21_539,
+    "core": 36_603,
     "light": 944,
 }
 # Folders that users copy: data, no room.

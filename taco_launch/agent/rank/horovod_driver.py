@@ -1,7 +1,7 @@
 """`agent horovod-driver`: runs Horovod's own elastic driver, over the hosts that are connected to it.
 
-It runs in the Python of the job's program, which has Horovod. What horovodrun does by a script that lists hosts and by ssh
-is done by the connections of the hosts (horovod_host.py): which are there, and starting a rank on one.
+It runs in the Python of the job's program, which has Horovod. horovodrun runs a script that lists the hosts, and starts ranks
+by ssh; here the connections of the hosts (horovod_host.py) show which hosts there are, and carry the orders to start ranks.
 """
 
 import base64
@@ -11,6 +11,7 @@ import itertools
 import os
 import pickle
 import select
+import signal
 import socket
 import sys
 import threading
@@ -19,7 +20,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 from taco_launch.agent.rank.horovod_host import keep_alive, read_sizes
 from taco_launch.core.errors import FAILED, NOT_EXECUTABLE, SIGNAL_BASE
-from taco_launch.core.launch.command_line.env import JOB_ID
+from taco_launch.core.launch.command_line.env import HOROVOD_ELASTIC, JOB_ID
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.horovod_messages import (
     EndWorker,
@@ -37,7 +38,8 @@ _TICK_SECONDS = 0.2
 _MARK = "~"  # between a host's address and the number of its offer
 # When all ranks have ended, the hosts have so long to go.
 _LAST_SECONDS = 5.0
-_RENDEZVOUS_ENV = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_ELASTIC": "1"}
+# Of a request of a rank: where it listens, or what its Gloo tells the others; and of the offers of all hosts.
+_MOST_BYTES, _MOST_OFFERS = 1 << 20, 1 << 14
 
 
 def main(address: str, port: int, sizes: str) -> int:
@@ -66,7 +68,7 @@ def main(address: str, port: int, sizes: str) -> int:
     rendezvous.server.server_close()  # its own port, beside which the job has one that no other has
     rendezvous.server.daemon_threads = True
     where = {"HOROVOD_GLOO_RENDEZVOUS_ADDR": address, "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port)}
-    hosts.environment = {**_RENDEZVOUS_ENV, **where}
+    hosts.environment = {**HOROVOD_ELASTIC, **where}
     listener = socket.create_server((address, port), backlog=256)
     words = listener, os.environ.get(JOB_ID, ""), rendezvous.serve
     threading.Thread(target=hosts.accept, args=words, daemon=True).start()
@@ -87,8 +89,9 @@ def _run(driver: Any, hosts: "Hosts", first: int) -> int:
     if results.error_message is not None:
         sys.stderr.write(f"taco-launch: Horovod's elastic driver: {results.error_message}\n")
         return FAILED
-    failed = sorted((when, code) for code, when in results.worker_results.values() if code)
-    return failed[0][1] if failed else 0 if results.worker_results else hosts.first_failure or FAILED
+    if not results.worker_results:  # no rank of the last round has ended
+        return hosts.first_failure or FAILED
+    return min(((when, code) for code, when in results.worker_results.values() if code), default=(0.0, 0))[1]
 
 
 def _say(why: str) -> int:
@@ -104,7 +107,7 @@ class _PlainValues(pickle.Unpickler):
 
 
 def _careful(handler: Any, driver: Any) -> Any:
-    """Return Horovod's handler of requests, but that it runs nothing that a request holds, and shows no key of a rank.
+    """Return Horovod's handler of requests with limits: it runs nothing that a request holds, and shows no key of a rank.
 
     A rank puts where it listens, and its key, as a pickle, which Horovod 0.28 reads whatever it holds (CVE-2024-10190).
     """
@@ -118,7 +121,13 @@ def _careful(handler: Any, driver: Any) -> Any:
         addresses, secret = _PlainValues(io.BytesIO(base64.b64decode(value))).load()
         driver.register_worker_server(host, int(slot), addresses, secret)
 
-    return type("Handler", (handler,), {"_put_value": put})
+    def do_put(self: Any) -> None:
+        if int(self.headers["Content-Length"]) > _MOST_BYTES:
+            self.send_error(413)
+        else:
+            handler.do_PUT(self)
+
+    return type("Handler", (handler,), {"_put_value": put, "do_PUT": do_put})
 
 
 class _Rendezvous:
@@ -194,7 +203,7 @@ class Hosts:
     def run_worker(self, slot: Any, events: Sequence[threading.Event]) -> Tuple[int, float]:
         """Run a rank in a slot, and return its exit code and when it ended; Horovod calls this in a thread for each rank.
 
-        When one of the events is set, Horovod goes on without the rank.
+        When one of the events is set, Horovod continues without the rank.
         """
         offer = self._offers[slot.hostname]
         create = importlib.import_module("horovod.runner.gloo_run").create_slot_env_vars
@@ -203,7 +212,7 @@ class Hosts:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: slot.local_rank in offer.ends or offer.is_gone, _TICK_SECONDS)
-                code = offer.ends.get(slot.local_rank, SIGNAL_BASE + 9 if offer.is_gone else None)
+                code = offer.ends.get(slot.local_rank, SIGNAL_BASE + signal.SIGKILL if offer.is_gone else None)
             if code is not None:
                 self.first_failure = self.first_failure or code
                 return code, time.time()
@@ -214,11 +223,11 @@ class Hosts:
     def finish(self, code: int) -> None:
         """Report the job's end to each host, and wait until all have gone."""
         with self._changed:
-            lines = [self._offers[name] for name in self._available]
-        for offer in lines:
+            offers = [self._offers[name] for name in self._available]
+        for offer in offers:
             offer.send(JobEnded(exit_code=code))
         with self._changed:
-            self._changed.wait_for(lambda: all(offer.is_gone for offer in lines), _LAST_SECONDS)
+            self._changed.wait_for(lambda: all(offer.is_gone for offer in offers), _LAST_SECONDS)
 
     def _greet(
         self, sock: socket.socket, where: Any, job: str, serve_rank: Callable[[socket.socket, Any], None]
@@ -245,13 +254,15 @@ class Hosts:
         try:
             for message in _messages(line):
                 if isinstance(message, OfferSlots) and message.job == job and message.slots == self._slots:
+                    if len(self._offers) >= _MOST_OFFERS:
+                        return
                     self._withdraw(offer)
                     offer = self._add(message, line)
                 elif offer is None:
                     return
                 elif isinstance(message, WithdrawSlots):
                     self._withdraw(offer)
-                elif isinstance(message, WorkerEnded):
+                elif isinstance(message, WorkerEnded) and message.slot < self._slots:
                     with self._changed:
                         offer.ends[message.slot] = message.exit_code
                         self._changed.notify_all()

@@ -46,7 +46,7 @@ _SIOCGIFADDR = 0x8915  # netdevice(7): struct ifreq is the name in 16 bytes, the
 
 
 class Sizes(NamedTuple):
-    """How many hosts the job has at least, at most and at first, and how many slots each has."""
+    """The least and the most hosts of the job, its hosts when it starts, and the slots of each host."""
 
     least: int
     most: int
@@ -59,15 +59,15 @@ def read_sizes(word: str) -> Sizes:
     return Sizes(*map(int, word.split(":")))
 
 
-def main(folder: JobFolder, driver: str, address: str, sizes: str, is_first: str, command: Sequence[str]) -> int:
+def main(folder: JobFolder, driver: str, address: str, sizes: str, is_first: int, command: Sequence[str]) -> int:
     """Serve the driver at `driver` (ADDRESS:PORT) until the job ends, and return its exit code.
 
-    `address` is this host's own; with `is_first` "1" the driver runs here. `sizes` are those of `Sizes`, joined by colons.
+    `address` is this host's own; with `is_first` 1 the driver runs here. `sizes` are those of `Sizes`, joined by colons.
     """
     processes.become_subreaper()
     meeting, _, port = driver.rpartition(":")
     own = None
-    if is_first == "1":
+    if is_first:
         words = (_python(command), str(folder.agent), "horovod-driver", meeting, port, sizes)
         own = subprocess.Popen(words, stdin=subprocess.DEVNULL)
     interface = os.environ.get(_TORCH_INTERFACE, "").partition(",")[0] or _interface_of(address)

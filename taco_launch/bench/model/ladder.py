@@ -1,7 +1,6 @@
 """The order of a ladder's runs, which of them are left, and how long those will take: pure."""
 
 import hashlib
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -81,10 +80,8 @@ def whole_blocks(steps: Sequence[LadderStep], done: Collection[int]) -> frozense
     return frozenset(position for block in whole if set(block) <= set(done) for position in block)
 
 
-def seconds_left(
-    steps: Iterable[LadderStep], seen: Mapping[Cell, Sequence[float]], most: float = math.inf
-) -> float | None:
-    """Return how many seconds some runs will take, by the medians of those `seen` of their cells, and not more than `most`.
+def seconds_left(steps: Iterable[LadderStep], seen: Mapping[Cell, Sequence[float]]) -> float | None:
+    """Return how many seconds some runs will take, by the medians of those `seen` of their cells.
 
     A cell that was never seen counts as the median of all that were; None before any was.
     """
@@ -92,4 +89,4 @@ def seconds_left(
     if not every:
         return None
     usual = median(every)
-    return min(most, sum(median(seen[step.cell]) if seen.get(step.cell) else usual for step in steps))
+    return sum(median(seen[step.cell]) if seen.get(step.cell) else usual for step in steps)

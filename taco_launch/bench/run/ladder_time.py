@@ -1,6 +1,5 @@
-"""How long the runs of a ladder have taken, and will take: pure."""
+"""Compute the time that runs of a ladder took and will take: pure."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 from taco_launch.bench.model.ladder import LadderStep, remaining_steps, seconds_left
@@ -14,8 +13,8 @@ def spent(done: Mapping[int, Run]) -> float:
 
 def left(steps: Sequence[LadderStep], done: Mapping[int, Run], budget: float | None) -> float | None:
     """Return how many seconds the other runs will take, at most until the budget is used up; None if not known."""
-    most = math.inf if budget is None else max(0.0, budget - spent(done))
-    return seconds_left(remaining_steps(steps, done), _seen(done), most)
+    seconds = seconds_left(remaining_steps(steps, done), _seen(done))
+    return seconds if seconds is None or budget is None else min(seconds, max(0.0, budget - spent(done)))
 
 
 def of_step(step: LadderStep, done: Mapping[int, Run]) -> float:

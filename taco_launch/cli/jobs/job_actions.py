@@ -222,7 +222,8 @@ def resize(ctx: click.Context, /, name: str, hosts: int, *, yes: bool, **access:
 
     The job runs with --elastic. HOSTS is between MIN and MAX of its --hosts. With fewer hosts than it has now, the job gives
     the last ones up; with more, it uses hosts as they become free. Under torchrun each change restarts all ranks from their
-    last checkpoint; under horovod the ranks that are left continue from their last commit. Asks before it changes another user's job; without a terminal, pass --yes.
+    last checkpoint; under horovod the ranks that are left continue from their last commit. Asks before it changes another
+    user's job; without a terminal, pass --yes.
 
     \b
     Example:

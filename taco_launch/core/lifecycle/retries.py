@@ -119,7 +119,7 @@ class AttemptResult(NamedTuple):
     # The first finding in its logs: the signature, and what it means.
     signature: str = ""
     cause: str = ""
-    # How often torchrun has started the program again within it.
+    # How often the launcher has started the program again within it.
     restarted: int = 0
 
 
@@ -195,7 +195,7 @@ def decide(policy: Policy, record: JobRecord, result: AttemptResult) -> Decision
         tries = f"retry {record.excused + 1} of {MOST_OF_HARDWARE} that --backoff-limit does not count{others}"
         return Decision(_again(policy, record, result, counts=False), f"a fault of hardware: {tries}")
     if failures(record) < policy.backoff_limit <= failures(record) + result.restarted:
-        return Decision(None, f"not tried again: torchrun has started its ranks again {result.restarted} times")
+        return Decision(None, f"not tried again: its ranks were started again {result.restarted} times")
     if failures(record) >= policy.backoff_limit:
         return Decision(None, f"its {record.attempt} attempts are used up" if policy.backoff_limit else "")
     return Decision(_again(policy, record, result, counts=True))

@@ -6,6 +6,9 @@ from taco_launch.core.protocol.message import Message
 
 _MOST_SLOTS = 1 << 10
 _MOST_CHARACTERS = 1 << 8
+_MOST_CODES = 1 << 8
+# A rank's number and the number of all ranks.
+_COUNTS = ("HOROVOD_RANK", "HOROVOD_SIZE")
 
 
 # --- a host to the driver
@@ -38,6 +41,11 @@ class WorkerEnded(Message):
     slot: int
     exit_code: int
 
+    def check(self) -> None:
+        """Check that the slot is the number of one, and the code that of a process."""
+        if not 0 <= self.slot < _MOST_SLOTS or not 0 <= self.exit_code < _MOST_CODES:
+            raise ValueError(f"slot is {self.slot}, exit_code {self.exit_code}")
+
 
 # --- the driver to a host
 
@@ -50,8 +58,10 @@ class StartWorker(Message):
     environment: Mapping[str, str]
 
     def check(self) -> None:
-        """Check that only Horovod's variables are set, whoever answers on the driver's port."""
-        if not 0 <= self.slot < _MOST_SLOTS or any(not name.startswith("HOROVOD_") for name in self.environment):
+        """Check that there are Horovod's variables alone, with its counts: another user may answer on the driver's port."""
+        others = any(not name.startswith("HOROVOD_") for name in self.environment)
+        counted = all(self.environment.get(name, "").isdecimal() for name in _COUNTS)
+        if not 0 <= self.slot < _MOST_SLOTS or others or not counted:
             raise ValueError(f"slot is {self.slot}, environment {str(dict(self.environment))[:60]}")
 
 

@@ -305,6 +305,7 @@ def _here(
         return ("--mca", part.name, part.value) if can else ()
     if part.use == table.OPTION:
         return () if part.name in own else (part.name, *filter(None, (part.value,)))
+    # the launcher, --elastic and its range: the ranks of each host stand with their own part
     return tuple(size[:5]) if part.use in (table.LEAST, table.MOST) and "--elastic" in size else ()
 
 
@@ -329,8 +330,6 @@ def _variable(part: Part, own: Sequence[str], given: set[str], size: Sequence[st
 
 # The model in gpu:a100:8 and a100:8.
 _MODEL = re.compile(r"(?:^|[:=])(?!gpu[:=])([A-Za-z][\w.-]*):[0-9]")
-
-
 _WHY_NOT = {
     **dict.fromkeys((table.LEAST, table.MOST), table.ELASTIC),
     table.SPREAD: _IN_TURN,

@@ -1,4 +1,4 @@
-"""What the driver of an elastic Horovod job takes from the network, and which hosts it gives to Horovod."""
+"""The driver of an elastic Horovod job: its limits for the network, and the hosts that it offers to Horovod."""
 
 import base64
 import os
@@ -37,6 +37,8 @@ def put(value: Any, *, scope: str = "worker_addresses") -> tuple[list[Any], list
     stored: list[Any] = []
 
     class Handler:
+        do_PUT = None  # noqa: N815 - the name of http.server
+
         def _put_value(self, *words: Any) -> None:
             stored.append(words)
 
@@ -57,6 +59,35 @@ def test_a_pickle_that_runs_something_is_refused(tmp_path: Path) -> None:
     with pytest.raises(pickle.UnpicklingError, match=r"mkdir is no plain value"):
         put(MakesFolder(tmp_path / "made"))
     assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(("size", "answers"), [(1 << 20, ["read"]), ((1 << 20) + 1, [413])])
+def test_a_request_has_a_limit(size: int, answers: list[Any]) -> None:
+    seen: list[Any] = []
+    base = type("Handler", (), {"_put_value": None, "do_PUT": lambda _self: seen.append("read")})
+    handler = _careful(base, None)()
+    handler.headers, handler.send_error = {"Content-Length": str(size)}, seen.append
+    handler.do_PUT()
+    assert seen == answers
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"slot": 0, "environment": {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "1", "LD_PRELOAD": "x"}},
+        {"slot": 0, "environment": {"HOROVOD_RANK": "0"}},
+        {"slot": -1, "environment": {"HOROVOD_RANK": "0", "HOROVOD_SIZE": "1"}},
+    ],
+)
+def test_what_a_host_does_not_start(line: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="slot is"):
+        StartWorker.from_wire(line)
+
+
+@pytest.mark.parametrize("line", [{"slot": 1 << 10, "exit_code": 0}, {"slot": 0, "exit_code": 256}])
+def test_what_no_rank_ends_with(line: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="slot is"):
+        WorkerEnded.from_wire(line)
 
 
 def answer(sock: socket.socket, _where: Any) -> None:
@@ -129,7 +160,7 @@ def test_a_rank_runs_until_it_ends_or_horovod_ends_it(
     served: tuple[Hosts, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hosts, port = served
-    environment = {"HOROVOD_RANK": "5"}
+    environment = {"HOROVOD_RANK": "5", "HOROVOD_SIZE": "6"}
     made = SimpleNamespace(create_slot_env_vars=lambda _slot: environment)
     monkeypatch.setitem(sys.modules, "horovod.runner.gloo_run", made)
     line = connected(port, "127.0.0.1")

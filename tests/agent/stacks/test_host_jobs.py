@@ -40,7 +40,7 @@ def watched(text: str, *argv: str, executable: str | None = None) -> tuple[HostJ
 
 @pytest.mark.enable_socket  # it asks the ports of debug servers
 def test_a_launcher_that_has_no_ranks_yet_is_no_rank(tmp_path: Path) -> None:
-    """Whether it is written in Python or not; what it starts for a moment does not count."""
+    """This holds for launchers in Python and others; a process that they start briefly is no rank."""
     text = str(tmp_path / "train.py")
     launcher = tmp_path / "torchrun"
     launcher.write_text("import subprocess\nwhile True:\n    subprocess.run(['sleep', '0.1'])\n")

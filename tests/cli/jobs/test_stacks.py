@@ -1,4 +1,4 @@
-"""What the first line of a job shows that another launcher has started."""
+"""The first line that `stacks` shows of a job of another launcher."""
 
 import pytest
 

@@ -295,4 +295,4 @@ def test_the_ratio_counts_steps_of_the_attempt_alone() -> None:
 def test_starts_within_an_elastic_attempt_are_retries(limit: int, is_tried: bool) -> None:
     found = decide(policy("on-failure", limit), record(), AttemptResult(JobState.FAILED, 3, "b", restarted=2))
     assert (found.retry is not None) == is_tried
-    assert found.rule == ("" if is_tried else "not tried again: torchrun has started its ranks again 2 times")
+    assert found.rule == ("" if is_tried else "not tried again: its ranks were started again 2 times")

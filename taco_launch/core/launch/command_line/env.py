@@ -14,7 +14,9 @@ JOB_NAME = "TACO_LAUNCH_JOB"
 SESSIONS = "mpi"
 # Which try of its job a rank is of, from 1 on; and as torchrun counts them, which starts each of ours anew at 0.
 _ATTEMPT, _RESTARTS = "TACO_LAUNCH_ATTEMPT", "TORCHELASTIC_RESTART_COUNT"
-# The number of a host's first rank for us, where torchrun numbers its ranks anew whenever a host comes or goes.
+# What Horovod's elastic driver sets for each rank beside its number (horovod/runner/gloo_run.py).
+HOROVOD_ELASTIC = {"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_ELASTIC": "1"}
+# Our number of a host's first rank, where the launcher renumbers its ranks whenever a host comes or goes.
 FIRST_RANK = "TACO_LAUNCH_FIRST_RANK"
 # In the environment of what looks after jobs, and belongs to none: a job may submit another, and be above all of that.
 SERVICE = "TACO_LAUNCH_SERVICE"

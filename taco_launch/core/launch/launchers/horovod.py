@@ -1,19 +1,14 @@
-"""The plan of an elastic Horovod job: on each host what starts its ranks as Horovod's driver on the first host orders."""
+"""The plan of an elastic Horovod job: each host starts ranks when Horovod's driver on the first host orders it."""
 
 from typing import Sequence
 
-from taco_launch.core.launch.command_line.env import rendezvous
+from taco_launch.core.launch.command_line.env import HOROVOD_ELASTIC, rendezvous
 from taco_launch.core.launch.launchers.per_host import HostLine, plan_hosts
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.plans import LaunchPlan, Placement, Token
 
-# What Horovod's driver sets for each rank (horovod/runner/gloo_run.py), beside its number, which changes.
-_OF_RANKS = (
-    ("HOROVOD_CONTROLLER=gloo", "the ranks of an elastic job meet without MPI"),
-    ("HOROVOD_CPU_OPERATIONS=gloo", "between CPUs they communicate without MPI, too"),
-    ("HOROVOD_ELASTIC=1", "--elastic"),
-)
+_WHY = "Horovod's elastic driver sets it for each rank: they meet without MPI"
 
 
 def plan(
@@ -29,5 +24,5 @@ def _starter(spec: JobSpec, placement: Placement, number: int, port: int, wrappe
     sizes = (spec.least_hosts, spec.host_count, len(placement.shares), share.ranks)
     words = (":".join(rendezvous(spec, placement, port)), own, ":".join(map(str, sizes)), str(int(number == 0)))
     env = Token("env", "launcher", "sets the variables that follow for the command")
-    tokens = (env, *(Token(text, "launcher", why) for text, why in _OF_RANKS))
+    tokens = (env, *(Token(f"{name}={value}", "launcher", _WHY) for name, value in HOROVOD_ELASTIC.items()))
     return HostLine(tokens, (*wrapper[:-1], *words, wrapper[-1]))

@@ -19,11 +19,11 @@ Starter = Callable[[JobSpec, Placement, int, int, Sequence[str]], "HostLine"]
 
 
 class HostLine(NamedTuple):
-    """What a launcher starts on one host, before the job's own command."""
+    """The words that start a launcher on one host; the job's own command follows them."""
 
     tokens: Tuple[Token, ...]  # as a person would type it
     argv: Tuple[str, ...]
-    # how it is told an argument of the command's that it is to pass on unchanged
+    # quotes an argument of the command, so that the launcher passes it on unchanged
     escape: Callable[[str], str] = str
 
 

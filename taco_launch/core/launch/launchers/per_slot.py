@@ -1,4 +1,4 @@
-"""What `env` sets for the ranks of a host: it starts the command once per slot, or with --per-host once per host."""
+"""The variables that `env` sets: it starts the command once per slot, or with --per-host once per host."""
 
 from typing import List, Sequence, Tuple
 

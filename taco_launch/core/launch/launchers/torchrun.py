@@ -63,7 +63,7 @@ def _torchrun_tokens(spec: JobSpec, placement: Placement, number: int, port: int
 def _elastic_tokens(spec: JobSpec, placement: Placement, number: int, port: int) -> List[Token]:
     """Return torchrun and its options on a host that may be joined and left by others (torchrun's c10d rendezvous).
 
-    The first host has the store where all meet. Ranks are numbered anew in each round.
+    The first host has the store where all meet. Each round renumbers the ranks.
     """
     address, port_ = rendezvous(spec, placement, port)
     share = placement.shares[number]

@@ -3,17 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.jobs.command_lines import launcher_line
-from taco_launch.jobs.command_lines import launcher_options as table
+from taco_launch.jobs.command_lines.arena import line_options
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
-from taco_launch.jobs.command_lines.shell_script import shown
 
 KINDS = ("et", "etjob")
-LEAST, MOST = "min-workers", "max-workers"
-_OF_SIZE = (*table.SET_BY, table.LEAST, table.MOST)
+FLAGS = LEAST, MOST = "min-workers", "max-workers"
 # What Arena's operator sets for the command: $((${workers}*${gpus})) is a number of ranks.
 _VARIABLES = {"workers": "workers", "gpus": "gpus", "minWorkers": LEAST, "maxWorkers": MOST}
 _PRODUCT = re.compile(r"\$\(\(\s*\$\{?(\w+)\}?\s*\*\s*\$\{?(\w+)\}?\s*\)\)")
@@ -47,11 +44,7 @@ def submit(own: Sequence[str], words: Sequence[str], given: Mapping[str, str], n
             raise UsageError(
                 f"{words[launcher.begin + error.index]!r} of horovodrun: {error.problem}", error.hint
             ) from None
-        for part in line.parts:
-            if part.use == table.ENV:
-                own = (*own, "-x", f"{part.name}={part.value}")
-            elif part.use not in _OF_SIZE:
-                notes.append(f"{shell(tuple(map(shown, part.words)))} of horovodrun: {part.why or 'not used'}")
+        own = line_options.carried(line, own, launcher.name, notes)
         words = (*line.before, *line.program)
     elif launcher is not None or words[:2] == ("sh", "-c"):
         raise UsageError(

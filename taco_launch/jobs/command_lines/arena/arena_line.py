@@ -16,8 +16,8 @@ from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.hosts.inventory.schema.names import did_you_mean
 from taco_launch.jobs.command_lines import launcher_line, shell_line
 from taco_launch.jobs.command_lines import launcher_options as table
-from taco_launch.jobs.command_lines.arena import arena_elastic
-from taco_launch.jobs.command_lines.launcher_line import NOT_KNOWN, PASSED_ON, UnclearError
+from taco_launch.jobs.command_lines.arena import arena_elastic, line_options
+from taco_launch.jobs.command_lines.launcher_line import NOT_KNOWN, UnclearError
 from taco_launch.jobs.command_lines.scripts import unread_launchers
 from taco_launch.jobs.command_lines.shell_script import shown
 from taco_launch.jobs.command_lines.shell_words import UNKNOWN
@@ -236,7 +236,7 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
         is_type = kind in OTHER_TYPES or kind.isidentifier()
         why = f"arena submit {kind} is not supported by taco-launch" if is_type else "the type of the job is missing"
         raise UsageError(why, hint=hint)
-    of_kind = (arena_elastic.LEAST, arena_elastic.MOST) if kind in arena_elastic.KINDS else ()
+    of_kind = arena_elastic.FLAGS if kind in arena_elastic.KINDS else ()
     for name, value in flags:
         if name not in (*FLAGS, *of_kind):
             _refuse_flag(name, value)
@@ -264,7 +264,7 @@ def _submit(flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[s
     command = shell_line.joined(command, notes)
     if of_kind:
         words = _words(arena_elastic.computed(command, given))
-        line = arena_elastic.submit(_without(own, ("--workers", "--gpus")), words, given, notes)
+        line = arena_elastic.submit(line_options.without(own, ("--workers", "--gpus")), words, given, notes)
     else:
         line = _mpi(own, command, given, notes) if kind in MPI else _torch(own, _words(command), given)
     return ArenaLine(line, tuple(notes), tuple(git.items()))
@@ -320,7 +320,7 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
     words = _words(command)
     found = inner(words)
     if script := unread_launchers.script_of(words):
-        job = f"; add {shell(others)}" if (others := tuple(_without(own, ("--workers", "--gpus")))) else ""
+        job = f"; add {shell(others)}" if (others := tuple(line_options.without(own, ("--workers", "--gpus")))) else ""
         size = f"{given.get('workers', '1')} workers" + (
             f" with {gpus} GPUs each" if (gpus := given.get("gpus")) else ""
         )
@@ -341,15 +341,7 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
     except UnclearError as error:
         word = words[found.begin + error.index]
         raise UsageError(f"{word!r} of {found.name}: {error.problem}", error.hint) from None
-    for part in line.of(table.REFUSED):
-        raise UsageError(f"{shell(part.words)} of {found.name}: {part.why}", launcher_line.HINT)
-    for part in line.of(table.OPTION):
-        if part.name not in own or part.name == "--workdir":  # the folder that mpirun names wins over its own
-            own = [*_without(own, (part.name,)), part.name, *filter(None, (part.value,))]
-    for part in line.of(table.ENV, table.MCA):
-        own += ["-x", f"{part.name}={part.value}"] if part.use == table.ENV else ["--mca", part.name, part.value]
-    own += [word for part in line.of(table.BARE) if part.name not in PASSED_ON for word in ("-x", part.name)]
-    notes += [f"{shell(part.words)} of {found.name}: {part.why}" for part in line.of(table.OMITTED)]
+    own = line_options.carried(line, own, found.name, notes)
     slots = int(given.get("workers", "1")) * max(int(given.get("gpus", "0")), 1)
     ranks = line.last(table.RANKS)
     asked = ranks.value if ranks else str(slots)
@@ -358,13 +350,9 @@ def _mpi(own: list[str], command: Sequence[str], given: Mapping[str, str], notes
         gpus = " --gpus 1" if "gpus" in given else ""
         raise UsageError(f"{found.name} -np {asked}: the workers have {many}", hint=f"--workers {asked}{gpus}")
     if int(asked) < slots:
-        own = [*_without(own, ("--workers", "--gpus")), "--np", asked]
+        own = [*line_options.without(own, ("--workers", "--gpus")), "--np", asked]
     launcher = ("--launcher", "torchrun") if found.kind in table.OF_PYTHON else ()
     return ("submit", *launcher, *own, "--", *line.before, *line.program)
-
-
-def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    return [word for at, word in enumerate(words) if word not in options and words[at - 1] not in options]
 
 
 def _words(command: Sequence[str]) -> tuple[str, ...]:

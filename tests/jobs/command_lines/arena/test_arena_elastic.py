@@ -29,6 +29,12 @@ def test_the_line_of_horovodrun_with_the_counts_that_arena_sets() -> None:
     assert [note.partition(" of ")[0] for note in found.notes] == ["--host-discovery-script /edl/d.sh"]
 
 
+def test_other_options_of_its_line_are_kept() -> None:
+    assert read("horovodrun -np 2 --tcp python t.py").endswith(
+        "--hosts 1:4 --slots-per-host 1 --name e --transport tcp -- python t.py"
+    )
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

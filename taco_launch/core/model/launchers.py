@@ -90,7 +90,7 @@ LAUNCHERS: Mapping[str, Launcher] = {
             is_single=False,
             kind="PyTorchJob",
             starter="what starts the ranks of --launcher env",
-            plan="env",
+            plan="per_host",
             is_ours=True,
             agent_op="start",
         ),

@@ -10,7 +10,7 @@ from taco_launch.core.launch.command_line.remarks import draft_of, remarks
 from taco_launch.core.launch.command_line.request_checks import check_once
 from taco_launch.core.launch.command_line.separator import escape
 from taco_launch.core.launch.command_line.torch_sockets import WHY, with_sockets
-from taco_launch.core.launch.launchers import per_slot
+from taco_launch.core.launch.launchers import env as per_slot
 from taco_launch.core.model.job_facts import JobFacts
 from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.plans import HostCommand, LaunchPlan, Placement, Token, numbered
@@ -25,6 +25,13 @@ class HostLine(NamedTuple):
     argv: Tuple[str, ...]
     # quotes an argument of the command, so that the launcher passes it on unchanged
     escape: Callable[[str], str] = str
+
+
+def plan(
+    spec: JobSpec, job_id: str, placement: Placement, facts: JobFacts, wrapper: Sequence[str], _folder: str, port: int
+) -> LaunchPlan:
+    """Build the LaunchPlan for `env`, our own starter; `wrapper` starts the command once for each rank. Raises as `plan_hosts`."""
+    return plan_hosts(spec, job_id, placement, facts, wrapper, port, None)
 
 
 def plan_hosts(

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import faulthandler
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -96,9 +97,9 @@ class _Budget:
                 names.add(item.name)
         if self._tier == "gate":
             left_out = flaky.left_out(flaky.FILE.read_text("utf-8"), dt.datetime.now(dt.timezone.utc).date())
-            mine = [item for item in items if self._is_in_gate(item, left_out)]
-            config.hook.pytest_deselected(items=[item for item in items if item not in set(mine)])
-            items[:] = mine
+            chosen = [(item, self._is_in_gate(item, left_out)) for item in items]
+            config.hook.pytest_deselected(items=[item for item, is_mine in chosen if not is_mine])
+            items[:] = [item for item, is_mine in chosen if is_mine]
         if self._is_worker:
             items.sort(key=self._group_order)
 
@@ -222,6 +223,7 @@ def _has_section(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in budget.SECTIONS)
 
 
+@functools.cache  # asked several times for each of 20,000 tests
 def _below_tests(path: Path) -> str:
     """Return a test module's name in the budget: its path below tests/."""
     absolute = path if path.is_absolute() else _ROOT.parent / path

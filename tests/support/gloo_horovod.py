@@ -7,8 +7,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import torch
-
 SCRIPT = Path(__file__).parents[2] / "scripts/horovod_wheel.sh"
 # Read before tests get a cache of their own: what was built is for the next run, too.
 _CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -16,8 +14,8 @@ _CACHES = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 def site() -> Path:
     """Return a folder for PYTHONPATH that has it; the first call on a machine builds it, which takes some minutes."""
-    version = importlib.metadata.version("horovod")
-    name = f"horovod{version}-{sys.implementation.cache_tag}-torch{torch.__version__}"
+    version, torch = map(importlib.metadata.version, ("horovod", "torch"))
+    name = f"horovod{version}-{sys.implementation.cache_tag}-torch{torch}"
     folder = _CACHES / "taco-launch/gloo" / name
     if folder.is_dir():
         return folder

@@ -10,9 +10,11 @@ import click
 from taco_launch.cli.options.common import Settings, access_of, settings_of, verb
 from taco_launch.cli.output import arena_tables, render
 from taco_launch.core.command import shell
+from taco_launch.core.errors import UsageError
 from taco_launch.core.model.job_rows import JobRow
 from taco_launch.core.model.launchers import launcher_of
 from taco_launch.jobs.command_lines.arena import arena_line
+from taco_launch.jobs.command_lines.arena.arena_elastic import SCALES
 
 # The namespace's name where none was created.
 _DEFAULT = "default"
@@ -27,6 +29,7 @@ def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
 
     \b
     submit mpi|mpijob|pytorch|pytorchjob   start a job in the background
+    scalein|scaleout etjob --name NAME --count N
     list, get NAME, logs [-f] [-i INSTANCE] [-t N] NAME
     top node|job, data list, delete NAME..., prune --since TIME
 
@@ -63,6 +66,8 @@ def arena(ctx: click.Context, words: tuple[str, ...]) -> Any:
     if own == ("top", "node"):
         click.echo(_top_nodes(settings))
         return 0
+    if own[0] in SCALES:
+        own = _resize(settings, *own[1:])
     if own[0] == "logs" and len(own) > 1 and "--instance" not in own and not _has_launcher(settings, own[1]):
         own = (*own, "--rank", "0")  # Arena shows the master's log
     if settings.verbose:
@@ -80,6 +85,19 @@ def _run(root: click.Context, words: Sequence[str]) -> Any:
     assert command is not None
     with command.make_context(name, rest, parent=root) as context:
         return command.invoke(context)
+
+
+def _resize(settings: Settings, name: str, added: str) -> tuple[str, ...]:
+    """Return the line of `resize` that adds so many hosts to those of a job, or gives so many up.
+
+    Raises:
+        UsageError: the job would have no host.
+    """
+    hosts = len(settings.backend(access_of({})).get(name).record.hosts)
+    number = hosts + int(added)
+    if number < 1:
+        raise UsageError(f"job {name}: has {hosts} host{'' if hosts == 1 else 's'}, so it cannot give up {-int(added)}")
+    return ("resize", name, str(number))
 
 
 def _without_container(words: Sequence[str], notes: list[str]) -> tuple[str, ...]:

@@ -62,3 +62,21 @@ def test_a_line_of_mpirun(taco: Taco) -> None:
     assert sorted(ok(taco, "logs", "m").splitlines()) == ["localhost/0 | 1", "localhost/1 | 1"]
     refused = taco("arena", "submit", "mpi", "--name=n", "--workers=2", "mpirun -np 3 true")
     assert (refused.returncode, refused.stderr.splitlines()[0]) == (2, "error: mpirun -np 3: the workers have 2 slots")
+
+
+def test_hosts_of_an_elastic_job(taco: Taco) -> None:
+    size = ("--launcher=torchrun", "--elastic", "--hosts=1:3", "--slots-per-host=1")
+    taco.ok("submit", "--name=e", *size, "--", "python3", "-c", "import time; time.sleep(60)")
+    while taco.job("e")["state"] != "RUNNING":
+        time.sleep(0.1)
+    changed = taco.ok("arena", "scaleout", "etjob", "--name=e", "--count=2")
+    assert "it will use at most 3 hosts" in changed.stderr
+    refused = taco("arena", "scaleout", "etjob", "--name=e", "--count=3")
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+        *(2, "error: job e: 4 is not between 1 and 3, its --hosts MIN:MAX"),
+    )
+    refused = taco("arena", "scalein", "etjob", "--name=e")
+    assert (refused.returncode, refused.stderr.splitlines()[0]) == (
+        *(2, "error: job e: has 1 host, so it cannot give up 1"),
+    )
+    taco.ok("stop", "e")

@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_480,
+    "cli": 12_498,
     "api": 1_500,
     "bench": 9_927,
-    "jobs": 15_893,
+    "jobs": 15_948,
     "setup": 9_100,
     "hosts": 8_453,
     "lab": 3_650,

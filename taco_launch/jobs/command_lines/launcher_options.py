@@ -254,6 +254,7 @@ STARTERS = {"openmpi": "mpirun", **dict.fromkeys(("mpich", "impi", "mvapich"), "
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 _MAIL_TYPE = "--notify sends the end of a job, a hang and a lost host"
 ELASTIC = "the number of hosts changes only with --launcher horovod (or torchrun) --elastic --hosts MIN:MAX --slots-per-host N"
+AT_ONCE = "a job gets all of its slots at once, or waits"
 # Where schedulers list the hosts of a job.
 LISTS = re.compile(
     r"\b(?:PBS_NODEFILE|PJM_O_NODEINF|LSB_\w*HOST\w*|SGE_JOB_HOSTLIST|PE_HOSTFILE|SLURM_\w*NODELIST|NQSII_\w+)\b",

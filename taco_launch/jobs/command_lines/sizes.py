@@ -20,7 +20,7 @@ _OF_NCCL_TESTS = re.compile(r"(?:.*/)?[a-z_]+_perf(?:_mpi)?")
 def of_line(line: LauncherLine) -> Iterator[str]:
     """Yield the options for how many ranks a line starts, and for an elastic job of Horovod its launcher."""
     each = _counts(line)[1]
-    if hosts := _changing_hosts(line, each):
+    if hosts := changing_hosts(line, each):
         yield from ("--launcher", "horovod", "--elastic", "--hosts", hosts, "--slots-per-host", each)
     else:
         yield from _of_ranks(line)
@@ -69,16 +69,21 @@ def _of_ranks(line: LauncherLine) -> Iterator[str]:
         yield from ("--np", each)
 
 
-def _changing_hosts(line: LauncherLine, each: str) -> str:
+def changing_hosts(line: LauncherLine, each: str, most: int = 0) -> str:
     """Return MIN:MAX hosts of a line of horovodrun whose ranks come and go, "" for any other.
 
-    Hosts have `each` ranks: MIN of them have at least the ranks that the line has, MAX of them at most.
+    Hosts have `each` ranks: MIN of them have at least the ranks that the line has, MAX of them at most. `most` is how many
+    ranks there can be where the line has no limit; its -np is its lower limit where it has no other (horovod/runner/launch.py).
     """
-    counts = [part.value for use in (table.LEAST, table.MOST) if (part := line.last(use)) is not None]
-    if len(counts) < 2 or not each or not all(count.isdecimal() and int(count) for count in (*counts, each)):
+    least, limit = line.last(table.LEAST) or line.last(table.RANKS), line.last(table.MOST)
+    if not (line.last(table.LEAST) or limit):
         return ""
-    least, most = -(-int(counts[0]) // int(each)), int(counts[1]) // int(each)
-    return f"{least}:{most}" if least < most else ""
+    counts = (least.value if least else "", limit.value if limit else str(most), each)
+    if not all(count.isdecimal() and int(count) for count in counts):
+        return ""
+    ranks, ranks_at_most, slots = map(int, counts)
+    fewest, largest = -(-ranks // slots), ranks_at_most // slots
+    return f"{fewest}:{largest}" if fewest < largest else ""
 
 
 def elastic(kind: str, nodes: str) -> tuple[str, ...]:

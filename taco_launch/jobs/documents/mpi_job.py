@@ -11,7 +11,7 @@ from dataclasses import replace
 from taco_launch.core.command import shell
 from taco_launch.core.launch.command_line.nested_launcher import inner
 from taco_launch.hosts.inventory.schema.faults import Loc, path_of
-from taco_launch.jobs.command_lines import launcher_line, shell_line
+from taco_launch.jobs.command_lines import launcher_line, shell_line, sizes
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
 from taco_launch.jobs.documents import pods
@@ -22,6 +22,7 @@ _V2 = _VERSIONS[0]
 _OLD = "kubeflow.org/v1alpha1"
 _RESTARTS = ("Never", "OnFailure")
 _MCA = "OMPI_MCA_"
+_LEAST_PODS = ("spec", "runPolicy", "schedulingPolicy", "minAvailable")
 _HYDRAS = ("Intel", "MPICH")  # mpiImplementation of the MPI Operator, besides OpenMPI
 
 
@@ -132,9 +133,30 @@ class MpiJob(Manifest):
         self.put(("command",), line.program, places[line.begin][0][:-1])
         for index, (place, _word) in enumerate(places[line.begin :]):
             self.origin["command", index] = place
+        is_elastic = self._elastic(line, places[0][0])
         for part in line.parts:
-            self._use_part(part, places[part.index + (len(part.words) > 1)][0], f"{line.kind}'s {shell(part.words)}")
+            if not (is_elastic and part.use == table.RANKS):
+                place = places[part.index + (len(part.words) > 1)][0]
+                self._use_part(part, place, f"{line.kind}'s {shell(part.words)}")
         self._launchers_variables(container, line, variables)
+
+    def _elastic(self, line: LauncherLine, place: Loc) -> bool:
+        """Take the ranks that horovodrun needs at least and may have at most as hosts, if it has both; return whether so."""
+        bounds = [*line.of(table.LEAST, table.MOST)]
+        workers, slots = self.document.get("workers"), self.document["slotsPerWorker"]
+        most = workers * slots if isinstance(workers, int) and isinstance(slots, int) else 0
+        hosts = sizes.changing_hosts(line, str(slots), most)
+        if hosts:
+            del self.document["workers"], self.document["slotsPerWorker"]
+            for key, value in {"launcher": "horovod", "elastic": True, "hosts": hosts, "slotsPerHost": slots}.items():
+                self.put((key,), value, place)
+        elif bounds:
+            shown = shell([word for part in bounds for word in part.words])
+            self.notes.append(f"{line.kind}'s {shown}: {table.ELASTIC}")
+        if self.take(_LEAST_PODS) is not None:
+            why = f"--hosts {hosts} has the least number of hosts" if hosts else table.AT_ONCE
+            self.notes.append(f"{path_of(_LEAST_PODS)}: {why}")
+        return bool(hosts)
 
     def _started(self, places: list[tuple[Loc, str]]) -> Started:
         """Return the words of the program that a shell's line starts, each with its place, and the variables that it sets.

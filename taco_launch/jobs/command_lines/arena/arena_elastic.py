@@ -10,6 +10,15 @@ from taco_launch.jobs.command_lines.arena import line_options
 from taco_launch.jobs.command_lines.launcher_line import UnclearError
 
 KINDS = ("et", "etjob")
+# The verbs that change the number of an elastic job's workers, and in which direction.
+SCALES = {"scalein": -1, "scaleout": 1}
+# Their flags that have no effect here, and why.
+_WITHOUT_EFFECT = {
+    "timeout": "the command does not wait for the change",
+    "retry": "a script is not run",
+    "script": "the job's ranks learn of the change by themselves",
+    "env": "the job's ranks keep their variables",
+}
 FLAGS = LEAST, MOST = "min-workers", "max-workers"
 # What Arena's operator sets for the command: $((${workers}*${gpus})) is a number of ranks.
 _VARIABLES = {"workers": "workers", "gpus": "gpus", "minWorkers": LEAST, "maxWorkers": MOST}
@@ -53,3 +62,27 @@ def submit(own: Sequence[str], words: Sequence[str], given: Mapping[str, str], n
         )
     size = ("--hosts", f"{least}:{most}", "--slots-per-host", gpus if _COUNT.fullmatch(gpus) else "1")
     return ("submit", "--launcher", "horovod", "--elastic", *size, *own, "--", *words)
+
+
+def scaled(verb: str, flags: Sequence[tuple[str, str]], rest: Sequence[str], notes: list[str]) -> tuple[str, str, str]:
+    """Return the verb, a job's name, and how many workers a line of scalein or scaleout adds: fewer than 0 for scalein.
+
+    Raises:
+        UsageError: the type, the name or the number is missing or not understood.
+    """
+    example = f"arena {verb} etjob --name NAME --count 1"
+    if not rest or rest[0] not in KINDS:
+        raise UsageError(f"arena {verb}: the type of the job must be etjob", hint=example)
+    given = dict(flags)
+    for name, value in flags:
+        if name in _WITHOUT_EFFECT:
+            notes.append(f"--{name}: {_WITHOUT_EFFECT[name]}")
+        elif name not in ("name", "count", "namespace", "type"):
+            raise UsageError(f"--{name} {value}: is not a known flag of arena {verb}", hint=example)
+    name = given.get("name", "") or "".join(rest[1:2])
+    if not name:
+        raise UsageError("--name is missing", hint=example)
+    count = given.get("count", "1")
+    if not _COUNT.fullmatch(count):
+        raise UsageError(f"--count {count}: must be a number, at least 1", hint=example)
+    return verb, name, str(SCALES[verb] * int(count))

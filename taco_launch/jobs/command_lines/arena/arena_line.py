@@ -30,7 +30,7 @@ OTHER_TYPES = (
     *("spark", "sparkjob", "ray", "rayjob", "kserve", "serving"),
 )
 SUBMIT = "arena submit"
-_VERBS = ("submit", "list", "get", "logs", "top", "data", "delete", "prune")
+_VERBS = ("submit", "list", "get", "logs", "top", "data", "delete", "prune", *arena_elastic.SCALES)
 _SHORT = {"-a": "annotation", "-d": "data", "-e": "env", "-p": "priority", "-n": "namespace", "-l": "label"}
 _SHORT |= {"-f": "follow", "-i": "instance", "-t": "tail", "-o": "output", "-A": "all-namespaces"}
 _CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")
@@ -58,10 +58,9 @@ _SUBMIT = {
 }
 _LOGS = {"instance": "--instance", "tail": "-t", "since": "--since", "since-time": "--since"}
 # What changes nothing here, and why.
-_GROUPED = "a job gets all of its slots at once, or waits"
 _UNLIMITED = "ranks have no limit of CPUs or memory of their own"
 _NOTED = {
-    "gang": _GROUPED,
+    "gang": table.AT_ONCE,
     "cpu": _UNLIMITED,
     "memory": _UNLIMITED,
     "annotation": "jobs have none",
@@ -125,6 +124,9 @@ def read(words: Sequence[str], clusters: Sequence[str]) -> ArenaLine:
         known = f"arena {rest[0]} is not supported by taco-launch" if rest else "a command is missing"
         raise UsageError(f"{known}: {', '.join(_VERBS)}", hint="taco-launch arena --help")
     verb, *rest = rest
+    if verb in arena_elastic.SCALES:
+        notes = _checked([flag for flag in flags if flag[0] == "namespace"], clusters)
+        return ArenaLine(arena_elastic.scaled(verb, flags, rest, notes), tuple(notes))
     notes = _checked(flags, clusters)
     if verb == "submit":
         return _submit(flags, rest, notes)

@@ -51,3 +51,29 @@ def test_what_is_refused(words: tuple[str, ...], message: str) -> None:
 def test_the_range_is_of_no_other_type() -> None:
     with pytest.raises(UsageError, match="--min-workers: is not a known flag of arena submit"):
         arena_line.read(["submit", "mpijob", "--name=e", "--min-workers=1", "mpirun python t.py"], ())
+
+
+def test_workers_are_added_and_given_up() -> None:
+    added = arena_line.read(
+        ["scaleout", "etjob", "--name=e", "--count=2", "--timeout=1m", "-n", "default"], ("default",)
+    )
+    assert (added.words, added.notes) == (
+        ("scaleout", "e", "2"),
+        ("--timeout: the command does not wait for the change",),
+    )
+    assert arena_line.read(["scalein", "et", "e"], ()).words == ("scalein", "e", "-1")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("scaleout", "mpijob", "--name=e"), "the type of the job must be etjob"),
+        (("scalein", "etjob"), "--name is missing"),
+        (("scalein", "etjob", "--name=e", "--count=0"), "--count 0: must be a number, at least 1"),
+        (("scalein", "etjob", "--name=e", "--workers=1"), "--workers 1: is not a known flag of arena scalein"),
+        (("scalein", "etjob", "--name=e", "-n", "other"), "there are no namespaces here"),
+    ],
+)
+def test_lines_of_scaling_that_are_refused(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        arena_line.read(words, ("default",))

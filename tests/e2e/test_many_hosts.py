@@ -9,7 +9,7 @@ import pytest
 from taco_launch.core.model.host.hosts import Host
 from tests.e2e.cluster import Cluster, on_plain_hosts
 
-pytestmark = [pytest.mark.e2e, pytest.mark.nightly]
+pytestmark = pytest.mark.e2e
 
 NAMES = tuple(f"n{number}" for number in range(1, 65))
 

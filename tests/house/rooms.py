@@ -18,7 +18,7 @@ ROOMS = {
     "bench": 9_927,
     "jobs": 15_948,
     "setup": 9_100,
-    "hosts": 8_453,
+    "hosts": 8_456,
     "lab": 3_650,
     "agent": 21_539,
     "core": 36_603,

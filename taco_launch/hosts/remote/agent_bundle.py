@@ -50,11 +50,14 @@ _SELDOM_USED = tuple(
         "agent/snapshots/",
         "agent/stacks/",
         "agent/tensorboard/",
-        "agent/rank/exec_process.py",
+        "agent/rank/exec_",
+        "agent/rank/horovod_",
+        "agent/rank/tree_",
         "agent/rank/unrunnable.py",
         "agent/supervisor/elastic.py",
         "agent/supervisor/failure_analysis.py",
         "core/facts/",
+        "core/manifest.py",
         "core/messages/",
         "core/signatures/",
         "core/slurm/",
@@ -88,7 +91,7 @@ def build(contents: tuple[tuple[str, bytes], ...]) -> bytes:
     import zipfile  # noqa: PLC0415 - once for each version; every call to the agent imports this file
 
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    with zipfile.ZipFile(packed, "w", compresslevel=9) as archive:
         archive.writestr(zipfile.ZipInfo("__main__.py", _EPOCH), _MAIN)
         for path, data in contents:
             archive.writestr(zipfile.ZipInfo(path, _EPOCH), data, zipfile.ZIP_DEFLATED)

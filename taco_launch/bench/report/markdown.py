@@ -19,7 +19,8 @@ def markdown(report: SweepReport, language: str) -> str:
     for grid in report.grids:
         rule = ["---:" if name in grid.numbers else "---" for name in grid.header]
         lines += ["", f"## {grid.title}", "", *(row(cells) for cells in (grid.header, rule, *grid.rows))]
-    lines += ["", *(f"{line}\\" for line in report.legend.splitlines())]
+    # A backslash breaks the line within a paragraph; behind the last line it would be printed.
+    lines += ["", "\\\n".join(report.legend.splitlines())]
     if report.slow:
         lines += ["", f"## {words.slow}", ""]
         lines += [f"- {words.slow_host.format(host.host, host.share * 100, host.runs)}" for host in report.slow]

@@ -1,5 +1,7 @@
 """What a report shows of a sweep, by runs that are written down."""
 
+from dataclasses import replace
+
 from taco_launch.bench.model.runs import RunEnvironment
 from taco_launch.bench.report.markdown import markdown
 from taco_launch.bench.report.sweep_report import Sweep, report
@@ -53,6 +55,11 @@ def test_a_sweep_that_broke_off_says_so_and_compares_nothing() -> None:
     assert "Nothing is compared: only one variant, or none, has samples." in page
     assert "- horovod/rdma/16: it was not run\n" in page
     assert "- Outcome: has not ended: it is still running or was interrupted\n" in page
+
+
+def test_lines_of_the_legend_are_broken_by_a_backslash_but_the_last() -> None:
+    shown = replace(report(sweep(1, 10.0), (), ()), legend="first\nsecond\nlast")
+    assert "\n\nfirst\\\nsecond\\\nlast\n\n" in markdown(shown, "en")
 
 
 def test_differences_that_are_not_shown_are_counted() -> None:

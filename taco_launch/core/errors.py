@@ -15,6 +15,7 @@ TacoLaunchError (1)         what failed, where, the evidence; `hint` says what t
 """
 
 import errno
+import shlex
 from typing import NamedTuple, Optional, Sequence, Tuple
 
 OK = 0
@@ -30,6 +31,17 @@ NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIGNAL_BASE = 128
 INTERRUPTED = SIGNAL_BASE + 2
+_FREE = "free some space there: taco-launch prune --older-than 1d removes old jobs and copies of code"
+_PERMIT = "give this user the right to write there: ls -ld {path}"
+# By the error's number; {path} is the file or folder.
+_WRITE_STEPS = {
+    errno.ENOSPC: _FREE,
+    errno.EDQUOT: _FREE,
+    errno.EROFS: "mount its file system for writing: findmnt -T {path}",
+    errno.EACCES: _PERMIT,
+    errno.EPERM: _PERMIT,
+    errno.EIO: "check its disk: dmesg",
+}
 
 
 class JobEnd:
@@ -82,12 +94,11 @@ def last_line(output: bytes) -> str:
     return "".join(char if char.isprintable() else "?" for char in line)[:300]
 
 
-def free_space(error: OSError) -> str:
-    """Return what to do where the agent cannot write a file."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return "free some space there" + (
-        ": taco-launch prune --older-than 1d removes old jobs and copies of code" if full else ""
-    )
+def write_hint(error: OSError, path: str, elsewhere: str = "") -> str:
+    """Return what to do where `path` cannot be written; `elsewhere` is how another folder is named."""
+    quoted = shlex.quote(path)
+    step = _WRITE_STEPS.get(error.errno or 0, "").format(path=quoted)
+    return ", or ".join(filter(None, (step, elsewhere))) or f"look at it: ls -ld {quoted}"
 
 
 class TacoLaunchError(Exception):

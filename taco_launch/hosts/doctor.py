@@ -25,6 +25,8 @@ from taco_launch.hosts.remote import agent_bundle
 _SECONDS = 10.0
 _LIBRARIES = ("click", "fabric", "paramiko", "pydantic", "PyYAML", "rich", "torch", "horovod", "scipy")
 _PYTHON = (3, 10)
+# A command writes the agent into the state folder, and keeps its size free beside it.
+_LEAST_BYTES = 6 << 20
 
 
 class CheckState(enum.Enum):
@@ -168,6 +170,9 @@ def _state(environ: Mapping[str, str]) -> Check:
         return Check("state folder", CheckState.ERROR, f"{there} is not writable", todo)
     free = shutil.disk_usage(there).free
     found = f"{folder}, {free / (1 << 30):.1f} GiB free"
+    if free < _LEAST_BYTES:
+        todo = f"free {_LEAST_BYTES >> 20} MiB there, which every command needs, or {todo}"
+        return Check("state folder", CheckState.ERROR, f"{folder}, {free >> 20} MiB free", todo)
     if free < 1 << 30:
         return Check("state folder", CheckState.NOTE, found, "the logs of jobs need more free space there")
     return Check("state folder", CheckState.OK, found)

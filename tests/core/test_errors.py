@@ -1,5 +1,8 @@
 """The exception tree keeps its exit codes, and messages show all that was found."""
 
+import errno
+import os
+
 import pytest
 
 from taco_launch.core import errors
@@ -106,3 +109,26 @@ def test_exit_codes_of_run_and_wait(code: int, started: bool, ran: bool, expecte
 def test_exit_codes_of_launcher_errors_and_processes() -> None:
     assert [errors.code_of_launcher(code) for code in (0, 1, 2, 4, 5, 124, 126)] == [0, 125, 2, 125, 125, 124, 126]
     assert [errors.code_of_process(code) for code in (0, 3, -9)] == [0, 3, 137]
+
+
+ELSEWHERE = "name another folder"
+
+
+@pytest.mark.parametrize(
+    ("number", "elsewhere", "hint"),
+    [
+        (errno.EROFS, ELSEWHERE, "mount its file system for writing: findmnt -T '/a b', or name another folder"),
+        (errno.EACCES, "", "give this user the right to write there: ls -ld '/a b'"),
+        (errno.ENOTDIR, ELSEWHERE, ELSEWHERE),
+        (errno.ENOTDIR, "", "look at it: ls -ld '/a b'"),
+    ],
+)
+def test_the_step_is_that_of_the_error(number: int, elsewhere: str, hint: str) -> None:
+    assert errors.write_hint(OSError(number, os.strerror(number)), "/a b", elsewhere) == hint
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_only_a_full_disk_is_freed(number: int) -> None:
+    assert errors.write_hint(OSError(number, os.strerror(number)), "/a").startswith(
+        "free some space there: taco-launch prune"
+    )

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -103,6 +104,24 @@ def test_a_state_folder_that_cannot_be_used(programs: Path, tmp_path: Path) -> N
         found = checked({"TACO_LAUNCH_STATE": str(folder)})["state folder"]
         assert (found.state, found.todo) == (CheckState.ERROR, "name another folder: export TACO_LAUNCH_STATE=FOLDER")
         assert words in found.found
+
+
+@pytest.mark.parametrize(
+    ("free", "state", "words"),
+    [
+        (3 << 20, CheckState.ERROR, ", 3 MiB free"),
+        (100 << 20, CheckState.NOTE, ", 0.1 GiB free"),
+        (5 << 30, CheckState.OK, ", 5.0 GiB free"),
+    ],
+)
+def test_a_state_folder_with_little_space(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, state: CheckState, words: str
+) -> None:
+    assert programs.is_dir()
+    monkeypatch.setattr("shutil.disk_usage", lambda _path: SimpleNamespace(free=free))
+    found = checked({"TACO_LAUNCH_STATE": str(tmp_path)})["state folder"]
+    assert (found.state, found.found) == (state, f"{tmp_path}{words}")
+    assert ("free 6 MiB there" in found.todo) is (state is CheckState.ERROR)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import time
 from typing import IO, Any, Callable, Iterator, Mapping, Optional, Tuple, Type
 
 from taco_launch.agent.store.folders import Jobs, state_folder
-from taco_launch.core.errors import HostError, TacoLaunchError, UsageError, free_space
+from taco_launch.core.errors import HostError, TacoLaunchError, UsageError, write_hint
 from taco_launch.core.protocol import framing as protocol
 from taco_launch.core.protocol.calls import EndOfReplies, Failure, Reply, Request, request_of
 
@@ -48,7 +48,7 @@ def serve(op: str, agent: str, stdin: IO[bytes], stdout: IO[bytes]) -> int:
         # Only who submits on this machine has a choice of the folder.
         caller = getattr(request, "caller", None)
         chosen = caller is not None and not caller.inherit
-        hint = free_space(error) + (", or name another folder with TACO_LAUNCH_STATE" if chosen else "")
+        hint = write_hint(error, str(where), "name another folder with TACO_LAUNCH_STATE" if chosen else "")
         return _answer(stdout, HostError(f"{where}: {error.strerror or error}", hint))
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _answer(stdout, _bug(error))

@@ -19,7 +19,7 @@ from typing import Dict, Mapping, Optional, Sequence, Tuple
 from taco_launch.agent.host import drain, gpus, slot_cleanup, slot_holders
 from taco_launch.agent.host.slot_holders import Holder
 from taco_launch.agent.store import folders, untrusted
-from taco_launch.core.errors import HostError
+from taco_launch.core.errors import HostError, write_hint
 from taco_launch.core.model.slots import PORT, is_gpu, port_name
 
 _FOR_ALL = 0o1777
@@ -213,9 +213,8 @@ def _no_leases(folder: Path, error: OSError) -> HostError:
     """Return the error of a folder in which there can be no leases."""
     why = error.strerror or str(error)
     if error.filename and folder not in (Path(error.filename), *Path(error.filename).parents):
-        return HostError(
-            f"{error.filename}: {why}", "free some space there, or name another folder with TACO_LAUNCH_STATE"
-        )
+        hint = write_hint(error, str(error.filename), "name another folder with TACO_LAUNCH_STATE")
+        return HostError(f"{error.filename}: {why}", hint)
     if error.errno in _FULL:
         return HostError(f"cannot write lease files in {folder}: {why}", f"free some space there: {_fillers(folder)}")
     return HostError(

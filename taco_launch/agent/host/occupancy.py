@@ -289,14 +289,14 @@ def _is_in(jobs: Path, name: str, mark: str) -> bool:
         return True
 
 
-def clock(moment: float) -> str:
+def clock(moment: float, form: str = "%H:%M") -> str:
     """Return a time in seconds since the epoch as this machine's clock shows it, with the date of another day."""
     try:
         then = time.localtime(moment)
     except (ValueError, OverflowError, OSError):  # another host has told it
         return "an unknown time"
     same_day = then[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M" if same_day else "%Y-%m-%d %H:%M", then)
+    return time.strftime(form if same_day else f"%Y-%m-%d {form}", then)
 
 
 def _folder(place: Path) -> Path:

@@ -38,6 +38,7 @@ _WORDS_SECONDS, _MOST_TOLD = (1.0, 60.0), 20
 _WORDS_SHARE = 0.01
 # A new job is told that it waits once its hosts have told of their slots, or after so long.
 _UNTOLD_SECONDS = 5.0
+_GIVES_UP = "gives up waiting at"
 _FAR_BEHIND = (("", f"more than {_MOST_TOLD} jobs are ahead of it in the queue"),)
 
 
@@ -198,7 +199,7 @@ class Scheduler:
             return  # it may still turn out that it need not wait
         known = self._words(entry) or entry.recorded
         # As a refusal: a line for each host.
-        before = [f"; {why}" for host, why in known if not host]
+        before = [f"; {why}" for host, why in known if not host and not why.startswith(_GIVES_UP)]
         reason = "".join((limit.reason, *before, *(f"\n  {host}: {why}" for host, why in known if host)))
 
         def end() -> None:
@@ -251,7 +252,10 @@ class Scheduler:
         if before:
             others = f" and {len(before) - 3} more" if len(before) > 3 else ""
             found.append(("", f"number {len(before) + 1} in the queue, behind {', '.join(before[:3])}{others}"))
-        if latest is not None:
+        due = entry.limit.time if entry.limit is not None and entry.limit.is_of_queue else None
+        if due is not None:
+            found.append(("", f"{_GIVES_UP} {occupancy.clock(due, '%H:%M:%S')} (--queue-timeout)"))
+        if latest is not None and (due is None or latest < due):
             found.append(
                 ("", f"expected to start by {occupancy.clock(latest)}, by the time limits of the jobs before it")
             )

@@ -18,7 +18,7 @@ from taco_launch.agent.snapshots.placed_links import LinkError, PlacedLinks
 from taco_launch.agent.snapshots.store import DamagedError, Pack, SnapshotStore
 from taco_launch.agent.snapshots.transfer import TransferError
 from taco_launch.agent.store.folders import JobFolder, make_private
-from taco_launch.core.errors import FAILED, OK, HostError, free_space
+from taco_launch.core.errors import FAILED, OK, HostError, write_hint
 from taco_launch.core.protocol.connection import JsonConnection
 from taco_launch.core.protocol.guard_messages import CodeFetched, FetchCode
 
@@ -42,9 +42,8 @@ def main(folder: JobFolder, descriptor: int) -> int:
     except DamagedError as error:
         answer = CodeFetched(error=str(error), hint="submit the job again: that copies it again")
     except OSError as error:
-        answer = CodeFetched(
-            error=f"{error.filename or folder.path}: {error.strerror or error}", hint=free_space(error)
-        )
+        where = str(error.filename or folder.path)
+        answer = CodeFetched(error=f"{where}: {error.strerror or error}", hint=write_hint(error, where))
     line.send(answer.replace(seconds=time.monotonic() - begun))
     return OK
 

@@ -16,6 +16,11 @@ class WaitLimit(NamedTuple):
     exit_code: int
     reason: str
 
+    @property
+    def is_of_queue(self) -> bool:
+        """Whether it limits how long the job may wait for its slots, and not its attempts."""
+        return self.exit_code == JobEnd.NO_SLOTS_IN_TIME
+
 
 def limit(policy: Policy, record: JobRecord) -> Optional[WaitLimit]:
     """Return the end of a waiting job's time: of that for waiting, or of that for all its attempts; None: there is none.

@@ -223,7 +223,9 @@ def _hosts_refused(wanted: SlotRequest, free: Sequence[FreeSlots], never: bool) 
     else:
         message = f"{least}{_hosts(count)} with {_slots(each)}{'' if count == 1 else ' each'} {does} not fit: "
         message += f"{some} {'have' if able > 1 else 'has'} as many{'' if never else ' free'}"
-    if each is not None:
+    if each is not None and wanted.least is not None and wanted.hosts is not None and able:
+        hint = "; ".join((f"--hosts {able}:{wanted.hosts} starts it on {some}", *(() if never else (_others(free),))))
+    elif each is not None:
         hint = _as_many(
             count * each,
             [entry.slots for entry in now],

@@ -352,7 +352,7 @@ FIELDS = (
         "timeout",
         "time",
         _P.LIMITS,
-        "Stop the job after this time, counted from its first start over all attempts: 90, 90s, 15m, 3h or 2d.",
+        "Stop the job after this time, counted from its first start over all attempts, and again after suspend and resume: 90, 90s, 15m, 3h or 2d.",
         key="activeDeadlineSeconds",
         section=POLICY,
         limits=_LIMIT,

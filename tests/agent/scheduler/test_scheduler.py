@@ -78,6 +78,25 @@ def test_who_waits_is_told_when_it_starts_by_the_time_limits(queue: Queue) -> No
     os.close(lock)
 
 
+def test_who_waits_for_a_limited_time_is_told_when_it_gives_up(queue: Queue) -> None:
+    holder = queue.job("holder", timeout=3600)
+    lock = locked(holder)
+    queue.now = time.time()
+    records.Events(holder).add(state.PLACED, "why", np=2, hosts=["me"], line="mpirun", attempt=1)
+    records.Events(holder).add(state.RUNNING, "runs")
+    queue.job("a", np=2, says=REFUSED, queue_timeout=40)
+    queue.hosts.tell("holder", "holder")
+    queue.until(lambda: queue.record("a").waiting, 1)
+    submitted = queue.record("a").submitted
+    assert submitted is not None
+    due = occupancy.clock(submitted + 40, "%H:%M:%S")
+    concerning_no_host = [why for host, why in queue.record("a").waiting if not host]
+    assert concerning_no_host == [f"gives up waiting at {due} (--queue-timeout)"]
+    queue.until(lambda: queue.record("a").state.is_terminal, 5)
+    assert "gives up" not in queue.record("a").reason
+    os.close(lock)
+
+
 def test_who_waits_for_long_is_told_of_changes_less_often(queue: Queue) -> None:
     folder = queue.job("a", np=2, says=REFUSED)
     queue.hosts.tell("x", "x")

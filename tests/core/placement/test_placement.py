@@ -214,6 +214,12 @@ OTHERS = "choose other hosts with -H, or see who runs what: taco-launch list"
         (SlotRequest(slots_per_host=3), BOTH, f"2 hosts with 3 slots each {ONE_HAS}", f"--np 6{INSTEAD} {AS_MANY};"),
         (SlotRequest(hosts=2), BOTH, f"2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
         (SlotRequest(hosts=4, least=2), BOTH, f"at least 2 whole hosts {ONE_IS_FREE}", "--hosts 1;"),
+        (
+            SlotRequest(hosts=4, least=2, slots_per_host=8),
+            BOTH,
+            f"at least 2 hosts with 8 slots each {ONE_HAS}",
+            "--hosts 1:4 starts it on 1 host;",
+        ),
     ],
 )
 def test_the_words_where_others_have_the_slots(

@@ -19,7 +19,7 @@ from taco_launch.agent.snapshots.checkout import check_out
 from taco_launch.agent.snapshots.store import SnapshotStore
 from taco_launch.agent.store.folders import Jobs
 from taco_launch.core import manifest
-from taco_launch.core.errors import HostError, UsageError, free_space
+from taco_launch.core.errors import HostError, UsageError, write_hint
 from taco_launch.core.protocol.calls import Reply
 from taco_launch.core.protocol.calls.caller_input import CallerInput, pieces
 from taco_launch.core.protocol.calls.jobs import Accepted
@@ -215,5 +215,5 @@ def test_a_full_disk(tree: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(stores, "os", FullDisk())
     with pytest.raises(OSError, match="No space left") as caught:
         send(state, take(tree))
-    assert "taco-launch prune" in free_space(caught.value)
+    assert "taco-launch prune" in write_hint(caught.value, "/x")
     assert left_over(state) == []

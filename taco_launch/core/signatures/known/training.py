@@ -167,6 +167,21 @@ TRAINING = (
         pattern=r"cannot run (?P<what>'[^']*'|\"[^\"]*\"): Exec format error",
     ),
     Signature(
+        "horovod-without-gloo",
+        keys=("was built without Gloo, which its elastic jobs require",),
+        cause="The Horovod of {python} on {host} was built without Gloo, which its elastic jobs require.",
+        next="Build Horovod again for that Python, where the ranks run, with HOROVOD_WITH_GLOO=1; or start the job without "
+        "--elastic: --launcher mpirun.",
+        pattern=r"the Horovod of (?P<python>\S{1,300}) was built without Gloo",
+    ),
+    Signature(
+        "elastic-without-horovod",
+        keys=("an elastic Horovod job requires it there",),
+        cause="{python} on {host} does not import Horovod: {why}.",
+        next="Install Horovod, built with Gloo, for that Python, where the ranks run; or name the Python that has it by its full path.",
+        pattern=r"(?P<python>\S{1,300}) does not import Horovod \((?P<why>[^\r\n]{1,300}?)\): an elastic Horovod job",
+    ),
+    Signature(
         "windows-line-ends",
         keys=(
             "\\r': No such file",

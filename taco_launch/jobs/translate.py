@@ -26,7 +26,7 @@ from taco_launch.jobs.command_lines.translation import Row, Translation, transla
 from taco_launch.jobs.documents import horovod_config, job_file, job_writer, manifests, other_files, pods, sky_task
 from taco_launch.jobs.documents.sky_task import SkyTask
 
-_LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun, jsrun, lrun, aprun, ibrun, flux run"
+_LAUNCHERS = "mpirun, mpiexec.hydra, horovodrun, torchrun, deepspeed, accelerate launch, composer, colossalai run, srun, jsrun, lrun, aprun, ibrun, flux run, mpirun_rsh, mpiexec_mpt"
 _SET_UP = "several hosts require an image and set-up first: taco-launch init HOST... --image IMAGE --to hosts.yaml"
 # A key of an object of Kubernetes, where its file has several documents, or is no YAML.
 _KIND = re.compile(r"""^["']?kind["']?\s*:""", re.MULTILINE)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher
@@ -117,7 +118,7 @@ def read(words: Sequence[str], inner: NestedLauncher, variables: Mapping[str, st
     is_file = program[0].endswith(".py") or (UNKNOWN in program[0] and not program[0].endswith(".sh"))
     if kind in table.OF_PYTHON and (kind == "torch" or "-m" in by or is_file):
         before = (*before, *by)
-    set_here = [_variable(0, (text,), text, {}) for text in inner.env]
+    set_here = [variable(0, (text,), text) for text in inner.env]
     if kind == "hydra":  # it gives all ranks what it was started with
         set_here += [Part(0, (name,), table.ENV, name, value) for name, value in (variables or {}).items()]
     return LauncherLine(kind, (*set_here, *reader.parts), begin, program, before)
@@ -291,7 +292,7 @@ class Reader:
         elif use in (table.ENV, table.LIST):
             for text in value.split(",") if use == table.LIST else (value,):
                 if text and text not in _EVERYTHING:
-                    yield _variable(at, words, text, self._variables)
+                    yield variable(at, words, text, self._variables)
         elif use == table.PAIR:
             name, equals, rest = values[0].partition("=")
             yield Part(at, words, table.ENV, name, rest if equals else value)
@@ -354,7 +355,7 @@ class Reader:
                 yield Part(at, words, table.REFUSED, why=f"{which}{error}")
 
 
-def _variable(at: int, words: tuple[str, ...], text: str, variables: Mapping[str, str]) -> Part:
+def variable(at: int, words: tuple[str, ...], text: str, variables: Mapping[str, str] = MappingProxyType({})) -> Part:
     """Return the part of a variable: NAME alone is one of `variables`, or the ranks' own, as `NAME=$NAME` is."""
     name, equals, value = text.partition("=")
     value = value if equals else variables.get(name, f"{UNKNOWN}{name}")

@@ -493,6 +493,7 @@ _QUEUE = "the queue of taco-launch has no such setting"
 _OF_HOSTS = "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory"
 ONE_EACH = "one job for each element: submit --array, or --each NAME=VALUE,VALUE"
 _LIMITS = "ranks have no limit of CPUs or memory of their own"
+_REQUIRES = f"{_LIMITS}; for hosts of one kind: {_OF_HOSTS}"
 _SLURM = {
     **_all("n ntasks", Meaning(RANKS)),
     **_all("N nodes", Meaning(NODES)),
@@ -571,7 +572,8 @@ _LSF = {
         "ar I Is Ip IS ISs K r rn XF ul tty",
         "q P app G sla w b Jd ext freq hl Lp mig outdir alloc-flags Ep sp We wt wa",
     ),
-    "R": Meaning(SPAN, why=_LIMITS),
+    "R": Meaning(SPAN, why=_REQUIRES),
+    **_omitted("--launcher hydra if the program is built with MPICH, MVAPICH2 or Intel MPI", two="a"),
     "x": Meaning(OPTION, 1, target="--exclusive", convert=_flag),
     **_omitted(_LIMITS, two="M v c"),
     **_omitted(_GPUS, two="gpu"),
@@ -658,6 +660,25 @@ _IBRUN = {
     **_all("n np", Meaning(RANKS)),
     **_omitted(_PLACES, two="o"),
 }
+# mpirun_rsh of MVAPICH2 2.3; hosts and variables are words before its program.
+_MPIRUN_RSH = {
+    **_all("np n", Meaning(RANKS)),
+    "hostfile": Meaning(HOSTFILE),
+    **_all("hosts host", Meaning(HOSTS)),
+    **_omitted(_SSH, "ssh rsh legacy fastssh"),
+    **_omitted("-x NAME gives the ranks a variable of yours", "export export-all"),
+    **_omitted(_PRINTS, "show v verbose debug"),
+    **_omitted(_OURS, "tv xterm", "sg"),
+    **_refused(SEVERAL, two="config spawnfile"),
+}
+# mpiexec_mpt of SGI's and HPE's MPT, and mpprun, which counts the tasks of Slurm where it has no number.
+_MPT = {
+    **_all("n np", Meaning(RANKS)),
+    **_all("ppn perhost", Meaning(EACH)),
+    **_omitted(_PRINTS, "v verbose stats"),
+    **_omitted(_LOGS, two="p prefix"),
+    **_omitted(_ITS_MPIRUN, two="pass"),
+}
 _FLUX = {
     **_all("n ntasks", Meaning(RANKS)),
     **_all("N nodes", Meaning(NODES)),
@@ -706,6 +727,8 @@ OPTIONS: Mapping[str, Mapping[str, Meaning]] = {
     "lrun": _LRUN,
     "aprun": _APRUN,
     "ibrun": _IBRUN,
+    "mpirun_rsh": _MPIRUN_RSH,
+    **dict.fromkeys(("mpiexec_mpt", "mpprun"), _MPT),
     "flux": _FLUX,
     **DIRECTIVES,
 }

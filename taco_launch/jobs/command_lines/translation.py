@@ -12,7 +12,7 @@ from taco_launch.core.frozen import dataclass
 from taco_launch.core.launch.command_line.env import VISIBLE_GPUS
 from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, inner
 from taco_launch.core.model.launchers import LAUNCHERS
-from taco_launch.jobs.command_lines import containers, parts_in_force, several_parts, shell_script, sizes
+from taco_launch.jobs.command_lines import containers, mpirun_rsh, parts_in_force, several_parts, shell_script, sizes
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import PASSED_ON, LauncherLine, Part, UnclearError
 from taco_launch.jobs.command_lines.shell_script import shown
@@ -21,7 +21,7 @@ from taco_launch.jobs.command_lines.unfinished import placeholders
 
 LAUNCHER, PER_HOST = "--launcher", "--per-host"
 # Whose programs find each other by what torchrun sets, or Hydra; those of the others by what mpirun does.
-_OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), "hydra": "hydra"}
+_OURS = {**dict.fromkeys(table.OF_PYTHON, "torchrun"), **dict.fromkeys(("hydra", "mpirun_rsh"), "hydra")}
 _SIZES = frozenset(("--np", "--hosts", "--slots-per-host", "--workers", "--gpus", "--slots-per-worker"))
 INSERTS = "a shell would insert a value here: write it"
 OF_CALLER = "the ranks have the value in your environment"
@@ -94,7 +94,7 @@ def translate(
     Raises:
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
-    line = containers.opened(several_parts.read(command[nested.begin :], nested))
+    line = containers.opened(mpirun_rsh.opened(several_parts.read(command[nested.begin :], nested)))
     differs = _other_hosts(directives, line, nested.name)
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
         directives = parts_in_force.without_sizes(directives, f"{nested.name} counts its ranks by its own options")
@@ -259,7 +259,7 @@ def _with_slots(line: LauncherLine, part: Part) -> str:
     ranks = line.last(table.RANKS)
     named = [each for others in line.of(table.HOSTS) for each in others.value.split(",")]
     is_counted = line.last(table.EACH) is not None or any(each.name == table.RANKS for each in line.of(table.REFUSED))
-    if part.use != table.HOSTS or line.kind not in ("mpirun", "hydra") or is_counted:
+    if part.use != table.HOSTS or line.kind not in ("mpirun", "hydra", "mpirun_rsh") or is_counted:
         return part.value
     counted = Counter(listed)
     if ranks is None:

@@ -194,7 +194,7 @@ def test_a_function_that_is_not_followed_is_named(text: str) -> None:
     assert "is a function of the script: what it starts is read where it stands" in reasons(text).values()
 
 
-@pytest.mark.parametrize("name", ["mpirun_rsh", "/opt/bin/mympirun", "mpiexec.lam", "mpirun.lsf", "yhrun"])
+@pytest.mark.parametrize("name", ["/opt/bin/mympirun", "mpiexec.lam", "yhrun"])
 def test_a_launcher_that_is_not_read_is_named(name: str) -> None:
     assert jobs(f"{name} -np 2 ./a") == []
     (why,) = reasons(f"{name} -np 2 ./a").values()

@@ -14,6 +14,7 @@ from taco_launch.jobs.command_lines.launcher_line import LauncherLine, UnclearEr
 LAUNCHERS = (
     *(("mpirun",), ("horovodrun",), ("torchrun",), ("python3", "-m", "torch.distributed.launch")),
     *(("deepspeed",), ("srun",), ("accelerate", "launch"), ("mpiexec.hydra",), ("composer",), ("colossalai", "run")),
+    *(("mpirun_rsh",), ("mpiexec_mpt",)),
 )
 WORDS = (
     "-np 2 -H h:1 --hostfile -x A=1 PATH --mca pml --nnodes=2 --nproc_per_node -m --no_python - -- : = --gloo a.py ''"

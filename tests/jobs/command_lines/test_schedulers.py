@@ -71,10 +71,48 @@ def test_the_other_branch_than_the_launchers_is_named() -> None:
         ("bsub -n 8 -R 'span[ptile=4]' mpirun ./a.out -n 2", "--np 8 --slots-per-host 4 -- ./a.out -n 2"),
         ("salloc -N 2 -n 16 srun a", "--hosts 2 --slots-per-host 8 -- a"),
         ("#SBATCH -N 2 --ntasks-per-node=4\nibrun -o 0 a", "--hosts 2 --slots-per-host 4 -- a"),
+        ('#BSUB -n 32\n#BSUB -R "span[ptile=8]"\n#BSUB -a mpich2\nmpirun.lsf a', "--np 32 --slots-per-host 8 -- a"),
+        ("#PBS -l select=2:mpiprocs=36\nmpiexec_mpt -n 72 a", "--np 72 --slots-per-host 36 -- a"),
+        ("#SBATCH -n 8\nmpprun --pass='-x 1' a", "--np 8 -- a"),
     ],
 )
 def test_the_launchers_of_other_schedulers(text: str, job: str) -> None:
     assert line(translate_script(text)) == job
+
+
+HYDRA = "--launcher hydra --np"
+
+
+@pytest.mark.parametrize(
+    ("text", "job"),
+    [
+        (
+            "mpirun_rsh -ssh -np 2 -hostfile $PBS_NODEFILE -export A=1 B=2 numactl -l a",
+            f"{HYDRA} 2 -x A=1 -x B=2 -- numactl -l a",
+        ),
+        ("mpirun_rsh -np 4 n0 n0 n1 n1 A=1 ./a", f"{HYDRA} 4 -H n0:2,n1:2 -x A=1 -- ./a"),
+        ("mpirun_rsh -np 4 -hosts a,b ./a", f"{HYDRA} 4 -H a:2,b:2 -- ./a"),
+        ("mpirun_rsh -np 2 python t.py x", f"{HYDRA} 2 -- python t.py x"),
+        ("mpirun_rsh -np 2 numactl -l ./a", f"{HYDRA} 2 -- numactl -l ./a"),
+        ("mpiexec.mpirun_rsh -n 2 ./a", f"{HYDRA} 2 -- ./a"),
+    ],
+)
+def test_what_mpirun_rsh_has_before_its_program(text: str, job: str) -> None:
+    assert line(translate_script(text)) == job
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("mpirun_rsh -np 1 xhpl input", "'xhpl' may be the program, or the first of the hosts"),
+        ("mpirun_rsh -np 2 -hostfile h A=1", "'A=1' is no program"),
+        ("mpirun_rsh -config c -hostfile h", "'-config' may start several programs"),
+    ],
+)
+def test_a_line_of_mpirun_rsh_without_a_program_is_refused(text: str, why: str) -> None:
+    done = translate_script(text)
+    assert not done.jobs
+    assert next(iter(reasons(done).values())).startswith(why)
 
 
 def test_a_flux_directive_that_cannot_be_read_is_named() -> None:

@@ -149,7 +149,7 @@ AT_ONCE = ", and may run at the same time as line {}"
             "export NNODES=2\nNPROC_PER_NODE=8 swift sft --model x",
             ["taco-launch run --launcher torchrun --hosts 2 --slots-per-host 8 -- swift sft --model x"],
         ),
-        ("mpiexec_mpt -n 2 a", ["mpiexec_mpt starts ranks, and is not read here: give the number of ranks"]),
+        ("poe a -procs 2", ["poe starts ranks, and is not read here: give the number of ranks"]),
         (
             "if [ -e x ]; then L=srun; else L=mpirun; fi; $L -n 2 a",
             ["what it starts is computed where the script runs"],

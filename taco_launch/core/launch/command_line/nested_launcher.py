@@ -8,12 +8,14 @@ from taco_launch.core.model.jobs import JobSpec
 from taco_launch.core.model.launchers import launcher_of
 
 _KINDS = {
-    **dict.fromkeys(("mpirun", "mpiexec", "orterun", "mpirun.real", "mpirun.openmpi", "mpiexec.openmpi"), "mpirun"),
-    **dict.fromkeys(("mpiexec.hydra", "mpirun.mpich", "mpiexec.mpich"), "hydra"),
+    **dict.fromkeys(
+        ("mpirun", "mpiexec", "orterun", "mpirun.real", "mpirun.openmpi", "mpiexec.openmpi", "mpirun.lsf"), "mpirun"
+    ),
+    **dict.fromkeys(("mpiexec.hydra", "mpirun.mpich", "mpiexec.mpich", "mpiexec.mpirun_rsh"), "hydra"),
     "horovodrun": "horovodrun",
     "srun": "srun",
     **dict.fromkeys(("prun", "prterun"), "mpirun"),
-    **{name: name for name in ("jsrun", "lrun", "aprun", "ibrun")},
+    **{name: name for name in ("jsrun", "lrun", "aprun", "ibrun", "mpirun_rsh", "mpiexec_mpt", "mpprun")},
     "flux run": "flux",
     "torchrun": "torch",
     "deepspeed": "deepspeed",
@@ -40,10 +42,7 @@ _ELSEWHERE = {
         ("kubectl apply", "kubectl create", "kubectl run", "arena submit", "argo submit", "oc apply"), SUBMITS
     ),
     **dict.fromkeys(("helm install", "helm upgrade", "torchx run", "dstack apply", "sky jobs"), SUBMITS),
-    **dict.fromkeys(
-        ("mpiexec_mpt", "ccc_mprun", "poe", "pbsdsh", "blaunch"),
-        STARTS,
-    ),
+    **dict.fromkeys(("ccc_mprun", "poe", "pbsdsh", "blaunch"), STARTS),
     **dict.fromkeys(("docker run", "podman run", "nerdctl run", "docker compose", "docker-compose"), CONTAINS),
 }
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=", re.ASCII)

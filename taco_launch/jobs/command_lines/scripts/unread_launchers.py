@@ -26,10 +26,8 @@ _MODULES = frozenset(
         ),
     )
 )
-# Launchers of other MPIs, and wrappers of sites: mpirun_rsh, mympirun, mpiexec.lam.
-_LIKE_MPIRUN = re.compile(
-    r"\w*mpi(?:run|exec)(?:[._-]\w+)*(?<!sh)(?<!py)|mpirun_rsh|mpprun|yhrun|charmrun|oshrun|shmemrun|upcxx-run"
-)
+# Launchers of other MPIs, and wrappers of sites: mympirun, mpiexec.lam.
+_LIKE_MPIRUN = re.compile(r"\w*mpi(?:run|exec)(?:[._-]\w+)*(?<!sh)(?<!py)|yhrun|charmrun|oshrun|shmemrun|upcxx-run")
 _PROGRAMS = frozenset(("fleetrun", "msrun", "bpslaunch", "dmlc-submit", "xla_dist"))
 # Programs that start torchrun themselves where NPROC_PER_NODE is set, or FORCE_TORCHRUN.
 _START_TORCHRUN = ("swift", "xtuner")

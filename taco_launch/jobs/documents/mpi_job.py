@@ -14,6 +14,7 @@ from taco_launch.hosts.inventory.schema.faults import Loc, path_of
 from taco_launch.jobs.command_lines import launcher_line, shell_line, sizes
 from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.launcher_line import LauncherLine, Part, UnclearError
+from taco_launch.jobs.command_lines.translation import remarks
 from taco_launch.jobs.documents import pods
 from taco_launch.jobs.documents.manifest import Manifest, Started
 
@@ -23,6 +24,9 @@ _OLD = "kubeflow.org/v1alpha1"
 _RESTARTS = ("Never", "OnFailure")
 _MCA = "OMPI_MCA_"
 _LEAST_PODS = ("spec", "runPolicy", "schedulingPolicy", "minAvailable")
+# Launchers whose line on the launcher's pod starts the ranks of all workers: deepspeed by the operator's hostfile.
+_SOME_GPUS = ("--include", "--exclude", "-i", "-e")  # of deepspeed
+_LAUNCHERS = (*table.OF_MPI, "deepspeed")
 _HYDRAS = ("Intel", "MPICH")  # mpiImplementation of the MPI Operator, besides OpenMPI
 
 
@@ -130,9 +134,12 @@ class MpiJob(Manifest):
         except UnclearError as error:
             self.faults.add(places[error.index][0], error.problem, error.hint)
             return
-        self.put(("command",), line.program, places[line.begin][0][:-1])
-        for index, (place, _word) in enumerate(places[line.begin :]):
+        self.put(("command",), (*line.before, *line.program), places[line.begin][0][:-1])
+        for index, (place, _word) in enumerate([*[places[line.begin]] * len(line.before), *places[line.begin :]]):
             self.origin["command", index] = place
+        if line.kind in table.OF_PYTHON:
+            self.put(("launcher",), "torchrun", places[0][0])
+            self.notes += [f"{row.original}: {row.why}" for row in remarks(line, line.kind)]
         is_elastic = self._elastic(line, places[0][0])
         for part in line.parts:
             if not (is_elastic and part.use == table.RANKS):
@@ -179,9 +186,10 @@ class MpiJob(Manifest):
         """
         hydra = "launcher" in self.document
         launcher = inner((*words, "PROGRAM"))  # a line that lacks one is a launcher's all the same
-        if launcher is None or launcher.begin or launcher.kind not in table.OF_MPI:
+        if launcher is None or launcher.begin or launcher.kind not in _LAUNCHERS:
             name = "mpiexec.hydra" if hydra else "mpirun"
-            raise UnclearError(0, f"is not {name}, so it is not known how it starts the ranks")
+            problem = f"is not {name}, so it is not known how it starts ranks on the workers"
+            raise UnclearError(0, problem, f"write the line of {name}, horovodrun or deepspeed that starts them")
         if hydra and launcher.kind == "mpirun":
             launcher = replace(launcher, kind="hydra")
         line = launcher_line.read(words, launcher, variables)
@@ -200,6 +208,10 @@ class MpiJob(Manifest):
             self.notes += [f"{shown}: {part.why}"] if part.why else []
         elif part.use == table.RANKS:
             self.ranks(int(part.value), place)
+        elif part.words[0].partition("=")[0] in _SOME_GPUS:
+            self.faults.add(place, f"{shown}: chooses some GPUs of the workers", "omit it, and request as many workers")
+        elif part.use == table.NODES and part.value != str(self.document.get("workers")):
+            self.faults.add(place, f"{shown}: there are {self.document.get('workers')} workers", "make them equal")
         else:
             self.use_part(part, place, shown)
 

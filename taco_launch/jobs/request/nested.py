@@ -34,8 +34,14 @@ def refuse(spec: JobSpec, caller: Caller) -> None:
         NestedLauncherError: it is a launcher, or a script that calls one.
         UsageError: it hands work to another system, starts a container, or is a file that PATH does not find.
     """
+    if not spec.command[0]:
+        raise UsageError(
+            "the program is an empty word: ''", hint="a variable in the command may be unset; name a program"
+        )
+    if spec.command == ("-",):
+        raise UsageError("'-' is no program", hint="name a program: -- python3 train.py")
     if spec.command[0] == "-":
-        option = f"-{''.join(spec.command[1:2])}"
+        option = f"-{spec.command[1]}"
         raise UsageError(f"'-' is no program: a blank divides the option {option}", hint=f"write {option} as one word")
     _refuse_file(spec, caller)
     each = "host" if spec.per_host else "rank"

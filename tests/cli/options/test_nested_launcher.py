@@ -59,3 +59,15 @@ def test_a_long_line_in_quotes(line: str, hint: str) -> None:
     assert hint in result
     assert ("remove them" in result) == ("$" not in line)
     assert len(result) < 250
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-",), "'-' is no program\nhint: name a program"),
+        (("",), "the program is an empty word: ''\nhint: a variable in the command may be unset"),
+        (("-", "np", "2"), "a blank divides the option -np\nhint: write -np as one word"),
+    ],
+)
+def test_what_is_no_program(words: tuple[str, ...], said: str) -> None:
+    assert said in failing("run", "--", *words)

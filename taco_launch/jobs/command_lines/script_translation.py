@@ -9,23 +9,13 @@ from typing import NamedTuple
 from taco_launch.core.command import shell
 from taco_launch.core.errors import UsageError
 from taco_launch.core.frozen import dataclass
-from taco_launch.core.launch.command_line.nested_launcher import (
-    NestedLauncher,
-    bare,
-    elsewhere,
-    inner,
-)
-from taco_launch.jobs.command_lines import (
-    containers,
-    launcher_line,
-    launcher_options,
-    shell_line,
-    shell_script,
-)
+from taco_launch.core.launch.command_line.nested_launcher import NestedLauncher, bare, elsewhere, inner
+from taco_launch.jobs.command_lines import containers, launcher_line, launcher_options, shell_line, shell_script
 from taco_launch.jobs.command_lines.arena import arena_line
 from taco_launch.jobs.command_lines.launcher_line import Part, UnclearError
 from taco_launch.jobs.command_lines.parts_in_force import without_sizes
 from taco_launch.jobs.command_lines.scripts import (
+    checks,
     conditions,
     directives,
     function_calls,
@@ -46,8 +36,7 @@ _PREPARED = "prepare it in the image, or on the hosts"
 _EXPORTED = "with `set -a` the ranks have the variables that it sets: -x NAME=VALUE for each that they need"
 _INSTEAD = "a condition of the script decides whether it runs in the place of the launcher in line {}"
 _NO_COMMAND = "redirects, but no command is before it: does it continue the line above?"
-_BESIDE = "it is started in the background, beside other launchers{}: a job has only one; translate its line alone"
-_OF_PYTHON = ("python", "python3", "torchrun")
+_BESIDE = "the script starts it beside others, and does not wait for its end: submit in the place of run does so here"
 
 
 @dataclass(frozen=True)
@@ -159,10 +148,10 @@ class _Script(Settings):
         self._jobs, joined = parts_of_hosts.joined(self._jobs, script_values.counters(self._script))
         self._launchers -= len(joined)
         self._rows += joined
-        for command, _done in self._jobs:
-            if self._is_beside(command):
-                lines = ", ".join(str(other.line) for other, _job in self._jobs if other is not command)
-                self._left(command, _BESIDE.format(f", and may run at the same time as line {lines}" if lines else ""))
+        self._leave_checks()
+        beside = dict.fromkeys(str(command.line) for command, _done in self._jobs if self._is_beside(command))
+        if beside:
+            self._rows.append(Row(f"line{'s' * (len(beside) > 1)} {', '.join(beside)}: &", "", _BESIDE))
         for command, values in self._others:
             self._alone(command, values)
         for path, command in self._writes.items():
@@ -170,8 +159,21 @@ class _Script(Settings):
                 self._left(
                     command, f"the script writes {path} with its own lines: write that file before the job starts"
                 )
-        jobs = tuple((command.line, done) for command, done in self._jobs if not self._is_beside(command))
+        jobs = tuple((command.line, done) for command, done in self._jobs)
         return ScriptTranslation(self._scheduler, jobs, tuple(self._rows), self._launchers)
+
+    def _leave_checks(self) -> None:
+        """Leave out what only looks at the hosts, or prepares them, where the script starts something else, too."""
+        left_out = [(command, why) for command, done in self._jobs if (why := checks.why_none(done.program))]
+        has_others = any(checks.is_of_python(command.words) for command, _values in self._others)
+        if not left_out or (self._launchers == len(left_out) and not has_others):
+            return
+        self._launchers -= len(left_out)
+        self._jobs = [each for each in self._jobs if not checks.why_none(each[1].program)]
+        for command, why in left_out:
+            self._left(command, why)
+        behind = checks.behind_pipes(self._script.commands, [command.line for command, _why in left_out])
+        self._others = [(command, values) for command, values in self._others if command.redirected not in behind]
 
     def rounds(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield what counts the rounds of the script that was followed, or of its loops, with all its values."""
@@ -184,7 +186,7 @@ class _Script(Settings):
         env, around, program = bare(command.words)
         name = program[0].rpartition("/")[2] if program else ""
         script = unread_launchers.script_of(program) if program else ""
-        if self._launchers or not name.startswith(_OF_PYTHON):
+        if self._launchers or not checks.is_of_python(command.words):
             runs_once = "it runs once, on the first host: run it yourself, or in the program"
             runs_once = _INSTEAD.format(line) if (line := self._rival(command, self._jobs)) else runs_once
             may_start = f"it may start ranks itself: taco-launch translate {shell((script,))}"

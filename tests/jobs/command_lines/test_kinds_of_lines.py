@@ -317,9 +317,52 @@ def test_a_count_of_a_chunk_that_is_not_known_has_no_default() -> None:
     assert "mpiprocs=1" not in reasons(text)
 
 
-def test_a_launcher_in_the_background_names_the_line_beside_it() -> None:
-    why = reasons("mpirun -np 2 a &\nmpirun -np 4 b")["line 1: mpirun -np 2 a"]
-    assert "may run at the same time as line 2:" in why
+@pytest.mark.parametrize(
+    ("text", "found", "named"),
+    [
+        ("mpirun -np 2 a &\nmpirun -np 4 b", ["--np 2 -- a", "--np 4 -- b"], "line 1: &"),
+        ("srun -n 8 a &\nsrun -n 1 b &\nwait", ["--np 8 -- a", "--np 1 -- b"], "lines 1, 2: &"),
+        ("for i in 1 2; do srun -n 1 a & done", ["--np 1 -- a"], "line 1: &"),
+        ("mpirun -np 2 a &\nwait", ["--np 2 -- a"], ""),
+    ],
+)
+def test_launchers_at_the_same_time_are_jobs_and_named(text: str, found: list[str], named: str) -> None:
+    assert jobs(text) == found
+    by_sign = {original: why for original, why in reasons(text).items() if original.endswith("&")}
+    assert "".join(by_sign) == named
+    assert all("submit in the place of run" in why for why in by_sign.values())
+
+
+CHECK = "a check, without effect on the job: left out"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("srun hostname", "srun -l -n 2 nvidia-smi", "flux run env | grep A | sort", "srun python --version"),
+        *("mpirun -np 2 numactl --hardware", "srun bash -c 'echo $RANK; hostname'", "srun which python"),
+        "srun hostname | python3 sorted.py",
+    ],
+)
+def test_a_check_is_no_job_beside_a_program(line: str) -> None:
+    for real in ("mpirun -np 4 a", "srun -n 4 a"):
+        assert jobs(f"{line}\n{real}") == ["--np 4 -- a"]
+        (named,) = (original for original, why in reasons(f"{line}\n{real}").items() if original.startswith("line 1"))
+        assert reasons(f"{line}\n{real}")[named] == CHECK
+    assert len(jobs(line)) == 1 or "python3" in line
+    assert jobs(f"{line}\nsrun $X b c") == []
+
+
+def test_what_is_no_check_stays_a_job() -> None:
+    for line in ("srun bash -c 'hostname; ./b'", "srun python b.py", "srun ./echo.sh"):
+        assert len(jobs(f"{line}\nsrun -n 4 a")) == 2
+    assert jobs("srun hostname\npython t.py") == ["--np 1 -- python t.py"]
+
+
+def test_a_launcher_that_prepares_the_hosts_is_no_job_beside_a_program() -> None:
+    for line in ("srun pip install x", "srun python -m pip install x", "srun mkdir -p /d"):
+        assert jobs(f"{line}\nsrun -n 4 a") == ["--np 4 -- a"]
+        assert reasons(f"{line}\nsrun -n 4 a")[f"line 1: {line}"].startswith("it prepares the hosts, and is no job")
 
 
 @pytest.mark.parametrize("line", ["mpirun -np 2 {}", "[[ {} ]]"])

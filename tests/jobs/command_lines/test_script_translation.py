@@ -119,8 +119,6 @@ def test_a_script_within_a_script_is_a_job(text: str) -> None:
 
 
 WHAT_STANDS_THERE = "stands where the launcher's options are read, and its value is not known here: write it"
-BESIDE = "it is started in the background, beside other launchers{}: a job has only one; translate its line alone"
-AT_ONCE = ", and may run at the same time as line {}"
 
 
 @pytest.mark.parametrize(
@@ -133,8 +131,6 @@ AT_ONCE = ", and may run at the same time as line {}"
         ("srun ${OPTIONS} -l a", [f"'${{OPTIONS}}' {WHAT_STANDS_THERE}"]),
         ("A=($(x)); srun ${A[@]} a", [f"'$(x)' {WHAT_STANDS_THERE}"]),
         ("srun -N 2 torchrun $ARGS t.py", [f"'$ARGS' {WHAT_STANDS_THERE}"]),
-        ("srun -n 8 a &\nsrun -n 1 b &\nwait", [BESIDE.format(AT_ONCE.format(2)), BESIDE.format(AT_ONCE.format(1))]),
-        ("for h in 1 2; do srun -w $h -n 1 a & done", [BESIDE.format("")]),
         (
             "#BSUB -n 8\n#BSUB -R span[ptile=4]\nblaunch bash -c 'python t.py'",
             [
@@ -277,10 +273,10 @@ def test_a_value_is_named_as_the_script_has_it() -> None:
     ]
 
 
-def test_the_launcher_before_one_in_the_background_is_the_job() -> None:
-    (job, other) = lines("srun -n 1 monitor &\nsrun -n 8 a")
-    assert job == "2: --np 8 -- a"
-    assert other == f"without line 1: srun -n 1 monitor: {BESIDE.format(AT_ONCE.format(2))}"
+def test_a_launcher_in_the_background_is_a_job_beside_the_next_one() -> None:
+    (monitor, job, row) = lines("srun -n 1 monitor &\nsrun -n 8 a")
+    assert (monitor, job) == ("1: --np 1 -- monitor", "2: --np 8 -- a")
+    assert row.startswith("without line 1: &: the script starts it beside others")
 
 
 def test_what_a_condition_adds_is_named() -> None:

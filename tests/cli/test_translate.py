@@ -1,6 +1,7 @@
 """translate: files of every kind that people bring, its forms of output, and what it refuses."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -164,14 +165,11 @@ def test_a_script_with_two_launchers_is_two_commands(inventory: str) -> None:
     assert "it starts 2 jobs, and a job file has one" in message
 
 
-def test_a_script_whose_launchers_are_no_jobs_names_each() -> None:
+def test_launchers_in_the_background_are_jobs_with_a_row() -> None:
     Path("beside.sh").write_text("#!/bin/sh\nsrun -n 8 a &\nsrun -n 1 b &\nwait\npython after.py\n")
-    message = failing("translate", "beside.sh")
-    assert message.startswith("error: beside.sh: no launcher in it can be a job here\n  line ")
-    assert all(
-        each in message
-        for each in ("line 2: srun -n 8 a: ", "line 3: srun -n 1 b: ", "taco-launch run --np N -- PROGRAM")
-    )
+    told = succeeding("translate", "beside.sh")
+    assert told.startswith("# line 2\ntaco-launch run --np 8 -- a\n\n# line 3\ntaco-launch run --np 1 -- b\n")
+    assert re.search(r"^lines 2, 3: & .*submit in the place of run", told, re.MULTILINE)
 
 
 def test_a_line_within_a_shell() -> None:

@@ -167,7 +167,7 @@ def test_a_script_with_two_launchers_is_two_commands(inventory: str) -> None:
 
 def test_launchers_in_the_background_are_jobs_with_a_row() -> None:
     Path("beside.sh").write_text("#!/bin/sh\nsrun -n 8 a &\nsrun -n 1 b &\nwait\npython after.py\n")
-    told = succeeding("translate", "beside.sh")
+    told = succeeding("translate", "beside.sh").stdout
     assert told.startswith("# line 2\ntaco-launch run --np 8 -- a\n\n# line 3\ntaco-launch run --np 1 -- b\n")
     assert re.search(r"^lines 2, 3: & .*submit in the place of run", told, re.MULTILINE)
 

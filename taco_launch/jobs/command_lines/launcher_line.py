@@ -32,6 +32,7 @@ NOT_KNOWN = "its value is computed where the script runs: set it yourself"
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 # bsub(1): `-R "select[mem>1000] span[ptile=8]"` gives each host 8 ranks, hosts=1 has them on one host.
 _SPAN = re.compile(r"\bspan\[\s*(?:ptile\s*=\s*(?P<each>[1-9][0-9]{0,5})|hosts\s*=\s*(?P<nodes>1))\s*\]")
+_HAS_PROPERTIES = re.compile(r"\w+=\d+(?::[A-Za-z][\w.-]*)+$", re.ASCII)  # nodes=4:ppn=8:big
 _SEVERAL_KINDS = re.compile(r"\b(?:select|nodes)=[^,]*\+")
 _EVERYTHING = ("ALL", "NONE")
 # Slurm's tables have options of containers, too.
@@ -201,10 +202,11 @@ class Reader:
         )
         requests = ",".join(filter(None, (self._words[at][len(option) :], *self._words[at + 1 : end])))
         if _SEVERAL_KINDS.search(requests):
-            why = "requests several kinds of hosts: -H HOST:SLOTS,HOST:SLOTS"
-            self.parts.append(Part(at, (option, requests), table.REFUSED, table.NODES, why=why))
+            self.parts.append(Part(at, (option, requests), table.REFUSED, table.NODES, why=table.SEVERAL_KINDS))
             return end
-        for each in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
+        for request in filter(None, re.split(between, requests)):  # qsub(1): -l gpu is -l gpu=TRUE
+            each, *names = request.split(":") if _HAS_PROPERTIES.match(request) else (request,)
+            self.parts += [Part(at, (option, name), table.OMITTED, why=table.OF_HOSTS) for name in names]
             reader = Reader(self._kind, (f"--{each}" if "=" in each else f"--{each}=TRUE",), {})
             reader.option(0)
             self.parts += [replace(part, words=(option, part.words[0][2:])) for part in reader.parts]

@@ -254,6 +254,7 @@ STARTERS = {"openmpi": "mpirun", **dict.fromkeys(("mpich", "impi", "mvapich"), "
 BY_FILE = "chooses the host of each rank by a file, which is not read: -H HOST:SLOTS,HOST:SLOTS"
 _MAIL_TYPE = "--notify sends the end of a job, a hang and a lost host"
 ELASTIC = "the number of hosts changes only with --launcher horovod (or torchrun) --elastic --hosts MIN:MAX --slots-per-host N"
+SEVERAL_KINDS = "requests several kinds of hosts: -H HOST:SLOTS,HOST:SLOTS"
 AT_ONCE = "a job gets all of its slots at once, or waits"
 # Where schedulers list the hosts of a job.
 LISTS = re.compile(
@@ -317,7 +318,8 @@ _HYDRA = {
     **_all("wdir wd", Meaning(OPTION, target="--workdir")),
     **_omitted("the ranks have the variables that -x names", "genvall envall genvnone envnone genvexcl"),
     **_omitted(_PROFILE, two="iface bind-to map-by membind order-nodes"),
-    **_omitted(_OURS, "disable-hostname-propagation", "launcher bootstrap rmk launcher-exec"),
+    **_omitted(_OURS, "disable-hostname-propagation"),
+    **_omitted("taco-launch reaches the hosts by ssh", two="launcher bootstrap rmk launcher-exec"),
     **_omitted(_LOGS, "prepend-rank l", "prepend-pattern outfile-pattern errfile-pattern outfile errfile"),
     **_omitted(_PRINTS, "verbose v info print-all-exitcodes print-rank-map"),
     **_omitted(_STDIN, two="s"),
@@ -490,10 +492,10 @@ _COLOSSALAI = {
     **_omitted(_SSH, two="ssh-port ssh-key"),
 }
 _QUEUE = "the queue of taco-launch has no such setting"
-_OF_HOSTS = "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory"
+OF_HOSTS = "--gpu-model MODEL, or --selector LABEL=VALUE with labels of hosts in the inventory"
 ONE_EACH = "one job for each element: submit --array, or --each NAME=VALUE,VALUE"
 _LIMITS = "ranks have no limit of CPUs or memory of their own"
-_REQUIRES = f"{_LIMITS}; for hosts of one kind: {_OF_HOSTS}"
+_REQUIRES = f"{_LIMITS}; for hosts of one kind: {OF_HOSTS}"
 _SLURM = {
     **_all("n ntasks", Meaning(RANKS)),
     **_all("N nodes", Meaning(NODES)),
@@ -521,17 +523,18 @@ _SLURM = {
         " dependency d export-file prolog epilog task-prolog task-epilog switches power profile jobid segment",
     ),
     "signal": Meaning(OPTION, target="--signal", convert=early_signal),
-    **_refused(_OF_HOSTS, two="constraint C"),
+    **_refused(OF_HOSTS, two="constraint C"),
     "mail-user": Meaning(OPTION, target="--notify", convert=mail_address),
     **_omitted(_MAIL_TYPE, two="mail-type"),
     **_omitted("a rank that fails ends the job", "kill-on-bad-exit K", "wait W"),
     **_omitted(_NOT_AGAIN, "requeue"),
     **_omitted(
         _OURS,
-        "container-writable container-readonly container-mount-home no-container-mount-home container-remap-root"
+        "container-writable container-readonly container-remap-root"
         " no-container-remap-root no-container-entrypoint container-entrypoint bcast",
         "container-name container-save container-env",
     ),
+    **_omitted("the container of the ranks mounts what --data names", "container-mount-home no-container-mount-home"),
     **_omitted("`taco-launch shell NAME` opens a terminal", "pty"),
     **_refused(ONE_EACH, two="array a"),
     **_refused(SEVERAL, "multi-prog"),
@@ -545,7 +548,7 @@ _PBS_RESOURCES = {
     "place": Meaning(OPTION, target="--exclusive", convert=_if_exclusive),
     **_omitted(_GPUS, two="ngpus gpus"),
     **_omitted(_QUEUE, two="host arch qos feature"),
-    **_refused(_OF_HOSTS, two="model gpu-model gpu-type gpu-mem interconnect"),
+    **_refused(OF_HOSTS, two="model gpu-model gpu-type gpu-mem interconnect"),
 }
 _PBS = {
     "N": Meaning(OPTION, target="--name"),

@@ -33,6 +33,7 @@ _GOES_ON = frozenset(
     )
 )
 _PIPES = ("|", "|&")
+_ARGUMENTS = ("$@",)  # of a `for` that lists nothing
 _MOST_BLOCKS = 50  # one in the other
 _KEYWORDS = _BEFORE | _OPENING
 
@@ -159,7 +160,7 @@ class Blocks:
             self._follow_condition(word, one.line)
             if word in ("for", "select", "case"):
                 for name in words[at + 1 : at + 2] if word != "case" else ():
-                    values = tuple(words[at + 3 :]) if words[at + 2 : at + 3] == ["in"] else ()
+                    values = tuple(words[at + 3 :]) if words[at + 2 : at + 3] == ["in"] else _ARGUMENTS
                     yield replace(self._made_of(one, (computed(name),), is_conditional=True), values=values)
                 self._cases = [*words[at + 1 : at + 2], *words[at + 3 :]]
                 at = len(words)
@@ -169,6 +170,8 @@ class Blocks:
             self._condition += [*(["!"] if "!" in words[:at] else []), *words[at:]]
         if at < len(words):
             sums = [each for word in words[at + 1 :] for each in counted(word)] if words[at] == "let" else []
+            if words[at] == "setenv" and len(words) == at + 3:  # csh(1)
+                sums = ["export", f"{words[at + 1]}={words[at + 2]}"]
             yield self._made_of(one, sums or words[at:], is_conditional="!" in words[:at])
 
     def _follow_condition(self, word: str, line: int) -> None:

@@ -117,3 +117,22 @@ def test_a_line_of_mpirun_rsh_without_a_program_is_refused(text: str, why: str) 
 
 def test_a_flux_directive_that_cannot_be_read_is_named() -> None:
     assert reasons(translate_script("#flux: -t soon\nmpirun -np 2 a"))["-t soon"].startswith("is not a time of Flux")
+
+
+@pytest.mark.parametrize(
+    ("asked", "size", "names"),
+    [
+        ("nodes=4:ppn=8:B", "--hosts 4 --slots-per-host 8", ["-l B"]),
+        ("nodes=4:gpu:ppn=8", "--hosts 4 --slots-per-host 8", ["-l gpu"]),
+        ("nodes=2:ppn=4:gpus=1:shared", "--hosts 2 --slots-per-host 4", ["-l shared"]),
+    ],
+)
+def test_properties_of_hosts_are_named(asked: str, size: str, names: list[str]) -> None:
+    done = translate_script(f"#PBS -l {asked}\nmpirun ./a")
+    assert line(done) == f"{size} -- ./a"
+    assert [part for part, why in reasons(done).items() if "--selector" in why] == names
+
+
+def test_variables_of_a_c_shell() -> None:
+    done = translate_script("#!/bin/csh\nsetenv OMP_NUM_THREADS 4\nsetenv A 'b c'\nmpirun -np 2 ./a")
+    assert line(done) == "--np 2 -x OMP_NUM_THREADS=4 -x 'A=b c' -- ./a"

@@ -145,6 +145,8 @@ def test_a_launcher_in_a_branch_that_does_not_run_is_named() -> None:
         "while [[ $# -gt 0 ]]; do case $1 in -n) N=$2; shift 2;; -h) usage; exit 0;; *) exit 1;; esac; done",
         'while getopts "n:h" opt; do case $opt in n) N=$OPTARG;; *) exit 1;; esac; done; shift $((OPTIND-1))',
         'for arg in "$@"; do case $arg in --np=*) N="${arg#*=}";; esac; done',
+        "for arg; do case $arg in --np=*) N=${arg#*=};; esac; done",
+        "for arg do case $arg in --np=*) N=${arg#*=};; esac; done",
         'while test $# -gt 0; do if [ "$1" = "-n" ]; then N=$2; fi; shift; done',
         'if [ "$1" = "-n" ]; then N=$2; shift 2; fi',
         'f() { while [ "$1" ]; do N=$2; shift; done; }; f "$@"',

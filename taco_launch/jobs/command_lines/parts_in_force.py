@@ -45,12 +45,31 @@ def before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
         )
 
 
+_ON_EACH_GPU = re.compile(r"--nproc[-_]per[-_]node=(?:gpu|auto)")
+
+
 def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
     """Return directives, of which those that count ranks or hosts do not count, with the reason."""
     return [
         replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*sizes.COUNTED} else part
         for part in directives
     ]
+
+
+def with_gpus(directives: Sequence[Part], line: LauncherLine) -> LauncherLine:
+    """Return a line of torchrun; if it starts a rank on each GPU, these are the GPUs that the script requests of each host."""
+    given = {part.use: part.value for part in directives}
+    every, nodes = given.get(table.ALL_GPUS, "0"), given.get(table.NODES, "1")
+    of_host = int(every) // int(nodes) if nodes.isdecimal() and int(every) % int(nodes) == 0 else 0
+    gpus = given.get(table.GPUS, str(of_host))
+    if gpus == "0" or line.last(table.EACH):
+        return line
+    each = [_ON_EACH_GPU.fullmatch("=".join(part.words)) for part in line.parts]
+    parts = [
+        replace(part, use=table.EACH, value=gpus, why="") if is_each else part
+        for part, is_each in zip(line.parts, each, strict=True)
+    ]
+    return replace(line, parts=tuple(parts))
 
 
 def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:

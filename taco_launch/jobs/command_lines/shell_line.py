@@ -14,6 +14,8 @@ _FLAGS = re.compile(r"-[ceilux]+|--login|-o|pipefail")
 OWN_USER = "the ranks run as the user who starts the job"
 # Programs that run a command as another user: options whose value is the next word.
 _AS_USER = "-s --shell -g --group -G --supp-group -w --whitelist-environment -u --user"
+# A line that a backslash continues.
+_CONTINUED = re.compile(r"[ \t]*\\\r?\n[ \t]*")
 _COMMAND = re.compile(r"-[a-zA-Z]*c|--(?:session-)?command(?:=(?P<script>.*))?", re.DOTALL)
 _ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 
@@ -76,8 +78,13 @@ def as_user(words: Sequence[str]) -> tuple[tuple[int, str], ...]:
 
 def joined(command: list[str], notes: list[str]) -> list[str]:
     """Return a command of one text, whose other lines all begin with options, as one line, and note that; else as it is."""
-    first, *others = re.split(r"[ \t]*\n\s*", command[0].strip())
-    if len(command) > 1 or not others or not all(line.startswith("-") for line in others):
+    if len(command) > 1:
+        return command
+    text = _CONTINUED.sub(" ", command[0].strip())
+    first, *others = re.split(r"[ \t]*\n\s*", text)
+    if not others:
+        return [text]
+    if not all(line.startswith("-") for line in others):
         return command
     notes.append(f"the line end before {others[0].split()[0]}: ends the command of a shell; the lines are read as one")
     return [" ".join((first, *others))]

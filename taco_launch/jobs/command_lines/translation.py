@@ -85,11 +85,13 @@ def translate(
     sized: bool = False,
     launcher: str = "mpirun",
     directives: Sequence[Part] = (),
+    outside: Sequence[Part] = (),
 ) -> Translation:
     """Return what the line of a launcher is here.
 
     `own` are options that are given already: they go before the line's. `sized` says that the size is given elsewhere;
-    `launcher` is the job's, as far as that is known; `directives` are those of the script that has the line.
+    `launcher` is the job's, as far as that is known; `directives` are those of the script that has the line;
+    `outside` are the GPUs and hosts of the launcher that starts this one.
 
     Raises:
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
@@ -97,6 +99,7 @@ def translate(
     line = containers.opened(mpirun_rsh.opened(several_parts.read(command[nested.begin :], nested)))
     differs = _other_hosts(directives, line, nested.name)
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
+        line = parts_in_force.with_gpus((*outside, *directives), line)
         directives = parts_in_force.without_sizes(directives, f"{nested.name} counts its ranks by its own options")
     else:
         if line.kind == "flux":
@@ -123,7 +126,8 @@ def translate(
     if inside is not None:
         behind = len(command) - nested.begin - len(program)
         own, launcher = asked if inside.kind in table.OF_PYTHON else (own, launcher)
-        return _inside(outcome, inside, own, nested, behind, sized=sized, launcher=launcher)
+        gpus = [part for part in line.parts if part.use in (table.GPUS, table.ALL_GPUS, table.NODES)]
+        return _inside(outcome, inside, own, nested, behind, gpus, sized=sized, launcher=launcher)
     rows = [*_with_gpus(line, outcome), *dict.fromkeys(_missing(program))]
     return replace(outcome, program=tuple(map(shown, program)), rows=tuple(rows))
 
@@ -132,12 +136,7 @@ def _with_gpus(line: LauncherLine, done: Translation) -> Iterator[Row]:
     """Yield the rows of a line; that of all GPUs says so where the ranks have another number of them."""
     part, ranks = line.last(table.ALL_GPUS), sizes.total(done.options)
     for row in done.rows:
-        if (
-            part
-            and row.why == table.ONE_GPU_EACH
-            and ranks not in (0, int(part.value))
-            and row.original == _typed(part)
-        ):
+        if part and (row.why, row.original) == (table.ONE_GPU_EACH, _typed(part)) and ranks not in (0, int(part.value)):
             yield replace(row, why=f"asks for {part.value} GPUs, and each of the {ranks} ranks has one")
         else:
             yield row
@@ -190,13 +189,14 @@ def _inside(
     own: Sequence[str],
     outside: NestedLauncher,
     behind: int,
+    gpus: Sequence[Part],
     *,
     sized: bool,
     launcher: str,
 ) -> Translation:
     """Translate a launcher that a launcher starts: it starts the ranks, and what the outer one says of the job holds.
 
-    `behind` is how many words of the outer one come before the program.
+    `behind` is how many words of the outer one come before the program, `gpus` its GPUs and hosts.
 
     Raises:
         UnclearError: where the program of the inner one starts is not known.
@@ -205,7 +205,7 @@ def _inside(
     rows = [row if _is_of_job(row) else Row(row.original, "", row.why or why) for row in outer.rows]
     own = [*own, *(word for row in rows for word in shlex.split(row.here))]
     try:
-        inside = translate(outer.program, nested, own, sized=sized, launcher=launcher)
+        inside = translate(outer.program, nested, own, sized=sized, launcher=launcher, outside=gpus)
     except RecursionError:
         raise UnclearError(behind, "starts a launcher that starts a launcher, again and again") from None
     except UnclearError as error:  # of a script that a shell is given it is the last word

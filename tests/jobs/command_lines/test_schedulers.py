@@ -136,3 +136,24 @@ def test_properties_of_hosts_are_named(asked: str, size: str, names: list[str]) 
 def test_variables_of_a_c_shell() -> None:
     done = translate_script("#!/bin/csh\nsetenv OMP_NUM_THREADS 4\nsetenv A 'b c'\nmpirun -np 2 ./a")
     assert line(done) == "--np 2 -x OMP_NUM_THREADS=4 -x 'A=b c' -- ./a"
+
+
+@pytest.mark.parametrize(
+    ("asked", "torchrun", "size"),
+    [
+        ("--gres=gpu:2 --nodes=1", "torchrun --nproc_per_node gpu", "--np 2"),
+        ("--gpus=4", "torchrun --standalone --nproc-per-node=gpu", "--np 4"),
+        ("--nodes=3 --gpus=6", "torchrun --nnodes 3 --nproc_per_node=auto", "--hosts 3 --slots-per-host 2"),
+        (
+            "--nodes=3 --gpus-per-node=2",
+            "srun torchrun --nnodes 3 --nproc_per_node=auto",
+            "--hosts 3 --slots-per-host 2",
+        ),
+        ("--nodes=3 --gpus-per-node=2", "torchrun --nproc_per_node=cpu", "--hosts 1"),
+        ("--nodes=1", "torchrun --nproc_per_node=gpu", "--hosts 1"),
+        ("--nodes=2 --gpus=3", "torchrun --nnodes 2 --nproc_per_node=gpu", "--hosts 2"),
+    ],
+)
+def test_a_rank_on_each_gpu_is_one_on_each_that_the_script_requests(asked: str, torchrun: str, size: str) -> None:
+    done = translate_script(f"#SBATCH {asked}\n{torchrun} t.py")
+    assert line(done) == f"--launcher torchrun {size} -- python3 t.py"

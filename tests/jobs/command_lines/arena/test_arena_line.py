@@ -48,6 +48,8 @@ READ = {
     "submit pytorch --gpus 2 'torchrun a.py'": "submit --launcher env --gpus 2 -- torchrun a.py",
     # a line end before an option
     "submit mpi 'mpirun a --b 1 \n   --c=2\n-d'": "submit -- a --b 1 --c=2 -d",
+    # a line that a backslash continues, and which the quotes keep
+    "submit pytorch 'python a.py \\\n  --b 1 \\\n  c'": "submit --launcher env -- python a.py --b 1 c",
     "submit pytorch 'python a\nls'": "submit --launcher env -- sh -c 'python a\nls'",
     "submit pytorch 'A=1 python a.py'": "submit --launcher env -- env A=1 python a.py",
     # fewer ranks than slots, and the line's number unsaid

@@ -152,9 +152,7 @@ class _NightlyWork:
         specs = jobs.specs
         seed = new_seed() if matrix.seed is None else matrix.seed
         digest = ladders.digest(LadderKind.NIGHTLY_RUN, matrix, specs)
-        ladder = new_ladder(
-            matrix.name, LadderKind.NIGHTLY_RUN, digest, seed, inventory.cluster, matrix.variants[0].name
-        )
+        ladder = new_ladder(matrix.name, LadderKind.NIGHTLY_RUN, digest, seed, inventory.cluster, matrix.variants)
         steps = order(tuple(specs), matrix.repeats, matrix.warm_ups, seed)
         logs = ladders_folder(cluster.environ)
         plan = ladders.LadderPlan(ladder, steps, specs, reader(matrix), logs / ladder.id, matrix.time_budget)

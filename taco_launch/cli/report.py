@@ -11,7 +11,7 @@ import click
 
 from taco_launch.bench.report.extra import load
 from taco_launch.bench.report.job_report import JobReport, as_json, markdown
-from taco_launch.cli.bench.report import format_option, language_option, to_option, write
+from taco_launch.cli.bench.report import format_option, language_option, report_format, to_option, write
 from taco_launch.cli.options.common import access_of, settings_of, verb
 from taco_launch.cli.options.completion import complete_job
 from taco_launch.cli.output import job_tables
@@ -29,7 +29,9 @@ from taco_launch.jobs.progress_curve import curve
 @to_option
 @format_option
 @language_option
-def report(ctx: click.Context, /, *, name: str, to: Path | None, format_: str, language: str, **access: Any) -> None:
+def report(
+    ctx: click.Context, /, *, name: str, to: Path | None, format_: str | None, language: str, **access: Any
+) -> None:
     """Write the report of a job as one page.
 
     It shows the state and the reason first, then where the time went, loss, rate and steps over time, how much of GPUs, CPUs and network was
@@ -41,6 +43,7 @@ def report(ctx: click.Context, /, *, name: str, to: Path | None, format_: str, l
       taco-launch report vgg16 --to run.html
       taco-launch report vgg16 --format md
     """
+    format_ = report_format(format_, to)
     settings = settings_of(ctx)
     page = load("job_page") if format_ == "html" else None
     data = _collected(settings.backend(access_of(access)), name)

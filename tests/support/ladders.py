@@ -72,5 +72,5 @@ LADDERS = st.builds(
     ended=st.none() | TIME,
     outcome=TEXT,
     accepted=st.booleans(),
-    baseline=TEXT,
+    variants=st.lists(TEXT, max_size=3).map(tuple),
 )

@@ -39,7 +39,7 @@ _OF_LADDER = (
     "ladder_ended",
     "outcome",
     "accepted",
-    "baseline",
+    "variants",
 )
 _OF_RUN = ("position", "workload", "variant", "ranks", *_RUN, "hosts")
 _OF_READING = ("metric", "unit", "higher_is_better", "value")
@@ -49,11 +49,11 @@ _TYPES = {
     **dict.fromkeys(("seed", "position", "ranks", "repeat"), "int64"),
     **dict.fromkeys(("ladder_started", "ladder_ended", "started", "seconds", "value"), "float64"),
     **dict.fromkeys(("accepted", "warm_up", "higher_is_better"), "bool"),
-    **dict.fromkeys(("hosts", "circumstances"), "json"),
+    **dict.fromkeys(("variants", "hosts", "circumstances"), "json"),
 }
 _MOST = 1 << 63
-# Files of versions before 0.3.0 have no such column.
-_LATER = ("baseline",)
+# Files of earlier versions lack the first: they have the other, which is the first variant, or neither.
+_LATER, _EARLIER = "variants", "baseline"
 _LONGEST_NAME = 253  # RFC 1035, section 2.3.4
 _FACT = 3  # host, what, value
 # Where a spreadsheet may see a cell that starts with a sign of a formula: with {} before, behind a separator and blanks.
@@ -134,11 +134,8 @@ def read(path: Path) -> tuple[HistoryEntry, ...]:
 def _flat(entries: Iterable[HistoryEntry]) -> Iterator[dict[str, Any]]:
     for ladder, runs in entries:
         head = {"ladder": ladder.id, "ladder_started": ladder.started, "ladder_ended": ladder.ended}
-        head |= {
-            name: getattr(ladder, name)
-            for name in ("matrix", "digest", "seed", "cluster", "outcome", "accepted", "baseline")
-        }
-        head["kind"] = ladder.kind.value
+        head |= {name: getattr(ladder, name) for name in ("matrix", "digest", "seed", "cluster", "outcome", "accepted")}
+        head |= {"kind": ladder.kind.value, "variants": json.dumps(ladder.variants)}
         if not runs:
             yield head
         for position, run in runs:
@@ -161,7 +158,7 @@ def _from_csv(text: str) -> dict[str, Any]:
     """
     csv.field_size_limit(1 << 30)  # the facts of hundreds of hosts
     reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    missing = [name for name in COLUMNS if name not in (*(reader.fieldnames or ()), *_LATER)]
+    missing = [name for name in COLUMNS if name not in (*(reader.fieldnames or ()), _LATER)]
     if missing:
         raise ValueError(f"no column {missing[0]}")
     ladders: dict[str, dict[str, Any]] = {}
@@ -170,7 +167,8 @@ def _from_csv(text: str) -> dict[str, Any]:
         at = f"line {reader.line_num}"
         if None in row or None in row.values():
             raise ValueError(f"{at}: expected {len(COLUMNS)} columns")
-        values = {name: _parsed(row.get(name, ""), _TYPES.get(name, ""), f"{at}: {name}") for name in COLUMNS}
+        names = (*COLUMNS, _EARLIER)
+        values = {name: _parsed(row.get(name, ""), _TYPES.get(name, ""), f"{at}: {name}") for name in names}
         named = {"id": values["ladder"], "started": values["ladder_started"], "ended": values["ladder_ended"]}
         ladder = ladders.setdefault(values["ladder"], {**values, **named, "runs": []})
         if values["position"] is None:
@@ -221,12 +219,20 @@ def _entry(data: Any, facts: Sequence[RunEnvironment], where: str) -> HistoryEnt
         ended=None if data.get("ended") is None else _time(data, "ended", where),
         outcome=_of(data, "outcome", str, where),
         accepted=_of(data, "accepted", bool, where),
-        baseline=_of(data, "baseline", str, where) if "baseline" in data else "",
+        variants=_variants(data, where),
     )
     runs = [_run(run, facts, f"{where}.runs[{place}]") for place, run in enumerate(_of(data, "runs", list, where))]
     if len({position for position, _ in runs}) < len(runs):
         raise ValueError(f"{where}: a position occurs twice")
     return HistoryEntry(ladder, tuple(runs))
+
+
+def _variants(data: Any, where: str) -> tuple[str, ...]:
+    if data.get(_LATER) is not None:
+        named = {str(place): name for place, name in enumerate(_of(data, _LATER, list, where))}
+        return tuple(_of(named, place, str, f"{where}.{_LATER}") for place in named)
+    first = _of(data, _EARLIER, str, where) if _EARLIER in data else ""
+    return (first,) if first else ()
 
 
 def _id(data: Any, where: str) -> str:

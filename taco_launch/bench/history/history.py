@@ -15,7 +15,8 @@ from taco_launch.agent.store.folders import is_name, state_folder
 from taco_launch.bench.history import run_rows
 from taco_launch.bench.history.database import BUSY_SECONDS, connect, explained_errors
 from taco_launch.bench.history.migrations import transaction
-from taco_launch.bench.history.series import Point, SeriesQuery, series
+from taco_launch.bench.history.series import Point, SeriesQuery, newest_ladders, points
+from taco_launch.bench.model.ladder import complete_rounds
 from taco_launch.bench.model.runs import Cell, MetricKey, Run
 from taco_launch.bench.stats.estimates import Interval
 from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
@@ -54,13 +55,19 @@ class Ladder:
     outcome: str = ""
     accepted: bool = False
     imported: bool = False
-    # The matrix's first variant, which the others are compared with; "" where there is none, or it is not known.
-    baseline: str = ""
+    # In the order of the matrix, the baseline first; sweeps of earlier versions know only that one, or none.
+    variants: tuple[str, ...] = ()
 
     @property
     def broke_off(self) -> bool:
         """Whether it was started here and has not ended: it broke off, or runs in another program."""
         return self.ended is None and not self.imported
+
+    def place(self, cell: Cell) -> tuple[str, int, str, int]:
+        """Return where a cell stands in each table of this ladder: variants as in the matrix, unknown ones last, by name."""
+        known = cell.variant in self.variants
+        variant = self.variants.index(cell.variant) if known else len(self.variants)
+        return cell.workload, variant, cell.variant, cell.ranks
 
 
 def default_path(environ: Mapping[str, str]) -> Path:
@@ -173,9 +180,18 @@ class History:
         """Return the runs of a ladder as (position, run), in that order."""
         return run_rows.runs(self._db, ladder_id)
 
+    def counted_runs(self, ladder: Ladder) -> tuple[Run, ...]:
+        """Return the runs that each table of a ladder counts, and warm-ups: see `complete_rounds`.
+
+        Nightly runs measure some cells again, and compare each cell with itself: all of their runs count.
+        """
+        runs = tuple(run for _position, run in self.runs(ladder.id))
+        return runs if ladder.kind is LadderKind.NIGHTLY_RUN else complete_rounds(runs)
+
     def series(self, asked: SeriesQuery) -> tuple[Point, ...]:
-        """Return what cells measured over time, cell by cell, the oldest first."""
-        return series(self._db, asked)
+        """Return what cells measured over time: ladder by ladder, the oldest first, in the order of its tables."""
+        newest = map(self._ladder, newest_ladders(self._db, asked))
+        return tuple(point for one in newest for point in points(asked, one, self.counted_runs(one)))
 
     def accept(self, ladder_id: str, outcome: str = "") -> None:
         """Have what a ladder measured count in the baselines of later nightly runs; `outcome` replaces its own."""
@@ -273,10 +289,11 @@ class History:
 
     def _insert(self, ladder: Ladder) -> None:
         what = (ladder.id, ladder.matrix, ladder.kind.value, ladder.digest, ladder.seed, ladder.cluster)
+        variants = run_rows.text(ladder.variants)
         self._db.execute(
-            "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, ended, outcome, accepted, imported, baseline)"
+            "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, ended, outcome, accepted, imported, variants)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*what, ladder.started, ladder.ended, ladder.outcome, ladder.accepted, ladder.imported, ladder.baseline),
+            (*what, ladder.started, ladder.ended, ladder.outcome, ladder.accepted, ladder.imported, variants),
         )
 
     def _add(self, ladder_id: str, position: int, run: Run) -> None:
@@ -293,13 +310,14 @@ class History:
                 hint="another program wrote this file; use another history: --db PATH",
             )
         switches = {name: bool(row[name]) for name in ("accepted", "imported")}
-        return Ladder(**{**dict(row), "kind": LadderKind(row["kind"]), **switches})
+        variants = tuple(json.loads(row["variants"]))
+        return Ladder(**{**dict(row), "kind": LadderKind(row["kind"]), "variants": variants, **switches})
 
 
 def _as_begun(ladder: Ladder, other: Ladder) -> Ladder:
-    """Return a ladder without what differs between histories that both have it; files of old versions have no baseline."""
-    baseline = ladder.baseline if other.baseline else ""
-    return replace(ladder, ended=None, outcome="", accepted=False, imported=False, baseline=baseline)
+    """Return a ladder without what differs between histories that both have it; those of old versions know fewer variants."""
+    variants = ladder.variants[: len(other.variants)]
+    return replace(ladder, ended=None, outcome="", accepted=False, imported=False, variants=variants)
 
 
 def _verdict(row: Mapping[str, Any]) -> Verdict:

@@ -51,6 +51,11 @@ STEPS: tuple[tuple[str, ...], ...] = (
     ),
     # The matrix's first variant.
     ("ALTER TABLE ladder ADD COLUMN baseline TEXT NOT NULL DEFAULT ''",),
+    (
+        # All of them, as a JSON list in the matrix's order; of earlier sweeps only the first is known.
+        "ALTER TABLE ladder RENAME COLUMN baseline TO variants",
+        "UPDATE ladder SET variants = CASE variants WHEN '' THEN '[]' ELSE json_array(variants) END",
+    ),
 )
 
 

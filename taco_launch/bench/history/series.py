@@ -2,12 +2,15 @@
 
 import json
 import sqlite3
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
-from taco_launch.bench.model.runs import Cell, Metric
+from taco_launch.bench.model.runs import Cell, Metric, Run
 from taco_launch.core.frozen import dataclass
 
-# Fields of a point that the query gives by their names.
-_AS_FOUND = ("ladder", "matrix", "kind", "started", "count", "mean", "least", "greatest")
+if TYPE_CHECKING:
+    from taco_launch.bench.history.history import Ladder
 
 
 @dataclass(frozen=True)
@@ -48,41 +51,53 @@ class Point:
     greatest: float
 
 
-def series(db: sqlite3.Connection, asked: SeriesQuery) -> tuple[Point, ...]:
-    """Return the points that are wanted, cell by cell, the oldest first."""
-    cells = {}
-    for row in db.execute("SELECT * FROM cell"):
-        cell, hosts = Cell(row["workload"], row["variant"], row["ranks"]), tuple(json.loads(row["hosts"]))
-        named = ((asked.workload, cell.workload), (asked.variant, cell.variant), (asked.ranks, cell.ranks))
-        if all(wanted in (None, given) for wanted, given in named) and set(asked.hosts) <= set(hosts):
-            cells[row["id"]] = (cell, hosts, row["gpu"])
+def newest_ladders(db: sqlite3.Connection, asked: SeriesQuery) -> tuple[Any, ...]:
+    """Return the rows of the ladders whose points are wanted, the oldest first."""
+    cells = [
+        row["id"]
+        for row in db.execute("SELECT * FROM cell")
+        if _wanted(asked, Cell(row["workload"], row["variant"], row["ranks"]), json.loads(row["hosts"]))
+    ]
     found = db.execute(
-        """WITH wanted AS (SELECT value AS id FROM json_each(?1)),
-        newest AS MATERIALIZED (
-            SELECT * FROM ladder WHERE (?2 IS NULL OR matrix = ?2) AND EXISTS (
-                SELECT 1 FROM run JOIN reading ON reading.run = run.id JOIN metric ON metric.id = metric
-                WHERE run.ladder = ladder.id AND NOT warm_up AND cell IN wanted AND (?3 IS NULL OR name = ?3))
-            ORDER BY started DESC, id DESC LIMIT ?4)
-        SELECT newest.id AS ladder, matrix, kind, newest.started, accepted, cell, name, unit, higher_is_better,
-            count(*) AS count, avg(value) AS mean, min(value) AS least, max(value) AS greatest
-        FROM newest CROSS JOIN run ON run.ladder = newest.id CROSS JOIN reading ON reading.run = run.id
-            JOIN metric ON metric.id = metric
-        WHERE NOT warm_up AND cell IN wanted AND (?3 IS NULL OR name = ?3)
-        GROUP BY newest.id, cell, metric ORDER BY newest.started, newest.id, min(position), min(place)""",
-        (json.dumps(list(cells)), asked.matrix, asked.metric, asked.last),
+        """WITH wanted AS (SELECT value AS id FROM json_each(?1))
+        SELECT * FROM ladder WHERE (?2 IS NULL OR matrix = ?2) AND EXISTS (
+            SELECT 1 FROM run JOIN reading ON reading.run = run.id JOIN metric ON metric.id = metric
+            WHERE run.ladder = ladder.id AND NOT warm_up AND cell IN wanted AND (?3 IS NULL OR name = ?3))
+        ORDER BY started DESC, id DESC LIMIT ?4""",
+        (json.dumps(cells), asked.matrix, asked.metric, asked.last),
     )
-    points = []
-    for row in found:
-        cell, hosts, gpu = cells[row["cell"]]
-        points.append(
-            Point(
-                accepted=bool(row["accepted"]),
-                cell=cell,
-                hosts=hosts,
-                gpu=gpu,
-                metric=Metric(row["name"], row["unit"], bool(row["higher_is_better"])),
-                **{name: row[name] for name in _AS_FOUND},
-            )
+    return tuple(reversed(found.fetchall()))
+
+
+def points(asked: SeriesQuery, ladder: "Ladder", runs: Sequence[Run]) -> Iterator[Point]:
+    """Yield the points that are wanted of a ladder, in the order of its tables; warm-ups do not count."""
+    measured: dict[tuple[Cell, tuple[str, ...], str, Metric], list[float]] = {}
+    for run in runs:
+        if not run.warm_up and _wanted(asked, run.cell, run.hosts):
+            for reading in run.readings:
+                if asked.metric in (None, reading.metric.name):
+                    of = (run.cell, tuple(sorted(run.hosts)), run.gpu, reading.metric)
+                    measured.setdefault(of, []).append(reading.value)
+    # stable: within a cell and its hosts, metrics stay in the order in which they came up
+    for cell, hosts, gpu, metric in sorted(measured, key=lambda of: (ladder.place(of[0]), *of[1:3])):
+        values = measured[cell, hosts, gpu, metric]
+        yield Point(
+            ladder=ladder.id,
+            matrix=ladder.matrix,
+            kind=ladder.kind.value,
+            started=ladder.started,
+            accepted=ladder.accepted,
+            cell=cell,
+            hosts=hosts,
+            gpu=gpu,
+            metric=metric,
+            count=len(values),
+            mean=fmean(values),
+            least=min(values),
+            greatest=max(values),
         )
-    # stable: within a cell, hosts and metrics stay in the order in which they came up
-    return tuple(sorted(points, key=lambda point: (point.matrix, point.cell, point.hosts, point.gpu, point.metric)))
+
+
+def _wanted(asked: SeriesQuery, cell: Cell, hosts: Sequence[str]) -> bool:
+    named = ((asked.workload, cell.workload), (asked.variant, cell.variant), (asked.ranks, cell.ranks))
+    return all(wanted in (None, given) for wanted, given in named) and set(asked.hosts) <= set(hosts)

@@ -3,10 +3,9 @@
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from statistics import median
 
-from taco_launch.bench.model.runs import Cell
+from taco_launch.bench.model.runs import Cell, Run
 from taco_launch.core.frozen import dataclass
 
 
@@ -73,11 +72,16 @@ def remaining_steps(steps: Iterable[LadderStep], done: Collection[int]) -> tuple
     return tuple(step for step in steps if step.position not in done)
 
 
-def whole_blocks(steps: Sequence[LadderStep], done: Collection[int]) -> frozenset[int]:
-    """Return the positions of the runs in blocks that were made to their end: none of these has one cell more than another."""
-    blocks = groupby(sorted(steps, key=lambda step: step.position), lambda step: step.block)
-    whole = ([step.position for step in block] for _, block in blocks)
-    return frozenset(position for block in whole if set(block) <= set(done) for position in block)
+def complete_rounds(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Return the runs without those of a round that was not made to its end: each cell then has as many as any other.
+
+    Warm-ups stay; before a first round is complete all stay.
+    """
+    made: dict[Cell, int] = {}
+    for run in runs:
+        made[run.cell] = made.get(run.cell, 0) + (not run.warm_up)
+    rounds = min(made.values(), default=0)
+    return tuple(run for run in runs if run.warm_up or not rounds or run.repeat < rounds)
 
 
 def seconds_left(steps: Iterable[LadderStep], seen: Mapping[Cell, Sequence[float]]) -> float | None:

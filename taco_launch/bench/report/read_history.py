@@ -9,7 +9,7 @@ _MOST_BEFORE = 30
 
 
 def read(history: History, ladder: Ladder, baseline: str = "", *, nights: bool = False) -> SweepReport:
-    """Return the report of a sweep, by default with its matrix's first variant as the baseline; with `nights`, that of a nightly run beside earlier ones, whose verdicts stand elsewhere.
+    """Return the report of a sweep, its matrix's first variant or `baseline` first; with `nights`, that of a nightly run beside earlier ones, whose verdicts stand elsewhere.
 
     Raises:
         UsageError: it has no variant `baseline`.
@@ -29,8 +29,8 @@ def read(history: History, ladder: Ladder, baseline: str = "", *, nights: bool =
             f"--baseline {baseline}: not in sweep {ladder.id}", hint=f"it has {', '.join(sorted(variants))}"
         )
     verdicts = () if nights else history.verdicts(ladder.id)
-    return report(sweep, [_sweep(history, one) for one in before], verdicts, baseline or ladder.baseline)
+    return report(sweep, [_sweep(history, one) for one in before], verdicts, baseline)
 
 
 def _sweep(history: History, ladder: Ladder) -> Sweep:
-    return Sweep(ladder, tuple(run for _position, run in history.runs(ladder.id)))
+    return Sweep(ladder, history.counted_runs(ladder))

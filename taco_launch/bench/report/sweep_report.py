@@ -82,10 +82,13 @@ class SweepReport:
 def report(sweep: Sweep, before: Sequence[Sweep], verdicts: Sequence[Verdict], baseline: str = "") -> SweepReport:
     """Return the report of a sweep; `before` are earlier ones of its matrix, the oldest first.
 
-    `baseline` is the variant that the others are compared with; "" takes the first by name.
+    `baseline` is the variant that the others are compared with; "" keeps the order of the matrix.
     """
     runs = sweep.runs
-    cells = tuple(sorted({run.cell for run in runs}, key=lambda cell: (cell.workload, cell.variant != baseline, cell)))
+    one = sweep.ladder
+    cells = sorted(
+        {run.cell for run in runs}, key=lambda cell: (cell.workload, cell.variant != baseline, one.place(cell))
+    )
     measured = tables.tables(cells, runs)
     noun = tables.noun(runs)
     gpus = {run.gpu for run in runs if run.gpu}

@@ -3,11 +3,12 @@
 import os
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from taco_launch.agent.store.folders import state_folder
 from taco_launch.bench.history.history import Ladder, LadderKind
+from taco_launch.bench.model.matrix import Variant
 from taco_launch.bench.run.run_ladder import ladder_id
 from taco_launch.bench.stats.estimates import spread
 
@@ -26,10 +27,12 @@ def new_seed() -> int:
     return 1 + secrets.randbits(_SEED_BITS)
 
 
-def new_ladder(name: str, kind: LadderKind, digest: str, seed: int, cluster: str, baseline: str = "") -> Ladder:
-    """Return a ladder that starts now; `name` is the matrix's, and `baseline` its first variant."""
+def new_ladder(
+    name: str, kind: LadderKind, digest: str, seed: int, cluster: str, variants: Sequence[Variant] = ()
+) -> Ladder:
+    """Return a ladder that starts now; `name` and `variants` are the matrix's."""
     one = ladder_id(name, secrets.token_hex(3))
-    return Ladder(one, name, kind, digest, seed, cluster, time.time(), baseline=baseline)
+    return Ladder(one, name, kind, digest, seed, cluster, time.time(), variants=tuple(each.name for each in variants))
 
 
 def describe_few_repeats(repeats: int, *, nightly: bool = False) -> str:

@@ -18,7 +18,7 @@ from taco_launch.agent.store.folders import make_private, private
 from taco_launch.bench.history.history import History, Ladder, LadderKind
 from taco_launch.bench.logs import MOST_BYTES
 from taco_launch.bench.logs.parse import NoSample
-from taco_launch.bench.model.ladder import LadderStep, remaining_steps, whole_blocks
+from taco_launch.bench.model.ladder import LadderStep, remaining_steps
 from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell, Measurement, Run
 from taco_launch.bench.run import ladder_time
@@ -180,8 +180,8 @@ def run(
     """Make the runs of a ladder that the history does not have yet, each a job, and add them to it.
 
     A run that fails, cannot be placed or gives no sample is kept with the reason, and the next one starts. Ctrl-C stops
-    the job that runs; a head that is lost breaks the ladder off: both can continue later. Of a ladder whose time is over
-    only whole blocks count.
+    the job that runs; a head that is lost breaks the ladder off: both can continue later. What counts is as in
+    `History.counted_runs`.
 
     Raises:
         HostError: the head was lost before anything was measured.
@@ -190,6 +190,7 @@ def run(
     done = dict(history.runs(plan.ladder.id))
     to_do = remaining_steps(plan.steps, done)
     hosts_failed, block = not done, None
+    outcome, lost = DONE, None
     try:
         if to_do:
             end_leftovers(backend, plan.ladder, set(done), tell.say)
@@ -199,9 +200,8 @@ def run(
                 and done
                 and ladder_time.spent(done) + ladder_time.of_step(step, done) > plan.budget
             ):
-                whole = whole_blocks(plan.steps, done)
-                counted = [run for position, run in done.items() if position in whole or not whole]
-                return LadderResult(tuple(counted), TIME_BUDGET)
+                outcome = TIME_BUDGET
+                break
             if step.block != block:
                 around.refresh()
                 block = step.block
@@ -212,12 +212,13 @@ def run(
             if unread and plan.ends_unread:
                 break
     except KeyboardInterrupt:
-        return LadderResult(tuple(done.values()), INTERRUPTED)
+        outcome = INTERRUPTED
     except HostError as error:
         if not any(run.readings for run in done.values()):
             raise
-        return LadderResult(tuple(done.values()), HEAD_LOST, error)
-    return LadderResult(tuple(done.values()), DONE, hosts_failed=hosts_failed)
+        outcome, lost = HEAD_LOST, error
+    counted = history.counted_runs(plan.ladder)
+    return LadderResult(counted, outcome, lost, hosts_failed=hosts_failed and outcome == DONE)
 
 
 def end_leftovers(backend: Backend, ladder: Ladder, done: set[int], say: Callable[[str], None]) -> None:

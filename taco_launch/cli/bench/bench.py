@@ -14,7 +14,7 @@ from taco_launch.bench.compare import tables
 from taco_launch.bench.compare.tables import UNNAMED, bars
 from taco_launch.bench.history.history import LadderKind, open_history
 from taco_launch.bench.logs import patterns
-from taco_launch.bench.logs.parse import NoSample, Sample
+from taco_launch.bench.logs.parse import UNKNOWN_FORM, NoSample, Sample
 from taco_launch.bench.logs.parse import parse as parse_log
 from taco_launch.bench.logs.workloads import RATE, read, read_other, recognised
 from taco_launch.bench.model.ladder import order
@@ -220,7 +220,9 @@ def parse(ctx: click.Context, log: str, workload: str | None, ranks: int | None)
     if ranks is not None and isinstance(sample, Sample) and sample.ranks != ranks:
         sample = NoSample(f"the log shows {sample.ranks} rank{'s' * (sample.ranks != 1)}, not the {ranks} of --np")
     if isinstance(sample, NoSample):
-        raise TacoLaunchError(f"{log}: no sample: {sample.why}", hint=_OWN_FORMAT if workload is None else None)
+        raise TacoLaunchError(
+            f"{log}: no sample: {sample.why}", hint=_OWN_FORMAT if sample.why.endswith(UNKNOWN_FORM) else None
+        )
     cell = Cell("", "", sample.ranks)
     run = Run(cell, 0, False, "", 0.0, 0.0, (), "", (Measurement(RATE, sample.img_per_sec),), "", "")
     _print(settings_of(ctx).output, (cell,), (run,), {})

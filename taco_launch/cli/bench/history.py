@@ -63,8 +63,8 @@ def complete_ladder(ctx: click.Context, _param: click.Parameter, incomplete: str
 def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
     """Show the results of cells over time, oldest first.
 
-    Of each sweep: how many values count (warm-ups do not), their mean, least and greatest, and how the mean changed
-    against the ladder before. Whether a change means anything is for `bench diff` and `nightly` to say.
+    Of each sweep: how many values count (those of complete rounds, without warm-ups), their mean, least and greatest, and how the mean changed
+    against the sweep before. Whether a change means anything is for `bench diff` and `nightly` to say.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def history(ctx: click.Context, /, db: Path | None, **asked: Any) -> int:
       taco-launch bench history --matrix taco --host gpu3 --json
     """
     with opened(db) as found:
-        points = sorted(found.series(SeriesQuery(**asked)), key=lambda point: point.started)
+        points = found.series(SeriesQuery(**asked))
         any_ladder = points or found.ladders(limit=1)
     settings = settings_of(ctx)
     if settings.output in ("json", "yaml"):

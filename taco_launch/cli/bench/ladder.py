@@ -52,7 +52,7 @@ from taco_launch.jobs.dry_run import Planned
     "--time-budget",
     type=Seconds(1),
     metavar="TIME",
-    help="How long all runs may take together, such as 2h. Default: the matrix's.",
+    help="How long all runs may take together, such as 2h, without waits in the queue and the time between runs. Default: the matrix's.",
 )
 @add_option(
     "--seed",
@@ -162,8 +162,7 @@ def _begun(settings: Settings, history: History, matrix: Matrix, digest: str, ce
             return earlier
         history.end(earlier.id, flow.GIVEN_UP)
     seed = new_seed() if matrix.seed is None else matrix.seed
-    baseline = matrix.variants[0].name
-    one = new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster, baseline)
+    one = new_ladder(matrix.name, LadderKind.LADDER, digest, seed, settings.load().cluster, matrix.variants)
     history.begin(one)
     runs = cells * (matrix.repeats + matrix.warm_ups)
     settings.talk(f"sweep {one.id}: {render.counted(cells, 'cell')}, {render.counted(runs, 'run')}, seed {seed}")

@@ -192,12 +192,12 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
         settings.talk(
             f"the time budget of {budget} is used up: {runs} of {planned} runs{beside} are counted, those of complete rounds"
         )
-    gaps = tables.missing(cells, measured.runs)
-    for gap in gaps:
+    made = tuple(run for _position, run in history.runs(plan.ladder.id))
+    for gap in tables.missing(cells, made):  # those of a round that is not complete as well
         if gap.failed < gap.runs:
             words = f"{shown.cell(gap.cell)}: {gap.failed} of {gap.runs} runs gave no sample: {gap.why}"
             render.warning(settings, render.one_line(words))
-    empty = [gap for gap in gaps if gap.failed == gap.runs]
+    empty = [gap for gap in tables.missing(cells, measured.runs) if gap.failed == gap.runs]
     if empty:
         lines = [f"  {shown.cell(gap.cell)}: {render.one_line(gap.why)}" for gap in empty]
         count = f"{len(empty)} of {len(cells)} cells have no sample" if len(cells) > 1 else "there is no sample"

@@ -12,7 +12,7 @@ from taco_launch.bench.report.extra import load
 from taco_launch.bench.report.night_summaries import INDEX, summaries
 from taco_launch.cli.bench import ladder_output
 from taco_launch.cli.bench.history import opened
-from taco_launch.cli.bench.report import format_option, language_option, to_option, write
+from taco_launch.cli.bench.report import format_option, language_option, report_format, to_option, write
 from taco_launch.cli.options.common import add_option, settings_of, verb
 from taco_launch.core.errors import UsageError
 from taco_launch.hosts.inventory.schema import names
@@ -34,7 +34,15 @@ _LAST = "last"
 @format_option
 @language_option
 def report(
-    ctx: click.Context, /, *, name: str, db: Path | None, night: str, to: Path | None, format_: str, language: str
+    ctx: click.Context,
+    /,
+    *,
+    name: str,
+    db: Path | None,
+    night: str,
+    to: Path | None,
+    format_: str | None,
+    language: str,
 ) -> None:
     """Write the report of a nightly run as one page.
 
@@ -47,6 +55,7 @@ def report(
       taco-launch nightly report taco --night 2026-11-30 --to night.html
       taco-launch nightly report taco --format md
     """
+    format_ = report_format(format_, to)
     pages = load("night_page") if format_ == "html" else None
     folder = record.folder(os.environ, os.geteuid(), name)
     nights = summaries(folder)

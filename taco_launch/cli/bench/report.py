@@ -16,6 +16,8 @@ from taco_launch.cli.options.common import add_option, complete_file, settings_o
 from taco_launch.core.errors import TacoLaunchError, UsageError
 from taco_launch.core.model.codec import to_json
 
+_FORMATS = ("html", "md", "json")
+
 
 def _sweep_options(function: "click.decorators.FC") -> "click.decorators.FC":
     function = add_option(
@@ -37,10 +39,8 @@ to_option = add_option(
 format_option = add_option(
     "--format",
     "format_",
-    type=click.Choice(["html", "md", "json"]),
-    default="html",
-    show_default=True,
-    help="Format of the report.",
+    type=click.Choice(_FORMATS),
+    help="Format of the report. Default: the extension of FILE, else html.",
 )
 language_option = add_option(
     "--language", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Language of its headings."
@@ -54,7 +54,15 @@ language_option = add_option(
 @format_option
 @language_option
 def report(
-    ctx: click.Context, /, *, sweep: str, db: Path | None, baseline: str, to: Path | None, format_: str, language: str
+    ctx: click.Context,
+    /,
+    *,
+    sweep: str,
+    db: Path | None,
+    baseline: str,
+    to: Path | None,
+    format_: str | None,
+    language: str,
 ) -> None:
     """Write the report of SWEEP as one page.
 
@@ -67,6 +75,7 @@ def report(
       taco-launch bench report taco-88ab01 --to taco.html
       taco-launch bench report --format md >> results.md
     """
+    format_ = report_format(format_, to)
     summary = _report(db, sweep, baseline)
     if format_ == "json":
         text = json.dumps(to_json(summary), indent=2) + "\n"
@@ -78,6 +87,21 @@ def report(
     path = to or Path(f"{summary.ladder.id}.html")
     write(path, text.encode())
     settings_of(ctx).talk(f"wrote {path}")
+
+
+def report_format(given: str | None, to: Path | None) -> str:
+    """Return the format of a report: the given one, else that of the file's ending.
+
+    Raises:
+        UsageError: the ending is no format.
+    """
+    ending = "" if to is None else to.suffix.removeprefix(".")
+    if given is None and ending and ending not in _FORMATS:
+        raise UsageError(
+            f"--to {to}: .{ending} is not a format of a report",
+            hint=f"use .html, .md or .json, or add --format html for the file {to}",
+        )
+    return given or ending or "html"
 
 
 @verb("plot")

@@ -135,6 +135,22 @@ def test_an_earlier_version_is_migrated_when_it_is_opened(tmp_path: Path, monkey
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
 
 
+def test_of_earlier_sweeps_the_first_variant_stays_known(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with raw(path) as connection:
+        connection.row_factory = None
+        migrate(connection, STEPS[:3])
+        for number, baseline in ((1, "tcp"), (2, "")):
+            values = (f"taco-{number}", number, baseline)
+            connection.execute(
+                "INSERT INTO ladder (id, matrix, kind, digest, seed, cluster, started, outcome, baseline)"
+                " VALUES (?, 'taco', 'ladder', 'd', 1, 'c', ?, 'done', ?)",
+                values,
+            )
+    with open_history(path) as history:
+        assert [one.variants for one in history.ladders()] == [(), ("tcp",)]
+
+
 def _folder(path: Path) -> None:
     path.mkdir()
 

@@ -64,17 +64,26 @@ def test_it_is_the_same_through_two_histories(tmp_path: Path) -> None:
             assert found == tuple(HistoryEntry(replace(one, imported=True), runs) for one, runs in TWO)
 
 
-def test_a_csv_file_from_before_there_was_a_baseline_is_the_same_sweep(tmp_path: Path) -> None:
-    one = HistoryEntry(ladder(1, baseline="plain"), TWO[0].runs)
+@pytest.mark.parametrize(("baseline", "known"), [({}, ()), ({"baseline": "plain"}, ("plain",))])
+def test_a_file_of_an_earlier_version_is_the_same_sweep(
+    baseline: dict[str, str], known: tuple[str, ...], tmp_path: Path
+) -> None:
+    one = HistoryEntry(ladder(1, variants=("plain", "slow")), TWO[0].runs)
     rows = list(csv.DictReader(written(exchange.write_csv, (one,), tmp_path / "new.csv").open(newline="")))
     with (tmp_path / "old.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [name for name in exchange.COLUMNS if name != "baseline"], extrasaction="ignore")
+        names = [name for name in exchange.COLUMNS if name != "variants"]
+        writer = csv.DictWriter(file, [*names, *baseline], extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({**row, **baseline} for row in rows)
+    document = json.loads(written(exchange.write_json, (one,), tmp_path / "new.json").read_text())
+    del document["ladders"][0]["variants"]
+    document["ladders"][0] |= baseline
+    (tmp_path / "old.json").write_text(json.dumps(document))
     with open_history(tmp_path / "history.db") as history:
         history.merge(*one)
-        for name in ("old.csv", "new.csv"):
+        for name, variants in (("old.csv", known), ("old.json", known), ("new.csv", ("plain", "slow"))):
             (entry,) = exchange.read(tmp_path / name)
+            assert entry.ladder.variants == variants
             assert history.merge(*entry) == 0
 
 

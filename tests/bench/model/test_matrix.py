@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taco_launch.bench.model.ladder import LadderStep, again, order, remaining_steps, seconds_left, whole_blocks
+from taco_launch.bench.model.ladder import LadderStep, again, complete_rounds, order, remaining_steps, seconds_left
 from taco_launch.bench.model.matrix import ALL, LogFormat, Matrix, MatrixPart, Size, Variant, Workload, cells
 from taco_launch.bench.model.runs import Cell
 from taco_launch.core.errors import SpecError
+from tests.support.ladders import run
 
 SIZES = st.lists(st.integers(1, 40) | st.just(ALL), min_size=1, max_size=5, unique=True)
 
@@ -104,11 +105,15 @@ def test_more_runs_of_some_cells_stand_behind_the_others() -> None:
     assert not any(step.warm_up for step in more)
 
 
-def test_what_is_left_and_which_blocks_are_whole() -> None:
+def test_what_is_left_and_which_rounds_are_complete() -> None:
     steps = order(CELLS, 2, 0, 7)
     assert [step.position for step in remaining_steps(steps, {0, 1, 2, 3, 4, 6})] == [5, 7]
-    assert whole_blocks(steps, {0, 1, 2, 3, 4, 6}) == {0, 1, 2, 3}
-    assert whole_blocks(steps, {0, 1, 2}) == set()
+    made = [run(1.0, cell=step.cell, repeat=step.repeat, warm_up=step.warm_up) for step in order(CELLS, 2, 1, 7)]
+    assert complete_rounds(made) == tuple(made)
+    assert complete_rounds(made[:11]) == tuple(made[:8])
+    assert complete_rounds(made[:7]) == tuple(made[:7]), "of a first round all count"
+    assert complete_rounds(made[:3]) == tuple(made[:3])
+    assert complete_rounds(()) == ()
 
 
 @pytest.mark.parametrize(

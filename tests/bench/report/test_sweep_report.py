@@ -23,6 +23,15 @@ def test_the_baseline_is_the_variant_that_was_asked_for() -> None:
     assert named.sentences[0].startswith("horovod: tcp to rdma: at 16 GPUs")
 
 
+def test_of_sweeps_of_earlier_versions_the_first_variant_is_known() -> None:
+    runs = tuple(run(10.0, variant) for variant in ("plain", "bad", "slow"))
+    shown = report(Sweep(ladder(1, variants=("plain",)), runs), (), ())
+    assert shown.measured[0].variants == ("plain", "bad", "slow")
+    assert report(Sweep(ladder(1, variants=("slow",)), runs), (), ()).measured[0].variants == ("slow", "bad", "plain")
+    named = report(Sweep(ladder(1, variants=("plain", "slow", "bad")), runs), (), (), "bad")
+    assert named.measured[0].variants == ("bad", "plain", "slow")
+
+
 def test_earlier_sweeps_show_trends_and_what_changed_between_them() -> None:
     before = (sweep(1, 10.0, 12.0), sweep(2, 11.0))
     shown = report(sweep(3, 8.0, driver="2"), before, ())

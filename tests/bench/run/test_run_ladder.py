@@ -1,5 +1,6 @@
 """The runs of a ladder, with jobs that are made up: what is kept of each, where it stops, and how it continues."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -8,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from taco_launch.bench.compare.tables import tables
 from taco_launch.bench.history.history import History, Ladder, LadderKind, open_history
+from taco_launch.bench.history.series import SeriesQuery
 from taco_launch.bench.logs.parse import NoSample
 from taco_launch.bench.model.ladder import order
 from taco_launch.bench.model.matrix import Matrix
 from taco_launch.bench.model.runs import Cell, Measurement, Metric, RunEnvironment
+from taco_launch.bench.report import read_history
 from taco_launch.bench.run import run_ladder
 from taco_launch.core.errors import HostError, TacoLaunchError
 from taco_launch.core.model.host.hosts import Host
@@ -236,7 +240,9 @@ def test_hosts_that_cannot_be_used_are_told_from_jobs_that_fail(bench: Bench) ->
     assert (measured.hosts_failed, len(measured.runs)) == (True, 4)
 
 
-def test_a_time_budget_ends_between_runs_and_whole_blocks_count(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_budget_ends_between_runs_and_complete_rounds_count(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = iter(range(0, 10_000, 10))  # each run takes 10 s: the clock is read twice a run
     monkeypatch.setattr("taco_launch.bench.run.run_ladder.time.monotonic", lambda: next(clock))
     measured = bench(replace(bench.plan, budget=35.0))
@@ -246,6 +252,46 @@ def test_a_time_budget_ends_between_runs_and_whole_blocks_count(bench: Bench, mo
     # What was spent before it broke off counts.
     assert bench(replace(bench.plan, budget=35.0)).outcome == run_ladder.TIME_BUDGET
     assert len(bench.ran) == 3
+
+
+@pytest.mark.parametrize(
+    ("budget", "ends", "outcome"),
+    [
+        (None, KeyboardInterrupt(), run_ladder.INTERRUPTED),
+        (None, HostError("gpu1: lost"), run_ladder.HEAD_LOST),
+        (75.0, None, run_ladder.TIME_BUDGET),
+    ],
+)
+def test_all_tables_of_a_sweep_that_broke_off_agree(
+    budget: float | None,
+    ends: BaseException | None,
+    outcome: str,
+    bench: Bench,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`bench ladder`, `history`, and the report, which `plot` draws."""
+    clock, values, cells = itertools.count(0, 10), itertools.count(1), CELLS[::-1]
+    monkeypatch.setattr("taco_launch.bench.run.run_ladder.time.monotonic", lambda: next(clock))
+    one = Ladder("m-2", "m", LadderKind.LADDER, "d", 7, "c", 2.0, variants=("b", "a"))
+    bench.history.begin(one)
+    plan = replace(
+        bench.plan,
+        ladder=one,
+        steps=order(cells, 3, 1, 7),
+        budget=budget,
+        logs=tmp_path,
+        read=lambda _cell, _text: (Measurement(Metric("r", "r"), float(next(values))),),
+    )
+    bench.says = bench.says if ends is None else fails_at(8, ends, bench)
+    measured = bench(plan)
+    assert (measured.outcome, len(bench.history.runs(one.id))) == (outcome, 7)
+    (shown,) = tables(cells, measured.runs)
+    assert {len(entry.values) for entry in shown.entries} == {2}
+    assert read_history.read(bench.history, one).measured == (shown,)
+    assert [(point.cell, point.count, point.mean) for point in bench.history.series(SeriesQuery())] == [
+        (entry.cell, len(entry.values), entry.rate.value) for entry in shown.entries
+    ]
 
 
 def test_the_same_ladder_is_measured_once_at_a_time(tmp_path: Path) -> None:

@@ -163,3 +163,8 @@ def test_bench_run_tells_how_more_ranks_than_slots_fit(monkeypatch: pytest.Monke
 def test_without_a_matrix_those_that_are_shipped_are_named() -> None:
     assert "MATRIX is missing: name a file, or one of gputopology, lab, taco" in failing("bench", "ladder")
     assert "variants" in json.loads(call("bench", "ladder", "--schema").stdout)["properties"]
+
+
+def test_the_time_budget_names_what_it_does_not_count() -> None:
+    words = " ".join(call("bench", "ladder", "--help").stdout.split())
+    assert "without waits in the queue and the time between runs" in words

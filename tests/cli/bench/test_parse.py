@@ -65,6 +65,19 @@ def test_a_log_of_a_known_kind_needs_no_workload() -> None:
     assert (other.exit_code, "no sample: the log shows 2 ranks, not the 4 of --np" in other.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("log", "words", "advised"),
+    [
+        ("Total img/sec on 2 GPU(s): 5.0 +-0.1\n", ("--np", "4"), False),
+        ("Iter #0: 9.3 img/sec per GPU\n", (), False),
+        ("epoch 1, 5 tokens/s\n", (), True),
+    ],
+)
+def test_a_pattern_is_advised_for_logs_of_unknown_form_only(log: str, words: tuple[str, ...], advised: bool) -> None:
+    refused = call("bench", "parse", "-", *words, stdin=log)
+    assert (refused.exit_code, "for a program of your own" in refused.stderr) == (1, advised)
+
+
 def test_perftest_is_read() -> None:
     log = str(TESTS / "bench/logs/perftest/write_bw.log")
     assert call("bench", "parse", log).stdout.splitlines()[1] == "RDMA_Write BW 65536 B  11077  MiB/s"

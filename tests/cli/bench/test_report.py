@@ -23,7 +23,7 @@ def db(tmp_path: Path) -> Path:
         for number in (1, 2):
             rates = (("tcp", 1, 10.0), ("tcp", 16, 100.0), (HOSTILE, 16, 140.0))
             runs = [run(rate + n, variant, ranks, repeat=n) for variant, ranks, rate in rates for n in range(3)]
-            history.merge(ladder(number, outcome="done", ended=number + 1.0, baseline="tcp"), list(enumerate(runs)))
+            history.merge(ladder(number, outcome="done", ended=number + 1.0, variants=("tcp",)), list(enumerate(runs)))
         key = MetricKey(("gpu1", "gpu2"), "A100", "horovod", "tcp", 16, "img/sec")
         change = Interval(-0.3, -0.31, -0.29)
         history.keep_verdicts(ladder(2).id, [Verdict(key, VerdictKind.REGRESSION, change, 1e-4, "30 % slower")])
@@ -53,6 +53,50 @@ def test_markdown_and_json_are_printed(db: Path) -> None:
     data = json.loads(call("bench", "report", "--db", str(db), "--format", "json").stdout)
     assert data["ladder"]["id"] == ladder(2).id
     assert data["verdicts"][0]["kind"] == "regression"
+
+
+@pytest.mark.parametrize(
+    ("file", "words", "begins"),
+    [
+        ("r.md", (), "# taco\n"),
+        ("r.json", (), "{"),
+        ("r.html", (), "<!doctype html>"),
+        ("r", (), "<!doctype html>"),
+        ("r.html", ("--format", "md"), "# taco\n"),
+        ("r.txt", ("--format", "md"), "# taco\n"),
+    ],
+)
+def test_the_ending_of_a_file_is_its_format(
+    file: str, words: tuple[str, ...], begins: str, db: Path, tmp_path: Path
+) -> None:
+    assert call("bench", "report", "--db", str(db), "--to", str(tmp_path / file), *words).exit_code == 0
+    assert (tmp_path / file).read_text("utf-8").startswith(begins)
+
+
+@pytest.mark.parametrize("words", [("bench", "report"), ("nightly", "report", "taco"), ("report", "vgg16")])
+def test_an_ending_that_is_no_format_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "r.txt"
+    refused = call(*words, "--to", str(file))
+    assert (refused.exit_code, file.exists()) == (2, False)
+    assert refused.stderr == (
+        f"error: --to {file}: .txt is not a format of a report\n"
+        f"hint: use .html, .md or .json, or add --format html for the file {file}\n"
+    )
+
+
+def test_variants_are_in_the_order_of_the_matrix(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    variants = ("tcp", "rdma", "gdr")
+    with open_history(path) as history:
+        runs = [run(10.0 + n, variant, repeat=n) for n in range(2) for variant in sorted(variants)]
+        history.merge(ladder(1, ended=2.0, variants=variants), list(enumerate(runs)))
+    shown = call("bench", "report", "--db", str(path), "--format", "md").stdout
+    assert "tcp to rdma: " in shown
+    assert "rdma to gdr: " in shown
+    points = json.loads(call("bench", "history", "--db", str(path), "--json").stdout)["points"]
+    assert tuple(point["cell"]["variant"] for point in points) == variants
+    exported = json.loads(call("bench", "export", "--db", str(path)).stdout)["ladders"]
+    assert exported[0]["variants"] == [*variants]
 
 
 @pytest.mark.parametrize(("end", "begins"), [("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF")])

@@ -65,9 +65,8 @@ class Ladder:
 
     def place(self, cell: Cell) -> tuple[str, int, str, int]:
         """Return where a cell stands in each table of this ladder: variants as in the matrix, unknown ones last, by name."""
-        known = cell.variant in self.variants
-        variant = self.variants.index(cell.variant) if known else len(self.variants)
-        return cell.workload, variant, cell.variant, cell.ranks
+        names = (*self.variants, cell.variant)
+        return cell.workload, names.index(cell.variant), cell.variant, cell.ranks
 
 
 def default_path(environ: Mapping[str, str]) -> Path:

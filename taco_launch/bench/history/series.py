@@ -51,12 +51,12 @@ class Point:
     greatest: float
 
 
-def newest_ladders(db: sqlite3.Connection, asked: SeriesQuery) -> tuple[Any, ...]:
+def newest_ladders(db: sqlite3.Connection, query: SeriesQuery) -> tuple[Any, ...]:
     """Return the rows of the ladders whose points are wanted, the oldest first."""
     cells = [
         row["id"]
         for row in db.execute("SELECT * FROM cell")
-        if _wanted(asked, Cell(row["workload"], row["variant"], row["ranks"]), json.loads(row["hosts"]))
+        if _wanted(query, Cell(row["workload"], row["variant"], row["ranks"]), json.loads(row["hosts"]))
     ]
     found = db.execute(
         """WITH wanted AS (SELECT value AS id FROM json_each(?1))
@@ -64,18 +64,18 @@ def newest_ladders(db: sqlite3.Connection, asked: SeriesQuery) -> tuple[Any, ...
             SELECT 1 FROM run JOIN reading ON reading.run = run.id JOIN metric ON metric.id = metric
             WHERE run.ladder = ladder.id AND NOT warm_up AND cell IN wanted AND (?3 IS NULL OR name = ?3))
         ORDER BY started DESC, id DESC LIMIT ?4""",
-        (json.dumps(cells), asked.matrix, asked.metric, asked.last),
+        (json.dumps(cells), query.matrix, query.metric, query.last),
     )
     return tuple(reversed(found.fetchall()))
 
 
-def points(asked: SeriesQuery, ladder: "Ladder", runs: Sequence[Run]) -> Iterator[Point]:
+def points(query: SeriesQuery, ladder: "Ladder", runs: Sequence[Run]) -> Iterator[Point]:
     """Yield the points that are wanted of a ladder, in the order of its tables; warm-ups do not count."""
     measured: dict[tuple[Cell, tuple[str, ...], str, Metric], list[float]] = {}
     for run in runs:
-        if not run.warm_up and _wanted(asked, run.cell, run.hosts):
+        if not run.warm_up and _wanted(query, run.cell, run.hosts):
             for reading in run.readings:
-                if asked.metric in (None, reading.metric.name):
+                if query.metric in (None, reading.metric.name):
                     of = (run.cell, tuple(sorted(run.hosts)), run.gpu, reading.metric)
                     measured.setdefault(of, []).append(reading.value)
     # stable: within a cell and its hosts, metrics stay in the order in which they came up
@@ -98,6 +98,6 @@ def points(asked: SeriesQuery, ladder: "Ladder", runs: Sequence[Run]) -> Iterato
         )
 
 
-def _wanted(asked: SeriesQuery, cell: Cell, hosts: Sequence[str]) -> bool:
-    named = ((asked.workload, cell.workload), (asked.variant, cell.variant), (asked.ranks, cell.ranks))
-    return all(wanted in (None, given) for wanted, given in named) and set(asked.hosts) <= set(hosts)
+def _wanted(query: SeriesQuery, cell: Cell, hosts: Sequence[str]) -> bool:
+    named = ((query.workload, cell.workload), (query.variant, cell.variant), (query.ranks, cell.ranks))
+    return all(wanted in (None, given) for wanted, given in named) and set(query.hosts) <= set(hosts)

@@ -77,10 +77,10 @@ def complete_rounds(runs: Sequence[Run]) -> tuple[Run, ...]:
 
     Warm-ups stay; before a first round is complete all stay.
     """
-    made: dict[Cell, int] = {}
+    repeats: dict[Cell, int] = {}
     for run in runs:
-        made[run.cell] = made.get(run.cell, 0) + (not run.warm_up)
-    rounds = min(made.values(), default=0)
+        repeats[run.cell] = repeats.get(run.cell, 0) + (not run.warm_up)
+    rounds = min(repeats.values(), default=0)
     return tuple(run for run in runs if run.warm_up or not rounds or run.repeat < rounds)
 
 

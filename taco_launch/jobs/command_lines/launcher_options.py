@@ -319,7 +319,7 @@ _HYDRA = {
     **_omitted("the ranks have the variables that -x names", "genvall envall genvnone envnone genvexcl"),
     **_omitted(_PROFILE, two="iface bind-to map-by membind order-nodes"),
     **_omitted(_OURS, "disable-hostname-propagation"),
-    **_omitted("taco-launch reaches the hosts by ssh", two="launcher bootstrap rmk launcher-exec"),
+    **_omitted("the hosts are reached by ssh", two="launcher bootstrap rmk launcher-exec"),
     **_omitted(_LOGS, "prepend-rank l", "prepend-pattern outfile-pattern errfile-pattern outfile errfile"),
     **_omitted(_PRINTS, "verbose v info print-all-exitcodes print-rank-map"),
     **_omitted(_STDIN, two="s"),

@@ -192,8 +192,8 @@ def finish(settings: Settings, plan: LadderPlan, history: History, measured: Lad
         settings.talk(
             f"the time budget of {budget} is used up: {runs} of {planned} runs{beside} are counted, those of complete rounds"
         )
-    made = tuple(run for _position, run in history.runs(plan.ladder.id))
-    for gap in tables.missing(cells, made):  # those of a round that is not complete as well
+    every = tuple(run for _position, run in history.runs(plan.ladder.id))
+    for gap in tables.missing(cells, every):  # those of a round that is not complete as well
         if gap.failed < gap.runs:
             words = f"{shown.cell(gap.cell)}: {gap.failed} of {gap.runs} runs gave no sample: {gap.why}"
             render.warning(settings, render.one_line(words))

@@ -247,6 +247,7 @@ STDIN = _STDIN = "the ranks read nothing from standard input: give them a file, 
 ONE_GPU_EACH = _GPUS = "each slot of a host is one of its GPUs"
 _PLACES = "places ranks within hosts, which a job cannot specify"
 BY_DEFAULT = "PBS gives each chunk one rank where it does not say how many"  # pbs_resources(7), mpiprocs
+ONE_TASK = "Slurm gives each node one task where nothing else counts them; mpirun starts one rank for each"  # sbatch(1), --nodes
 SEVERAL = "may start several programs in the same job, and here a job has one"
 BY_RANK = "give the job a script that chooses the program by $RANK, with the ranks of all of them; jobs of their own could not exchange messages"
 # What deepspeed's --launcher starts: --launcher_args has its options.

@@ -53,7 +53,18 @@ def without_sizes(directives: Sequence[Part], why: str) -> list[Part]:
     return [
         replace(part, use=table.OMITTED, name="", why=why) if {part.use, part.name} & {*sizes.COUNTED} else part
         for part in directives
+        if part.why != table.ONE_TASK
     ]
+
+
+def without_defaults(directives: Sequence[Part], line: LauncherLine) -> list[Part]:
+    """Return directives without what a scheduler assumes where nothing counts the ranks, if the line does."""
+    counts = line.last(table.RANKS) or line.last(table.EACH)
+    left_out = [
+        *([table.BY_DEFAULT] if counts else []),
+        *([table.ONE_TASK] if counts or line.kind not in table.OF_MPI else []),
+    ]
+    return [part for part in directives if part.why not in left_out]
 
 
 def with_gpus(directives: Sequence[Part], line: LauncherLine) -> LauncherLine:

@@ -97,6 +97,7 @@ def translate(
         UnclearError: where the line's program starts is not known; its index is one of `command` without what stands before.
     """
     line = containers.opened(mpirun_rsh.opened(several_parts.read(command[nested.begin :], nested)))
+    directives = parts_in_force.without_defaults(directives, line)
     differs = _other_hosts(directives, line, nested.name)
     if line.kind in table.OF_PYTHON:  # these do not know what the script asks for
         line = parts_in_force.with_gpus((*outside, *directives), line)
@@ -105,8 +106,6 @@ def translate(
         if line.kind == "flux":
             directives = parts_in_force.without_sizes(directives, "flux run counts its tasks by its own options")
         directives = (*directives, *sizes.of_gpus((*directives, *line.parts)))
-    if line.last(table.RANKS) or line.last(table.EACH):
-        directives = [part for part in directives if part.why != table.BY_DEFAULT]
     directives = containers.without_shifter(directives, line)
     line = replace(line, parts=tuple(parts_in_force.read((*directives, *parts_in_force.before(command, nested)), line)))
     program = shell_script.started((*line.before, *line.program))

@@ -3,6 +3,7 @@
 import pytest
 
 from taco_launch.core.command import shell
+from taco_launch.jobs.command_lines import launcher_options as table
 from taco_launch.jobs.command_lines.script_translation import ScriptTranslation, translate_script
 from tests.support.script_rows import reasons
 
@@ -157,3 +158,17 @@ def test_variables_of_a_c_shell() -> None:
 def test_a_rank_on_each_gpu_is_one_on_each_that_the_script_requests(asked: str, torchrun: str, size: str) -> None:
     done = translate_script(f"#SBATCH {asked}\n{torchrun} t.py")
     assert line(done) == f"--launcher torchrun {size} -- python3 t.py"
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"),
+    [
+        ("--nodes=2", "--hosts 2 --slots-per-host 1"),
+        ("--nodes=2 --ntasks-per-node=4", "--hosts 2 --slots-per-host 4"),
+        ("--nodes=2 --exclusive", "--hosts 2 --exclusive"),
+    ],
+)
+def test_slurm_gives_a_node_one_task_by_default(asked: str, size: str) -> None:
+    done = translate_script(f"#SBATCH {asked}\nmpirun ./a")
+    assert line(done) == f"{size} -- ./a"
+    assert any(row.why == table.ONE_TASK for _line, job in done.jobs for row in job.rows) is size.endswith(" 1")

@@ -13,6 +13,8 @@ from taco_launch.jobs.command_lines.translation import Row
 from taco_launch.jobs.command_lines.unfinished.placeholders import LIKE_PLACEHOLDER
 
 _PACKED = "place=pack has all chunks on one host"
+# With these Slurm counts the tasks of a node by something else, or gives a job all CPUs of its nodes.
+_COUNT_TASKS = {table.RANKS, table.EACH, *table.OF_GPUS, "--exclusive"}
 _READS_TO_A_COMMAND = ("Slurm", "PBS")
 
 
@@ -33,6 +35,9 @@ def of_script(script: ShellScript, scheduler: str) -> tuple[list[Part], list[Row
             except (UnclearError, ValueError) as error:
                 why = f"cannot be read: {error}"
         rows += [Row(shown(f"line {number}: {text}"), "", why)] if why else []
+    uses = {each for part in parts for each in (part.use, part.name)}
+    if scheduler == "Slurm" and table.NODES in uses and not uses & _COUNT_TASKS:
+        parts.append(Part(0, ("--ntasks-per-node=1",), table.EACH, value="1", why=table.ONE_TASK))
     return parts, rows
 
 

@@ -175,9 +175,10 @@ def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack], absent: int) 
         ended = "its ranks have ended" if parts[0].launcher else "its processes have ended"
         return LifeVerdict(Life.UNKNOWN, ended)
     seconds = min(part.silent for part in parts)
-    verdict = judge([rank.look for rank in ranks], (), f"for {seconds:.0f} s")
+    verdict = judge([rank.look for rank in ranks], (), f"for {seconds:.0f} s", all_seen=not absent)
     if absent and verdict.life is Life.HUNG and not any(rank.look.state in STOPPED for rank in ranks):
-        why = f"of the ranks that were seen, {verdict.why}; {absent} of {parts[0].size} were not seen"
+        were = "was" if absent == 1 else "were"
+        why = f"of the ranks that were seen, {verdict.why}; {absent} of {parts[0].size} {were} not seen: ended, or on other hosts"
         return replace(verdict, life=Life.UNKNOWN, why=why)
     asleep = next((rank.look for rank in ranks if _SLEEP in rank.look.where), None)
     if verdict.is_hung and asleep is not None and not verdict.waiting and seconds < _LONG_WATCH:

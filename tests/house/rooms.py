@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_535,
+    "cli": 12_536,
     "api": 1_500,
     "bench": 9_979,
-    "jobs": 16_146,
+    "jobs": 16_147,
     "setup": 9_100,
     "hosts": 8_461,
     "lab": 3_650,

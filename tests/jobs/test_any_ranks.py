@@ -51,7 +51,8 @@ def test_where_ranks_were_not_seen_it_is_not_known_whether_the_job_hangs() -> No
     (job,) = merged(gpu1=part(0, 1, 2))
     assert (job.verdict.life, job.absent) == (Life.UNKNOWN, (3,))
     assert job.verdict.why.startswith("of the ranks that were seen, no rank has made progress for 10 s: ")
-    assert job.verdict.why.endswith("; 1 of 4 were not seen")
+    assert job.verdict.why.endswith("; 1 of 4 was not seen: ended, or on other hosts")
+    assert "no rank is missing" not in job.verdict.why
     stopped = part(0, 1)
     stopped = replace(stopped, ranks=tuple(replace(one, look=replace(one.look, state="T")) for one in stopped.ranks))
     assert merged(gpu1=stopped)[0].verdict.life is Life.HUNG

@@ -267,10 +267,11 @@ def show_measured(
     click.echo()
     render.table(["HOST", *(name.upper() for name in names)], rows)
     faulty = faulty_hosts(verdicts)
-    if faulty:
+    if faulty and len(faulty) < len(verdicts):
         without = shell(("--exclude", fold(faulty)))
         click.echo(f"\njobs without {'it' if len(faulty) == 1 else 'them'}: {without}")
-    if still_open := [host for host in faulty if host not in shut]:
+    still_open = [host for host in faulty if host not in shut]
+    if still_open and settings.load().container is not None:  # only hosts that were set up can be drained
         drain = shell(("host", "drain", fold(still_open), "--reason", f"check --level {level}"))
         click.echo(f"next: {settings.typed} {drain}")
 

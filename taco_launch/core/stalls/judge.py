@@ -15,10 +15,10 @@ _LEAST_TRAFFIC = 128 << 10
 _RECEIVES = re.compile(r"\bin \S*(?:recv|Recv|Mprobe|Probe)")
 
 
-def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], how_long: str) -> LifeVerdict:
+def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], how_long: str, *, all_seen: bool = True) -> LifeVerdict:
     """Return what a job does whose running `ranks`, at least one, have made no progress of their own.
 
-    `how_long` is in words: "for 10 s". HUNG needs that every rank is known to wait or to stand still. What lacks leaves it UNKNOWN.
+    `how_long` is in words: "for 10 s"; `all_seen` says that no other rank may run. HUNG needs that every rank is known to wait or to stand still. What lacks leaves it UNKNOWN.
     """
     traffic = _traffic(ranks)
     if traffic:
@@ -45,7 +45,7 @@ def judge(ranks: Sequence[RankLook], ended: Tuple[int, ...], how_long: str) -> L
     if ended and not missing:
         numbers = ", ".join(map(str, ended))
         return LifeVerdict(Life.HUNG, f"{still}: {told}; ended: rank {numbers}", waiting, ended)
-    if waiting and not missing and len(found) == 1:
+    if waiting and not missing and len(found) == 1 and all_seen:
         receives = _RECEIVES.search(found[0].does) is not None
         hint = "no rank sends" if receives else "no rank is missing: look at the network between them"
         return LifeVerdict(Life.HUNG, f"{still}: {told}; {hint}", waiting)

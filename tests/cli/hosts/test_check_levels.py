@@ -23,7 +23,8 @@ from taco_launch.hosts.fanout import Answer, Fanout
 from tests.support.command_line import call
 from tests.support.host_facts import checked
 
-INVENTORY = 'cluster: played\nhosts:\n  gpu[1-3]: {address: "10.0.0.[1-3]"}\n'
+HOSTS = 'cluster: played\nhosts:\n  gpu[1-3]: {address: "10.0.0.[1-3]"}\n'
+INVENTORY = f"{HOSTS}container: {{image: 'registry.example/a:1'}}\n"
 SLOW = HealthVerdict("network rate", FAULT, "sends 1 Gbit/s [1, 1]; usual is 9 Gbit/s", "a rule", "check its cable")
 RATE = HealthVerdict("network rate", OK, "sends 9 Gbit/s [8, 9]", "a rule")
 LINK = HealthVerdict("network link", FAULT, "gpu2 to gpu3: 1 Gbit/s", "a rule", "check the switches")
@@ -33,15 +34,16 @@ LINK = HealthVerdict("network link", FAULT, "gpu2 to gpu3: 1 Gbit/s", "a rule", 
 def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Result, list[Any]]]:
     """Call `check` on hosts that are healthy by the quick check, with these verdicts of the measurement."""
     monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
-    (tmp_path / "cluster.yaml").write_text(INVENTORY)
 
     def run(
         found: Sequence[HostVerdicts] | HostError,
         *args: str,
         silent: str = "",
         shut: Mapping[str, Drain] = MappingProxyType({}),
+        inventory: str = INVENTORY,
     ) -> tuple[Result, list[Any]]:
         given: list[Any] = []
+        (tmp_path / "cluster.yaml").write_text(inventory)
 
         def sound(name: str) -> HostFacts:
             return replace(checked(name, drain=shut.get(name, Absent())), docker=NOT_ASKED)
@@ -86,6 +88,17 @@ def test_the_slow_host_is_shown_with_what_to_type_next(checks: Callable[..., tup
         f"next: taco-launch -i {done.stdout.rsplit('-i ', 1)[1].split()[0]} host drain gpu2 --reason 'check --level pairs'",
     ]
     assert done.stderr.count("measuring: round 1 of 3 of pairs") == 1
+
+
+def test_only_what_can_be_typed_is_the_next_step(checks: Callable[..., tuple[Result, list[Any]]]) -> None:
+    """Hosts that were not set up cannot be drained, and a job needs a host that is left."""
+    found = [("gpu1", (RATE,)), ("gpu2", (SLOW,)), ("gpu3", (RATE,))]
+    done, _ = checks(found, "--level", "pairs", inventory=HOSTS)
+    assert done.exit_code == 3, done.output
+    assert "jobs without it: --exclude gpu2" in done.stdout
+    assert "host drain" not in done.stdout
+    done, _ = checks([(name, (SLOW,)) for name, _ in found], "--level", "pairs")
+    assert "--exclude" not in done.stdout
 
 
 def test_a_host_that_is_drained_already_is_not_to_be_drained(

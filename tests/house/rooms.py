@@ -13,9 +13,9 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_536,
+    "cli": 12_537,
     "api": 1_500,
-    "bench": 9_979,
+    "bench": 9_982,
     "jobs": 16_147,
     "setup": 9_100,
     "hosts": 8_461,

@@ -11,8 +11,15 @@ from taco_launch.bench.stats.verdicts import Verdict, VerdictKind
 START = 1_790_000_000.0
 
 
-def judged(kind: VerdictKind, change: float = 0.0, *, ranks: int = 16, why: str = "so it is") -> JudgedMetric:
-    key = MetricKey(("gpu1", "gpu2"), "A100", "resnet50", "RDMA", ranks, "img/sec")
+def judged(
+    kind: VerdictKind,
+    change: float = 0.0,
+    *,
+    ranks: int = 16,
+    why: str = "so it is",
+    hosts: tuple[str, ...] = ("gpu1", "gpu2"),
+) -> JudgedMetric:
+    key = MetricKey(hosts, "A100", "resnet50", "RDMA", ranks, "img/sec")
     interval = Interval(change, change - 0.01, change + 0.01)
     return JudgedMetric(Verdict(key, kind, interval, 0.001, why), 900 * (1 + change), 900.0, "img/sec")
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tuple
 
+from taco_launch.agent.store.folders import LEASES_VARIABLE
 from taco_launch.core.errors import HostError, PlacementError, TacoLaunchError, UnusableError
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.model.plans import FreeSlots, SlotRequest
@@ -116,6 +117,8 @@ def _unusable(reasons: Sequence[Tuple[str, str]], other_way: str) -> UnusableErr
     lines = [f"  {host}: {why}" for host, why in reasons]
     message = told[0] if len(told) == 1 else "\n".join((f"{len(told)} hosts cannot be used", *lines))
     look = "taco-launch setup --check shows what is wrong there"
+    if all(LEASES_VARIABLE in why for _host, why in reasons):
+        look = f"export {LEASES_VARIABLE}=FOLDER, with a folder of your own"
     if any("Could not resolve hostname" in why for _host, why in reasons):
         look = (
             "after adding a host to the inventory, run taco-launch setup --only ssh_mesh so that the other hosts know its name "

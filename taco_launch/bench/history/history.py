@@ -189,8 +189,12 @@ class History:
 
     def series(self, asked: SeriesQuery) -> tuple[Point, ...]:
         """Return what cells measured over time: ladder by ladder, the oldest first, in the order of its tables."""
-        newest = map(self._ladder, newest_ladders(self._db, asked))
-        return tuple(point for one in newest for point in points(asked, one, self.counted_runs(one)))
+        measured: list[Point] = []
+        for one in map(self._ladder, newest_ladders(self._db, asked)):
+            fields = {name: getattr(one, name) for name in ("matrix", "started", "accepted")}
+            shared = {**fields, "ladder": one.id, "kind": one.kind.value}
+            measured += points(asked, shared, one.place, self.counted_runs(one))
+        return tuple(measured)
 
     def accept(self, ladder_id: str, outcome: str = "") -> None:
         """Have what a ladder measured count in the baselines of later nightly runs; `outcome` replaces its own."""

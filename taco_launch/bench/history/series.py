@@ -2,15 +2,12 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from taco_launch.bench.model.runs import Cell, Metric, Run
 from taco_launch.core.frozen import dataclass
-
-if TYPE_CHECKING:
-    from taco_launch.bench.history.history import Ladder
 
 
 @dataclass(frozen=True)
@@ -69,8 +66,13 @@ def newest_ladders(db: sqlite3.Connection, query: SeriesQuery) -> tuple[Any, ...
     return tuple(reversed(found.fetchall()))
 
 
-def points(query: SeriesQuery, ladder: "Ladder", runs: Sequence[Run]) -> Iterator[Point]:
-    """Yield the points that are wanted of a ladder, in the order of its tables; warm-ups do not count."""
+def points(
+    query: SeriesQuery, of_ladder: Mapping[str, Any], place: Callable[[Cell], tuple[Any, ...]], runs: Sequence[Run]
+) -> Iterator[Point]:
+    """Yield the points that are wanted of a ladder, in the order of its tables; warm-ups do not count.
+
+    `of_ladder` has the fields that all of its points share; `place` gives where a cell stands in the tables.
+    """
     measured: dict[tuple[Cell, tuple[str, ...], str, Metric], list[float]] = {}
     for run in runs:
         if not run.warm_up and _wanted(query, run.cell, run.hosts):
@@ -79,14 +81,10 @@ def points(query: SeriesQuery, ladder: "Ladder", runs: Sequence[Run]) -> Iterato
                     of = (run.cell, tuple(sorted(run.hosts)), run.gpu, reading.metric)
                     measured.setdefault(of, []).append(reading.value)
     # stable: within a cell and its hosts, metrics stay in the order in which they came up
-    for cell, hosts, gpu, metric in sorted(measured, key=lambda of: (ladder.place(of[0]), *of[1:3])):
+    for cell, hosts, gpu, metric in sorted(measured, key=lambda of: (place(of[0]), *of[1:3])):
         values = measured[cell, hosts, gpu, metric]
         yield Point(
-            ladder=ladder.id,
-            matrix=ladder.matrix,
-            kind=ladder.kind.value,
-            started=ladder.started,
-            accepted=ladder.accepted,
+            **of_ladder,
             cell=cell,
             hosts=hosts,
             gpu=gpu,

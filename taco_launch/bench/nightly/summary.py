@@ -323,6 +323,8 @@ def next_steps(summary: Summary) -> list[tuple[str, str]]:
     """Return what a person can do next: (command, what it does), or ("", what there is to know)."""
     waits, is_slower = summary.outcome.waits, bool(summary.of(VerdictKind.REGRESSION))
     is_compared = summary.green and (waits or summary.outcome is NightlyOutcome.REGRESSION)
+    is_of_several = any(len(one.verdict.key.hosts) > 1 for one in summary.of(VerdictKind.REGRESSION))
+    level = "pairs" if is_of_several else "full"
     own, ladder, baseline = summary.typed, summary.ladder, f"{summary.typed} nightly baseline"
     steps = (
         (
@@ -336,7 +338,7 @@ def next_steps(summary: Summary) -> list[tuple[str, str]]:
             "nothing was judged, and the baseline is unchanged: you can repeat the nightly run at any time",
         ),
         (is_compared, f"{own} bench diff {summary.green} {ladder}", "show everything that differs"),
-        (is_slower and not summary.host_notes, f"{own} check --level pairs", "find a slow host or link"),
+        (is_slower and not summary.host_notes, f"{own} check --level {level}", "find a slow host or link"),
         (waits, f"{baseline} accept {ladder}", "the results are correct, and the run counts from now on"),
         (waits, f"{baseline} reject {ladder}", "the run does not count, and you are not asked about it again"),
         (waits, f"{baseline} show {summary.matrix}", "list the earlier runs, to reject those with wrong results"),

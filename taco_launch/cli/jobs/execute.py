@@ -51,7 +51,8 @@ def exec_(ctx: click.Context, /, name: str, command: tuple[str, ...], *, stdin: 
 
     It runs on the rank's host, in its container, folder and environment. It belongs to the job and ends with it.
     Without -i it reads nothing from standard input, and Ctrl-C ends it, not the job. With -it every key goes to it, and
-    `~.` at the beginning of a line leaves it. The exit code is the command's, or 125 if the job was not found, or the job or the rank does not run.
+    `~.` at the beginning of a line leaves it. The exit code is the
+    command's, or 125 if the job was not found, or the job or the rank does not run, or 2 if the job has no such rank.
     For another user's job it asks first; without a terminal that requires --yes.
 
     An inventory is named before the verb: taco-launch -i hosts.yaml exec NAME ...

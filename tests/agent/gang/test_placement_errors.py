@@ -78,6 +78,15 @@ def test_a_job_whose_hosts_all_failed_gains_nothing_by_fewer_ranks() -> None:
     assert error.hint == "taco-launch setup --check shows what is wrong there; or run the job on other hosts"
 
 
+def test_leases_that_cannot_be_written_have_a_step_of_their_own() -> None:
+    why = (
+        "cannot write lease files in /x: Permission denied, set another folder with TACO_LAUNCH_LEASES, or run as root"
+    )
+    error = refusal(SlotRequest(2), HOSTS[2:], {}, {"n3": why})
+    assert error is not None
+    assert error.hint == "export TACO_LAUNCH_LEASES=FOLDER, with a folder of your own; or run the job on other hosts"
+
+
 def test_where_it_fits_nobody_is_to_blame() -> None:
     assert refusal(SlotRequest(4), HOSTS, free("n3"), {}) is None
     assert refusal(SlotRequest(2), HOSTS, free("n3", failed=("n2",)), {"n2": FULL}) is None

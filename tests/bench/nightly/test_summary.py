@@ -14,7 +14,7 @@ pytest.importorskip("scipy")
 from taco_launch.bench.compare.differences import Difference
 from taco_launch.bench.model.runs import Cell
 from taco_launch.bench.nightly.junit import junit
-from taco_launch.bench.nightly.summary import NightlyOutcome, Summary, line, markdown, to_json
+from taco_launch.bench.nightly.summary import NightlyOutcome, Summary, line, markdown, next_steps, to_json
 from taco_launch.bench.stats.verdicts import VerdictKind
 from tests.support.nights import NIGHT, SLOWER, judged
 
@@ -31,6 +31,14 @@ def test_the_line_names_the_worst_and_what_changed() -> None:
 def test_the_line_tells_how_long_hosts_were_waited_for() -> None:
     assert line(replace(NIGHT, waited=754.0), "/n/x.md").endswith("; waited 12.6 min for hosts; summary: /n/x.md")
     assert "waited" not in line(NIGHT, "/n/x.md")
+
+
+@pytest.mark.parametrize(("hosts", "level"), [(("gpu1", "gpu2"), "pairs"), (("gpu1",), "full")])
+def test_a_slow_host_is_looked_for_as_its_hosts_allow(hosts: tuple[str, ...], level: str) -> None:
+    """`check --level pairs` requires two hosts."""
+    slower = replace(SLOWER, judged=(judged(VerdictKind.REGRESSION, -0.08, hosts=hosts),))
+    commands = [command for command, _what in next_steps(slower)]
+    assert [each for each in commands if " check " in each] == [f"taco-launch check --level {level}"]
 
 
 @pytest.mark.parametrize(

@@ -75,10 +75,17 @@ def prepared(target: Path) -> Iterator[Path]:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name[:100]}.", suffix=".part", dir=target.parent))
     except OSError as error:
         raise UsageError(f"{target.parent}: {error.strerror}: cannot write to this folder") from None
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
-        yield folder / ROOT
+        try:
+            yield folder / ROOT
+        finally:  # a lost caller ends the input and then this process: the signal would interrupt the removal
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def finish(place: Path, target: Path) -> None:

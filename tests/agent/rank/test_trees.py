@@ -3,6 +3,8 @@
 import io
 import os
 import stat
+import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -167,6 +169,26 @@ def test_a_part_is_never_taken_for_the_whole(tree: Path, tmp_path: Path) -> None
             with pytest.raises(UsageError, match=r"not a taco-launch archive"):
                 unpacked(data[:size], tmp_path / "copy")
     assert list(tmp_path.iterdir()) == [tree]
+
+
+# A process of one thread, as the agent's is: with more of them another one would take the signal.
+INTERRUPTED = """
+import os, shutil, signal, sys
+from taco_launch.agent.rank import tree_unpack
+remove = shutil.rmtree
+def interrupted(folder, **how):
+    os.kill(os.getpid(), signal.SIGTERM)
+    remove(folder, **how)
+shutil.rmtree = interrupted
+sys.exit(tree_unpack.main(1 << 40, sys.argv[1]))
+"""
+
+
+def test_a_signal_while_a_part_is_removed(tree: Path, tmp_path: Path) -> None:
+    """As a caller that is lost: its input ends, and while what came is removed, the process is ended."""
+    argv = (sys.executable, "-c", INTERRUPTED, str(tmp_path / "copy"))
+    done = subprocess.run(argv, input=packed(tree)[0][:-100_000], capture_output=True, check=False)
+    assert (done.returncode, list(tmp_path.iterdir())) == (1, [tree]), done.stderr
 
 
 def archive(*entries: Callable[[tarfile.TarFile], None], form: int = tarfile.GNU_FORMAT) -> bytes:

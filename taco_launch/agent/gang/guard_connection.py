@@ -8,6 +8,7 @@ import math
 import socket
 import subprocess
 import time
+from pathlib import Path
 from typing import Dict, List, Optional, Sequence, Type
 
 from taco_launch.agent.gang.guard_answers import Answers
@@ -20,6 +21,7 @@ from taco_launch.core.protocol.connection import JsonConnection, StrayLine
 from taco_launch.core.protocol.guard_messages import (
     Attached,
     Lease,
+    NoAgent,
     NoGuard,
     Refused,
     ReleaseSlots,
@@ -35,8 +37,8 @@ _RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
 _SILENT_BEATS = 2.5
 # A host that does not answer for so long is told.
 _ABSENT_SECONDS = 15.0
-# python3's exit code when there is no such file, and when only a part of it is there, which it takes for a script.
-_NO_AGENT = (2, 1, 0)
+# The exit code of a host that could not keep the agent that it was brought.
+_NOT_KEPT = 1
 # A host that refuses at once (its sshd has too many callers) is asked again at the start of a job; one that is silent not.
 _FIRST_TRIES = 3
 _SLOW_SECONDS = 5.0
@@ -199,8 +201,8 @@ class RemoteGuardConnection(GuardConnection):
         self._joined = False
         self._was_joined = False
         self._tries = 0
-        self._put: Optional[ssh.AgentUpload] = None
-        self._may_put = True
+        self._feed: Optional[ssh.AgentFeed] = None
+        self._was_fed = False  # over this connection
         self._at = 0.0  # of the next try or the last one, then of the connection
         self._advanced = math.inf  # no host is late before it is its turn to be dialled
         self._sign = math.inf  # when anything of the host was last heard, or it was dialled for the first time
@@ -213,8 +215,8 @@ class RemoteGuardConnection(GuardConnection):
 
     @property
     def dialling(self) -> bool:
-        """Whether a connection is being made, or the agent brought there before."""
-        return self._put is not None or (self._process is not None and not self._joined)
+        """Whether a connection is being made, in which the agent may be brought there."""
+        return self._process is not None and not self._joined
 
     def post(self, message: Message) -> None:
         """Send a message if the guard is connected; until then it has no reader."""
@@ -228,8 +230,8 @@ class RemoteGuardConnection(GuardConnection):
             self._line.flush()
             if self._was_joined and now - max(self.heard, self._at) > self._silence:
                 self._broken()
-        elif self._put is not None:
-            self._look_at_put(self._put)
+            if self._feed is not None:
+                self._look_at_feed(self._feed)
         elif not self.gone and now >= self._at:
             self._dial(now)
 
@@ -248,6 +250,8 @@ class RemoteGuardConnection(GuardConnection):
                 self._tries, self.error = 0, ""
                 self._say_all()
                 self.post(StreamLogs(offsets=self.offsets))
+            elif isinstance(message, NoAgent):
+                self._bring_agent()
             elif isinstance(message, NoGuard):
                 self._no_guard(message)
             elif isinstance(message, Refused):
@@ -280,19 +284,17 @@ class RemoteGuardConnection(GuardConnection):
         """Let the connection go, and end its ssh."""
         super().close()
         self._joined = False
-        if self._put is not None:
-            self._put.close()
-            self._put = None
+        if self._feed is not None:
+            self._feed.close()
+            self._feed = None
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
-    def pid(self) -> Optional[int]:
-        """Return the process number of ssh."""
-        if self._put is not None:
-            return self._put.pid
-        return None if self._process is None else self._process.pid
+    def pids(self) -> List[int]:
+        """Return the numbers of the processes that make the connection."""
+        return [process.pid for process in (self._process, self._feed) if process is not None]
 
     def _dial(self, now: float) -> None:
         self._at = now
@@ -304,9 +306,10 @@ class RemoteGuardConnection(GuardConnection):
         self._errors = ssh.ErrorOutput()
         words = (op, str(self._folder.path), *self._start)
         options = () if self._was_joined else self._options
+        self._was_fed = False
         try:
             self._process = subprocess.Popen(
-                ssh.argv(self.name, self._agent, *words, options=options),
+                ssh.argv(self.name, self._agent, *words, options=options, brings=not self._was_joined),
                 stdin=theirs.fileno(),
                 stdout=theirs.fileno(),
                 stderr=self._errors.file,
@@ -314,7 +317,7 @@ class RemoteGuardConnection(GuardConnection):
             )
         except OSError as error:
             ours.close()
-            self.gone = f"ssh: {error.strerror}"
+            self.gone = f"{error.filename or 'ssh'}: {error.strerror}"
             return
         finally:
             theirs.close()
@@ -345,27 +348,33 @@ class RemoteGuardConnection(GuardConnection):
         self._at = time.monotonic() + _RETRY_SECONDS[min(self._tries, len(_RETRY_SECONDS)) - 1]
         if self._was_joined:
             return
-        if code in _NO_AGENT and self._may_put:
-            self._may_put = False
-            self._advanced = math.inf  # bringing the agent has a limit of its own
-            try:
-                self._put = ssh.AgentUpload(self.name, self._agent)
-            except OSError as error:
-                self.gone = f"the agent cannot be copied there: {error}"
+        if code == _NOT_KEPT and self._was_fed:
+            self._not_brought(self.error)
         elif code == ssh.NOT_CONNECTED and _NO_MASTER in said and self._options:
             self._options = ()  # a connection of its own, shared with nothing
         elif code != ssh.NOT_CONNECTED or slow or self._tries >= _FIRST_TRIES:
             self.gone = self.error
 
-    def _look_at_put(self, put: ssh.AgentUpload) -> None:
-        problem = put.problem()
-        if problem is None:
+    def _bring_agent(self) -> None:
+        if self._line is None or self._was_fed or self._was_joined:
             return
-        put.close()
-        self._put = None
-        self._at = 0.0
-        if problem:
-            self.gone = f"the agent cannot be copied to {put.folder}: {problem}"
+        self._was_fed = True
+        self._advanced = math.inf  # bringing the agent has a limit of its own
+        try:
+            self._feed = ssh.AgentFeed(self._agent, self._line.sock)
+        except OSError as error:
+            self._not_brought(str(error))
+
+    def _look_at_feed(self, feed: ssh.AgentFeed) -> None:
+        if feed.is_over():
+            self._feed = None
+            self._advanced = time.monotonic()
+        elif feed.is_late():
+            self._not_brought("it takes too long")
+            self.close()
+
+    def _not_brought(self, why: str) -> None:
+        self.gone = f"the agent cannot be copied to {Path(ssh.brought(self._agent)).parent}: {why}"
 
     def _no_guard(self, message: NoGuard) -> None:
         if not self._was_joined:

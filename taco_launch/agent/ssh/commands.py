@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import select
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.core.command import shell
 from taco_launch.core.errors import last_line
 from taco_launch.core.protocol.framing import LINE_BYTES, parsed
+from taco_launch.core.protocol.guard_messages import NoAgent
 from taco_launch.core.protocol.message import Message
 
 _Answer = TypeVar("_Answer", bound=Message)
@@ -30,12 +32,18 @@ NOT_CONNECTED = 255
 _NO_CONNECTION, _REFUSED = "ssh: connect to host ", "Connection refused"
 # More at a time only compete for the head's cores, as with mpirun's own.
 MOST_AT_ONCE = 64
-# A connection that is cut looks like the end of the file. The login shell there reads this, csh too: one line, no single
-# quotes, no exclamation mark.
-_PUT = (
-    'set -eu; umask 077; mkdir -p "${1%/*}"; part=$1.$$; cat >"$part"'
-    ' && { [ "$(wc -c <"$part")" -eq "$2" ] || { echo only a part arrived >&2; false; }; }'
-    ' && chmod 600 "$part" && mv -f "$part" "$1" || { rm -f "$part"; exit 1; }'
+# $1 bytes of stdin become the file $2, whole or not at all: a connection that is cut looks like the end of the file. The login
+# shell there reads this, csh too: one line, no single quotes, no exclamation mark.
+_KEEP = (
+    'set -eu; umask 077; mkdir -p "${2%/*}"; part=$2.$$; head -c "$1" >"$part"'
+    ' && { [ "$(wc -c <"$part")" -eq "$1" ] || { echo only a part arrived >&2; false; }; }'
+    ' && chmod 600 "$part" && mv -f "$part" "$2" || { rm -f "$part"; exit 1; }'
+)
+# As _RUN of an agent of $3 bytes, which is requested by a message, and then read from stdin, where the host has not got it.
+_RUN_BROUGHT = (
+    'a=$1; [ -f "$2" ] && a=$2; [ -f "$a" ] && [ "$(wc -c <"$a")" -eq "$3" ]'
+    f' || {{ echo "{{\\"op\\":\\"{NoAgent.op}\\"}}"; a=$2; (set -- "$3" "$2"; {_KEEP}) || exit 1; }}'
+    '; shift 3; exec python3 -I -S "$a" "$@"'
 )
 _PUT_SECONDS = 60.0
 # Of what an ssh says on its stderr.
@@ -49,14 +57,27 @@ _NO_AGENT = ("can't open file", "SyntaxError")
 
 
 def argv(
-    host: str, agent: str, *words: str, options: Sequence[str] = (), state: Optional[Path] = None
+    host: str,
+    agent: str,
+    *words: str,
+    options: Sequence[str] = (),
+    state: Optional[Path] = None,
+    brings: bool = False,
 ) -> Tuple[str, ...]:
-    """Return the command that runs an operation of the agent on a host; `state` is the state folder, by default this process's."""
-    run = ("/bin/sh", "-c", _RUN, "agent", agent, _brought(agent, state), *words)
+    """Return the command that runs an operation of the agent on a host; `state` is the state folder, by default this process's.
+
+    With `brings`, a host that has not got the agent first says NoAgent, and then reads it from its stdin.
+
+    Raises:
+        OSError: the agent to bring is not there.
+    """
+    size = (str(Path(agent).stat().st_size),) if brings else ()
+    script = _RUN_BROUGHT if brings else _RUN
+    run = ("/bin/sh", "-c", script, "agent", agent, brought(agent, state), *size, *words)
     return ("ssh", *_OPTIONS, *options, host, shell(run))
 
 
-def _brought(agent: str, state: Optional[Path] = None) -> str:
+def brought(agent: str, state: Optional[Path] = None) -> str:
     """Return where another host has an agent that was brought there: beside its jobs, by the same name."""
     return str(Jobs(state or state_folder(os.environ, os.geteuid())).path / ".agents" / Path(agent).name)
 
@@ -172,11 +193,11 @@ class AgentUpload:
         """
         self._errors = ErrorOutput()
         self._until = time.monotonic() + _PUT_SECONDS
-        path = _brought(agent)
+        path = brought(agent)
         self.folder = str(Path(path).parent)
         with open(agent, "rb") as content:
             size = str(os.fstat(content.fileno()).st_size)
-            command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _PUT, "put", path, size)))
+            command = ("ssh", *_OPTIONS, host, shell(("/bin/sh", "-c", _KEEP, "put", size, path)))
             self._process = subprocess.Popen(
                 command,
                 stdin=content,
@@ -193,6 +214,40 @@ class AgentUpload:
         if code is None:
             return f"not within {_PUT_SECONDS:g} s" if time.monotonic() > self._until else None
         return self._errors.last_line() or f"exit {code}" if code else ""
+
+    def close(self) -> None:
+        """End it, unless it has ended."""
+        self._process.kill()
+        self._process.wait()
+
+
+class AgentFeed:
+    """The agent's bytes on their way into a connection whose host has requested them; nobody waits for them."""
+
+    def __init__(self, agent: str, connection: socket.socket) -> None:
+        """Start it.
+
+        Raises:
+            OSError: no process can be started.
+        """
+        self._until = time.monotonic() + _PUT_SECONDS
+        command = ("cat", agent)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=connection.fileno(),
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def is_over(self) -> bool:
+        """Return whether nothing more will come; why something is missing, the host says."""
+        return self._process.poll() is not None
+
+    def is_late(self) -> bool:
+        """Return whether it has taken too long."""
+        return time.monotonic() > self._until
 
     def close(self) -> None:
         """End it, unless it has ended."""

@@ -68,7 +68,7 @@ class Orphans:
         return [(entry.pid, entry.start) for entry in processes.children(os.getpid())]
 
     def _own(self) -> List[Optional[int]]:
-        return [self._guard_process.pid, *(link.pid() for link in self._gang.remote)]
+        return [self._guard_process.pid, *(pid for link in self._gang.remote for pid in link.pids())]
 
 
 def end_all(

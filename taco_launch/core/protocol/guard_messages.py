@@ -353,6 +353,12 @@ class Attached(Message):
     op = "attached"
 
 
+class NoAgent(Message):
+    """The host has not got the agent, and reads it now: it runs once all of its bytes have come."""
+
+    op = "no-agent"
+
+
 class NoGuard(Message):
     """No guard answers on that host; `boot` is the host's boot id, `debug` the file of the guard's last output."""
 

@@ -3,17 +3,19 @@
 import os
 import select
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from taco_launch.agent.gang import guard_connection
 from taco_launch.agent.gang.guard_connection import GuardConnection, RemoteGuardConnection
+from taco_launch.agent.ssh import commands as ssh_commands
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import trace
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.protocol.connection import JsonConnection
-from taco_launch.core.protocol.guard_messages import Attached, Heartbeat, Launched, Lease, ReleaseSlots
+from taco_launch.core.protocol.guard_messages import Attached, Heartbeat, Launched, Lease, NoAgent, ReleaseSlots
 from taco_launch.core.protocol.message import Message
 from tests.agent.conftest import Mail
 from tests.support.patience import HANG
@@ -25,13 +27,17 @@ echo x >>"$0.calls"
 [ "$(wc -l <"$0.calls")" -eq 1 ] || exec sleep 600
 echo '{"op":"attached"}'
 """
-# A host that has the agent only once it was brought there, which takes until a file is there.
-SLOW = """#!/bin/sh
+# A host, which is this one but for the agent's place on the head.
+HOST_ITSELF = """#!/bin/sh
 for last; do :; done
-case $last in
-  *guard-start*) [ -e "$0.there" ] || exit $(cat "$0.code"); echo '{"op":"attached"}'; exec sleep 600 ;;
-  *) until [ -e "$0.go" ]; do sleep 0.05; done; cat >"$0.there" ;;
-esac
+exec sh -c "$(printf %s "$last" | sed s,{agent},/nowhere/agent.pyz,)"
+"""
+# The agent, as far as it is needed here.
+ATTACHED = """import time; print('{"op":"attached"}', flush=True); time.sleep(600)"""
+# What keeps the agent there continues once a file is there.
+SLOW_HEAD = """#!/bin/sh
+until [ -e "$0.go" ]; do sleep 0.05; done
+exec /usr/bin/head "$@"
 """
 
 # What ssh of OpenSSH 9.2 prints where its process in the background does not answer in time (seen with 256 hosts on two cores).
@@ -96,35 +102,84 @@ def script(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-@pytest.mark.parametrize("code", [2, 1, 0], ids=["no-agent", "a-part-of-one", "an-empty-one"])
-def test_the_agent_is_brought_to_a_host_and_nobody_waits(
-    folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    ssh = script(tmp_path, SLOW, monkeypatch)
-    ssh.with_name("ssh.code").write_text(str(code))
+@pytest.fixture
+def bringing(folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteGuardConnection]:
+    """A connection to a host that has not got the agent."""
     agent = tmp_path / "agent.pyz"
-    agent.write_bytes(b"agent")
+    agent.write_text(ATTACHED)
+    script(tmp_path, HOST_ITSELF.format(agent=agent), monkeypatch)
     link = RemoteGuardConnection(HOST, folder, str(agent), ["id", "leases"], beat=10)
-    bringing = 0
+    yield link
+    link.close()
+
+
+def step_until(link: RemoteGuardConnection, done: Callable[[], bool]) -> list[Message]:
+    """Return what was read until something holds."""
     said: list[Message] = []
     deadline = time.monotonic() + HANG
-    try:
-        while not said:
-            assert time.monotonic() < deadline
-            assert not link.gone
-            link.step()
-            bringing += link.line is None and link.dialling and link.pid() is not None
-            if bringing == 5:  # steps that did not wait for it
-                ssh.with_name("ssh.go").touch()
-            if link.line is None:
-                time.sleep(0.02)
-            elif select.select([link.line], [], [], 0.02)[0]:
-                said = link.read()
-    finally:
-        link.close()
-    assert said == [Attached()]
-    assert bringing >= 5
-    assert ssh.with_name("ssh.there").read_bytes() == b"agent"
+    while not done():
+        assert time.monotonic() < deadline
+        link.step()
+        if link.line is None:
+            time.sleep(0.02)
+        elif select.select([link.line], [], [], 0.02)[0]:
+            said += link.read()
+    return said
+
+
+@pytest.mark.parametrize("there", [None, ATTACHED[:-1], ""], ids=["no-agent", "a-part-of-one", "an-empty-one"])
+def test_the_agent_is_brought_to_a_host_and_nobody_waits(
+    bringing: RemoteGuardConnection, tmp_path: Path, there: str | None
+) -> None:
+    agent = tmp_path / "state/jobs/.agents/agent.pyz"
+    if there is not None:
+        agent.parent.mkdir(parents=True)
+        agent.write_text(there)
+    head = tmp_path / "bin/head"
+    head.write_text(SLOW_HEAD)
+    head.chmod(0o755)
+    steps = 0
+
+    def waited() -> bool:
+        nonlocal steps
+        steps += bringing.dialling
+        return steps > 10
+
+    said = step_until(bringing, waited)
+    assert len(bringing.pids()) == 1  # what was sent fits into the socket
+    head.with_name("head.go").touch()
+    said += step_until(bringing, lambda: not bringing.dialling)
+    assert said == [NoAgent(), Attached()]
+    assert [file.read_text() for file in agent.parent.iterdir()] == [ATTACHED]
+
+
+def test_a_host_that_has_the_agent_is_not_sent_it(bringing: RemoteGuardConnection, tmp_path: Path) -> None:
+    agent = tmp_path / "state/jobs/.agents/agent.pyz"
+    agent.parent.mkdir(parents=True)
+    agent.write_text(ATTACHED)
+    assert step_until(bringing, lambda: not bringing.dialling and bringing.line is not None) == [Attached()]
+
+
+def test_a_host_that_cannot_keep_the_agent(bringing: RemoteGuardConnection, tmp_path: Path) -> None:
+    (tmp_path / "state/jobs").mkdir(parents=True)
+    (tmp_path / "state/jobs/.agents").touch()
+    said = step_until(bringing, lambda: bool(bringing.gone))
+    assert said == [NoAgent()]
+    assert bringing.gone.startswith(f"the agent cannot be copied to {tmp_path}/state/jobs/.agents: ")
+    assert "agent.pyz" in bringing.gone
+
+
+def test_an_agent_that_comes_too_slowly(
+    bringing: RemoteGuardConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ssh_commands, "_PUT_SECONDS", 0.2)
+    (tmp_path / "agent.pyz").write_text(ATTACHED + " " * 4_000_000)
+    head = tmp_path / "bin/head"
+    head.write_text(SLOW_HEAD)
+    head.chmod(0o755)
+    step_until(bringing, lambda: bool(bringing.gone))
+    assert bringing.gone == f"the agent cannot be copied to {tmp_path}/state/jobs/.agents: it takes too long"
+    assert bringing.pids() == []
 
 
 def test_a_connection_that_ssh_cannot_share_in_time_is_made_again_for_the_guard_alone(
@@ -134,7 +189,7 @@ def test_a_connection_that_ssh_cannot_share_in_time_is_made_again_for_the_guard_
     script(tmp_path, UNSHARED.format(said=tmp_path / "said"), monkeypatch)
     monkeypatch.setattr(guard_connection, "_SLOW_SECONDS", 0.0)
     shared = ("-o", "ControlMaster=yes")
-    link = RemoteGuardConnection(HOST, folder, "/agent.pyz", ["id", "leases"], beat=10, options=shared)
+    link = RemoteGuardConnection(HOST, folder, __file__, ["id", "leases"], beat=10, options=shared)
     try:
         messages: list[Message] = []
         deadline = time.monotonic() + HANG
@@ -157,16 +212,16 @@ def test_a_host_that_is_silent_keeps_nobody_waiting(
     traced: list[str] = []
     monkeypatch.setattr(trace, "level", trace.DECISIONS)
     monkeypatch.setattr(trace, "_write", lambda _at, text: traced.append(text))
-    link = RemoteGuardConnection(HOST, folder, "agent.pyz", ["id", "leases"], beat=0.1)
+    link = RemoteGuardConnection(HOST, folder, __file__, ["id", "leases"], beat=0.1)
     meanwhile, silent = 0, 0
     deadline = time.monotonic() + HANG
     try:
         while silent < 2:
             assert time.monotonic() < deadline
-            before = link.pid()
+            before = link.pids()
             link.step()
-            silent += before is not None and link.pid() is None
-            meanwhile += before is not None and link.pid() == before
+            silent += before != [] and link.pids() == []
+            meanwhile += before != [] and link.pids() == before
             if link.line is None:
                 time.sleep(0.02)
             elif select.select([link.line], [], [], 0.02)[0]:
@@ -213,7 +268,7 @@ def test_a_host_that_is_slow_to_connect_to_is_given_its_time_from_then_on(
     script(tmp_path, """#!/bin/sh\necho '{"op":"attached"}'\nexec sleep 600\n""", monkeypatch)
     clock = Clock()
     monkeypatch.setattr("taco_launch.agent.gang.guard_connection.time", clock)
-    link = RemoteGuardConnection(HOST, folder, "agent.pyz", ["id", "leases"], beat=5.0)
+    link = RemoteGuardConnection(HOST, folder, __file__, ["id", "leases"], beat=5.0)
     ordered, limit = clock.now, 45.0
     try:
         clock.now += 100
@@ -225,10 +280,10 @@ def test_a_host_that_is_slow_to_connect_to_is_given_its_time_from_then_on(
         assert line is not None
         assert select.select([line], [], [], HANG)[0]
         assert link.read() == [Attached()]
-        pid = link.pid()
+        pid = link.pids()
         clock.now += 12
         link.step()
-        assert link.pid() == pid is not None
+        assert link.pids() == pid != []
         clock.now += 32
         assert not link.is_late(ordered, limit)
         clock.now += 2

@@ -33,6 +33,7 @@ _SECTIONS = (
     ("rank_messages", "Between a rank's wrapper and the guard of its host"),
     ("horovod_messages", "Between the hosts of an elastic Horovod job and its driver"),
     ("guard_messages", "Between a job's supervisor and the guards of its hosts"),
+    ("relay_messages", "From the relay that starts, reaches or replaces a guard on another host"),
     ("stall_messages", "Between supervisors, guards and what reads stacks, about ranks that make no progress"),
     ("verify_messages", "What guards tell of their ranks, to be compared with the plan"),
     ("stack_messages", "What reads stacks on a host"),

@@ -37,13 +37,7 @@ from taco_launch.core.model.launchers import launcher_of
 from taco_launch.core.model.plans import FreeSlots, Placement, Share, wanted_of
 from taco_launch.core.model.slots import Occupancy
 from taco_launch.core.placement.gpu_constraints import host_slots, place_alike, shared
-from taco_launch.core.protocol.guard_messages import (
-    HostReport,
-    Lease,
-    Leased,
-    ReleaseSlots,
-    Supervise,
-)
+from taco_launch.core.protocol.guard_messages import HostReport, Lease, Leased, ReleaseSlots, Supervise
 from taco_launch.core.protocol.job_host_facts import JobHostFacts
 
 # Another gang that has to let go what it took does so in less; where the slots seem to be free it is tried for longer.

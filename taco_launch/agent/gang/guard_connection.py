@@ -18,17 +18,9 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import trace
 from taco_launch.core.model.host.hosts import Host
 from taco_launch.core.protocol.connection import JsonConnection, StrayLine
-from taco_launch.core.protocol.guard_messages import (
-    Attached,
-    Lease,
-    NoAgent,
-    NoGuard,
-    Refused,
-    ReleaseSlots,
-    StreamLogs,
-    Trace,
-)
+from taco_launch.core.protocol.guard_messages import Lease, ReleaseSlots, StreamLogs, Trace
 from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.relay_messages import Attached, NoAgent, NoGuard, Refused
 
 KILLED = "its guard was killed"
 LATE = "its guard did not report its host in time"

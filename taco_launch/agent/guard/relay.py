@@ -21,8 +21,8 @@ from taco_launch.agent.store.folders import LEASES_VARIABLE, JobFolder, make_pri
 from taco_launch.core.errors import FAILED, OK, TacoLaunchError
 from taco_launch.core.lifecycle import state
 from taco_launch.core.protocol.framing import dump
-from taco_launch.core.protocol.guard_messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
 from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.relay_messages import Attached, Cleared, FolderRemoved, NoGuard, Refused
 
 _GUARD_SECONDS = 15.0
 # A guard that was just started, and lives, is waited for as long as the supervisor does: a busy host starts it slowly.

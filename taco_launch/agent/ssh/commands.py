@@ -15,8 +15,8 @@ from taco_launch.agent.store.folders import Jobs, state_folder
 from taco_launch.core.command import shell
 from taco_launch.core.errors import last_line
 from taco_launch.core.protocol.framing import LINE_BYTES, parsed
-from taco_launch.core.protocol.guard_messages import NoAgent
 from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.relay_messages import NoAgent
 
 _Answer = TypeVar("_Answer", bound=Message)
 

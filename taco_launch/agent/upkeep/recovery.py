@@ -16,7 +16,7 @@ from taco_launch.core.errors import SIGNAL_BASE, JobEnd, NoJobError, TacoLaunchE
 from taco_launch.core.lifecycle import state
 from taco_launch.core.lifecycle.retries import AttemptResult, Retry, decide
 from taco_launch.core.model.jobs import Event, JobRecord, JobSpec, JobState
-from taco_launch.core.protocol.guard_messages import Cleared
+from taco_launch.core.protocol.relay_messages import Cleared
 
 # A host that is being ended has 10 of them for that, and the connection to it 10 more.
 _CLEAR_SECONDS = 25.0

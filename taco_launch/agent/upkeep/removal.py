@@ -14,7 +14,7 @@ from taco_launch.agent.store.records import StopRequest
 from taco_launch.agent.upkeep import job_counters, recovery
 from taco_launch.core.errors import DamagedRecordError, UsageError
 from taco_launch.core.model.jobs import CleanUp, JobRecord
-from taco_launch.core.protocol.guard_messages import FolderRemoved
+from taco_launch.core.protocol.relay_messages import FolderRemoved
 
 _REMOVE_SECONDS = 25.0
 # A job that runs has a grace time of its own.

@@ -344,52 +344,6 @@ class GaveUp(Message):
     reason: str
 
 
-# --- what brings a supervisor to a guard of another host (guard/relay.py), to the supervisor
-
-
-class Attached(Message):
-    """The relay is connected to the guard: all further messages are the guard's."""
-
-    op = "attached"
-
-
-class NoAgent(Message):
-    """The host has not got the agent, and reads it now: it runs once all of its bytes have come."""
-
-    op = "no-agent"
-
-
-class NoGuard(Message):
-    """No guard answers on that host; `boot` is the host's boot id, `debug` the file of the guard's last output."""
-
-    op = "no-guard"
-    boot: str
-    debug: str
-
-
-class Refused(Message):
-    """The host does not accept the job, and why."""
-
-    op = "refused"
-    reason: str
-
-
-class Cleared(Message):
-    """The job was ended on the host without its guard; the fields are those of Ended."""
-
-    op = "cleared"
-    left: Sequence[int] = ()
-    unknown: str = ""
-
-
-class FolderRemoved(Message):
-    """The job was ended on the host without its guard, and its folder was removed; the fields are those of Ended."""
-
-    op = "removed"
-    left: Sequence[int] = ()
-    unknown: str = ""
-
-
 def _check_slots(occupancy: Optional[Occupancy], error: str) -> None:
     """Check that a guard's message has the holders of its host's slots, or the reason why they are unknown.
 

@@ -15,8 +15,9 @@ from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core import trace
 from taco_launch.core.model.host.hosts import GpuConstraints, Host
 from taco_launch.core.protocol.connection import JsonConnection
-from taco_launch.core.protocol.guard_messages import Attached, Heartbeat, Launched, Lease, NoAgent, ReleaseSlots
+from taco_launch.core.protocol.guard_messages import Heartbeat, Launched, Lease, ReleaseSlots
 from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.relay_messages import Attached, NoAgent
 from tests.agent.conftest import Mail
 from tests.support.patience import HANG
 

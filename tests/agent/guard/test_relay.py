@@ -16,8 +16,8 @@ from taco_launch.agent.host import process_registry, processes
 from taco_launch.agent.store.folders import JobFolder
 from taco_launch.core.errors import TacoLaunchError
 from taco_launch.core.protocol.framing import dump, parsed
-from taco_launch.core.protocol.guard_messages import Refused
 from taco_launch.core.protocol.message import Message
+from taco_launch.core.protocol.relay_messages import Refused
 from tests.agent.conftest import PYTHON, Family
 from tests.conftest import eventually
 from tests.support.patience import HANG

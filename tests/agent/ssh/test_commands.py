@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from taco_launch.agent.ssh import commands as ssh
-from taco_launch.core.protocol.guard_messages import Cleared
+from taco_launch.core.protocol.relay_messages import Cleared
 from tests.conftest import eventually
 
 CONTENT = bytes(range(256)) * 40

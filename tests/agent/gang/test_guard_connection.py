@@ -34,7 +34,7 @@ for last; do :; done
 exec sh -c "$(printf %s "$last" | sed s,{agent},/nowhere/agent.pyz,)"
 """
 # The agent, as far as it is needed here.
-ATTACHED = """import time; print('{"op":"attached"}', flush=True); time.sleep(600)"""
+ATTACHED = """import sys; print('{"op":"attached"}', flush=True); sys.stdin.read()"""
 # What keeps the agent there continues once a file is there.
 SLOW_HEAD = """#!/bin/sh
 until [ -e "$0.go" ]; do sleep 0.05; done
@@ -112,6 +112,7 @@ def bringing(folder: JobFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     link = RemoteGuardConnection(HOST, folder, str(agent), ["id", "leases"], beat=10)
     yield link
     link.close()
+    (tmp_path / "bin/head.go").touch()
 
 
 def step_until(link: RemoteGuardConnection, done: Callable[[], bool]) -> list[Message]:

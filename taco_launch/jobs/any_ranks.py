@@ -184,6 +184,8 @@ def _verdict(parts: Sequence[HostJob], ranks: Sequence[RankStack], absent: int) 
     if verdict.is_hung and asleep is not None and not verdict.waiting and seconds < _LONG_WATCH:
         # A busy host may have woken it too late for a step to fall into so short a watch.
         where = f", {asleep.does}," if asleep.does else ""
-        why = f"rank {asleep.rank} on {asleep.host} sleeps{where} and no rank waits for it; watch it longer: --watch 60"
+        unread = any(not rank.look.does for rank in ranks if rank.look is not asleep)
+        others = "the stacks of other ranks cannot be read" if unread else "no rank waits for it"
+        why = f"rank {asleep.rank} on {asleep.host} sleeps{where} and {others}; watch it longer: --watch 60"
         return LifeVerdict(Life.UNKNOWN, why)
     return verdict

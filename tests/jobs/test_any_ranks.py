@@ -64,6 +64,10 @@ def test_sleep_for_which_no_rank_waits_is_no_hang_yet() -> None:
     (job,) = merged(gpu1=asleep)
     assert job.verdict.life is Life.UNKNOWN
     assert job.verdict.why.startswith("rank 0 on gpu1 sleeps, in load at data.py:3, and no rank waits for it")
+    first, *others = asleep.ranks
+    unread = (first, *(replace(one, look=replace(one.look, does="", idle=True)) for one in others))
+    assert "; watch it longer" in merged(gpu1=replace(asleep, ranks=unread))[0].verdict.why
+    assert "and the stacks of other ranks cannot be read" in merged(gpu1=replace(asleep, ranks=unread))[0].verdict.why
     assert merged(gpu1=replace(asleep, silent=60.0))[0].verdict.is_hung
     assert merged(gpu1=part(0, 1, 2, 3, waits=False, where="futex_wait_queue"))[0].verdict.is_hung
     awaited = part(0, 1, 2), part(3, waits=False, where="hrtimer_nanosleep")

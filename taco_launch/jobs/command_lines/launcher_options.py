@@ -545,10 +545,11 @@ _PBS_RESOURCES = {
     "walltime": Meaning(OPTION, target="--timeout", convert=clock_seconds),
     **_all("nodes select", Meaning(NODES)),
     **_all("ppn mpiprocs ntasks-per-node", Meaning(EACH)),
-    **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs ompthreads cput file"),
+    **_omitted(_LIMITS, two="ncpus mem pmem vmem pvmem procs cput file"),
+    "ompthreads": Meaning(VARIABLE, target="OMP_NUM_THREADS"),  # pbs_resources(7)
     "place": Meaning(OPTION, target="--exclusive", convert=_if_exclusive),
     **_omitted(_GPUS, two="ngpus gpus"),
-    **_omitted(_QUEUE, two="host arch qos feature"),
+    **_omitted(_QUEUE, two="host arch qos feature filesystems storage"),
     **_refused(OF_HOSTS, two="model gpu-model gpu-type gpu-mem interconnect"),
 }
 _PBS = {
@@ -556,7 +557,8 @@ _PBS = {
     "v": Meaning(LIST),
     "b": Meaning(NODES),  # of NQSV, whose directives are these
     "elapstim-req": Meaning(OPTION, target="--timeout", convert=clock_seconds),
-    **_omitted(_QUEUE, "V h", "q A P p W S c r u a T"),
+    **_omitted("-x NAME gives the ranks a variable of yours", "V"),
+    **_omitted(_QUEUE, "h", "q A P p W S c r u a T"),
     **_omitted(_LOGS, two="o e j k"),
     "M": Meaning(OPTION, target="--notify", convert=mail_address),
     **_omitted(_MAIL_TYPE, two="m"),

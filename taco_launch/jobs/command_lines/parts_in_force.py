@@ -45,6 +45,11 @@ def before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
         )
 
 
+# Where each looks for a size besides: its hostfile (deepspeed/launcher/runner.py), the file that it writes when it is configured.
+_COUNTS_GPUS = {
+    "deepspeed": (("deepspeed",), ", or of all in /job/hostfile where that exists"),
+    "accelerate": (("accelerate", "launch"), ", unless `accelerate config` was told another number"),
+}
 _ON_EACH_GPU = re.compile(r"--nproc[-_]per[-_]node=(?:gpu|auto)")
 
 
@@ -68,11 +73,13 @@ def without_defaults(directives: Sequence[Part], line: LauncherLine) -> list[Par
 
 
 def with_gpus(directives: Sequence[Part], line: LauncherLine) -> LauncherLine:
-    """Return a line of torchrun; if it starts a rank on each GPU, these are the GPUs that the script requests of each host."""
+    """Return a line of a launcher of Python; if it starts a rank on each GPU, these are those that the script requests of each host."""
     given = {part.use: part.value for part in directives}
     every, nodes = given.get(table.ALL_GPUS, "0"), given.get(table.NODES, "1")
     of_host = int(every) // int(nodes) if nodes.isdecimal() and int(every) % int(nodes) == 0 else 0
     gpus = given.get(table.GPUS, str(of_host))
+    if sizes.is_uncounted(line):
+        return replace(line, parts=(*line.parts, _on_every_gpu(line.kind, gpus)))
     if gpus == "0" or line.last(table.EACH):
         return line
     each = [_ON_EACH_GPU.fullmatch("=".join(part.words)) for part in line.parts]
@@ -81,6 +88,14 @@ def with_gpus(directives: Sequence[Part], line: LauncherLine) -> LauncherLine:
         for part, is_each in zip(line.parts, each, strict=True)
     ]
     return replace(line, parts=tuple(parts))
+
+
+def _on_every_gpu(launcher: str, gpus: str) -> Part:
+    """Return the size of a launcher without one, whose script requests `gpus` of each host, "0" where it does not."""
+    words, unless = _COUNTS_GPUS[launcher]
+    if gpus != "0":
+        return Part(0, words, table.RANKS, value=gpus, why="it starts a rank on each GPU that the script requests")
+    return Part(0, words, table.NODES, value="1", why=f"it starts a rank on each GPU of one host{unless}")
 
 
 def read(directives: Sequence[Part], line: LauncherLine) -> Iterator[Part]:

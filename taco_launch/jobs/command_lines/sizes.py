@@ -95,17 +95,20 @@ def elastic(kind: str, nodes: str) -> tuple[str, ...]:
 def _counts(line: LauncherLine) -> tuple[str, str, str]:
     """Return the ranks, the ranks of each host and the hosts of a line, "" where it does not say; srun(1) starts one task by default."""
     ranks, each, nodes = (part.value if part else "" for part in (line.last(use) for use in COUNTED))
-    refused = {part.name for part in line.of(table.REFUSED)} & {*COUNTED}
-    counted = not refused
-    has_settings = any("config" in part.words[0] for part in line.of(table.REFUSED))
-    elsewhere = refused or ranks or each or any(map(line.last, (table.HOSTS, table.HOSTFILE)))
-    if line.kind in table.ON_ONE_HOST and not elsewhere and not has_settings:
-        nodes = nodes or "1"
+    counted = not {part.name for part in line.of(table.REFUSED)} & {*COUNTED}
     if (
         times := line.last(table.TIMES)
     ) is not None and times.value.isdecimal():  # of each set that -n and -r of jsrun count
         ranks, each = (str(int(count) * int(times.value)) if count else "" for count in (ranks, each))
     return ("1" if line.kind in ("srun", "flux") and counted and not (ranks or each or nodes) else ranks), each, nodes
+
+
+def is_uncounted(line: LauncherLine) -> bool:
+    """Return whether a line has no size at all, of a launcher that then uses the GPUs of its host."""
+    counts = {part.name if part.use == table.REFUSED else part.use for part in line.parts}
+    has_settings = any("config" in part.words[0] for part in line.of(table.REFUSED))
+    places = {*COUNTED, table.HOSTS, table.HOSTFILE}
+    return line.kind in table.ON_ONE_HOST and not has_settings and not counts & places
 
 
 def total(size: Sequence[str]) -> int:

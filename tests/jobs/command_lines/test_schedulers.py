@@ -134,6 +134,21 @@ def test_properties_of_hosts_are_named(asked: str, size: str, names: list[str]) 
     assert [part for part, why in reasons(done).items() if "--selector" in why] == names
 
 
+def test_what_a_launcher_without_a_size_starts_is_said() -> None:
+    ((_line, job),) = translate_script("accelerate launch t.py").jobs
+    (row,) = job.rows
+    assert (row.original, row.here) == ("accelerate launch", "--hosts 1")
+    assert row.why.startswith("it starts a rank on each GPU of one host, unless `accelerate config` was")
+    ((_line, job),) = translate_script("#SBATCH --gres=gpu:4\ndeepspeed t.py").jobs
+    given = {row.original: (row.here, row.why) for row in job.rows}
+    assert given["deepspeed"] == ("--np 4", "it starts a rank on each GPU that the script requests")
+
+
+def test_threads_of_pbs_are_a_variable() -> None:
+    done = translate_script("#PBS -V -l select=2:ncpus=4:mpiprocs=2:ompthreads=2\nmpirun ./a")
+    assert line(done) == "--hosts 2 --slots-per-host 2 -x OMP_NUM_THREADS=2 -- ./a"
+
+
 def test_variables_of_a_c_shell() -> None:
     done = translate_script("#!/bin/csh\nsetenv OMP_NUM_THREADS 4\nsetenv A 'b c'\nmpirun -np 2 ./a")
     assert line(done) == "--np 2 -x OMP_NUM_THREADS=4 -x 'A=b c' -- ./a"
@@ -153,11 +168,16 @@ def test_variables_of_a_c_shell() -> None:
         ("--nodes=3 --gpus-per-node=2", "torchrun --nproc_per_node=cpu", "--hosts 1"),
         ("--nodes=1", "torchrun --nproc_per_node=gpu", "--hosts 1"),
         ("--nodes=2 --gpus=3", "torchrun --nnodes 2 --nproc_per_node=gpu", "--hosts 2"),
+        ("--nodes=2 --gres=gpu:4", "deepspeed", "--np 4"),
+        ("--nodes=1 --gpus-per-node=2", "accelerate launch", "--np 2"),
+        ("--nodes=2", "accelerate launch", "--hosts 1"),
+        ("--gres=gpu:4", "accelerate launch --num_processes 3", "--np 3"),
+        ("--gres=gpu:4", "deepspeed --hostfile h", ""),
     ],
 )
 def test_a_rank_on_each_gpu_is_one_on_each_that_the_script_requests(asked: str, torchrun: str, size: str) -> None:
     done = translate_script(f"#SBATCH {asked}\n{torchrun} t.py")
-    assert line(done) == f"--launcher torchrun {size} -- python3 t.py"
+    assert line(done).replace("  ", " ") == f"--launcher torchrun {size} -- python3 t.py".replace("  ", " ")
 
 
 @pytest.mark.parametrize(

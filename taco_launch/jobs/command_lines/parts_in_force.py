@@ -48,7 +48,7 @@ def before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
 # Where each looks for a size besides: its hostfile (deepspeed/launcher/runner.py), the file that it writes when it is configured.
 _COUNTS_GPUS = {
     "deepspeed": (("deepspeed",), ", or of all in /job/hostfile where that exists"),
-    "accelerate": (("accelerate", "launch"), ", unless `accelerate config` was told another number"),
+    "accelerate": (("accelerate", "launch"), ", unless `accelerate config` set another number"),
 }
 _ON_EACH_GPU = re.compile(r"--nproc[-_]per[-_]node=(?:gpu|auto)")
 

@@ -138,7 +138,7 @@ def test_what_a_launcher_without_a_size_starts_is_said() -> None:
     ((_line, job),) = translate_script("accelerate launch t.py").jobs
     (row,) = job.rows
     assert (row.original, row.here) == ("accelerate launch", "--hosts 1")
-    assert row.why.startswith("it starts a rank on each GPU of one host, unless `accelerate config` was")
+    assert row.why.startswith("it starts a rank on each GPU of one host, unless `accelerate config` set")
     ((_line, job),) = translate_script("#SBATCH --gres=gpu:4\ndeepspeed t.py").jobs
     given = {row.original: (row.here, row.why) for row in job.rows}
     assert given["deepspeed"] == ("--np 4", "it starts a rank on each GPU that the script requests")

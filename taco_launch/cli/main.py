@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -29,7 +30,7 @@ from taco_launch.cli.options.common import (
 from taco_launch.cli.options.suggestions import SuggestingGroup, nearest
 from taco_launch.cli.output import render
 from taco_launch.core.command import GIT_SECRETS, as_typed
-from taco_launch.core.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError
+from taco_launch.core.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError, UsageError, write_hint
 
 # click reads it: how a shell asks for completions.
 _COMPLETE = "_TACO_LAUNCH_COMPLETE"
@@ -307,10 +308,20 @@ def _guarded() -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if _is_folder_gone():
             return _say("the current folder is gone", "cd to one that exists", USAGE)
-        return _say(f"{error.filename or 'output'}: {error.strerror or error}", None, FAILED)
+        return _say(f"{error.filename or 'output'}: {error.strerror or error}", _hint_of(error), FAILED)
     except Exception as error:  # noqa: BLE001 - a bug: one line for the user, the traceback into a file
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _hint_of(error: OSError) -> str | None:
+    """Return what to do where the state folder cannot be used; None for any other file."""
+    from taco_launch.agent.store.folders import state_folder
+
+    own = Path(state_folder(os.environ, os.geteuid())).absolute()
+    if not isinstance(error.filename, str) or not Path(error.filename).absolute().is_relative_to(own):
+        return None
+    return write_hint(error, error.filename, "name another folder with TACO_LAUNCH_STATE")
 
 
 def _is_folder_gone() -> bool:

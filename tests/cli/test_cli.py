@@ -1,5 +1,6 @@
 """The command line without mpirun: help, exit codes, errors, formats, completion."""
 
+import errno
 import json
 import re
 import subprocess
@@ -241,6 +242,17 @@ def test_a_state_folder_that_cannot_be_written(tmp_path: Path, taco: Taco) -> No
     assert result.returncode == 5
     assert "Not a directory" in result.stderr
     assert "TACO_LAUNCH_STATE" in result.stderr
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_a_state_folder_that_another_user_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_own: bool) -> None:
+    monkeypatch.setenv("TACO_LAUNCH_STATE", str(tmp_path / "state"))
+    path = str(tmp_path / ("state/agent" if is_own else "other"))
+    error = PermissionError(errno.EACCES, "Permission denied", path)
+    monkeypatch.setattr("taco_launch.hosts.inventory.load.load", raiser(error))
+    step = f"give this user the right to write there: ls -ld {path}, or name another folder with TACO_LAUNCH_STATE"
+    hint = f"hint: {step}\n" if is_own else ""
+    assert failing("inventory", code=1) == f"error: {path}: Permission denied\n{hint}"
 
 
 def test_bench_parse_prints_a_table_or_why_not(tmp_path: Path) -> None:

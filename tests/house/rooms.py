@@ -13,7 +13,7 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_537,
+    "cli": 12_558,
     "api": 1_500,
     "bench": 9_982,
     "jobs": 16_169,

@@ -1,6 +1,7 @@
 """init: a first inventory from the names of hosts."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from taco_launch.hosts.remote.credentials import Credentials
 _SUBJECTS = ("network", "gpu", "rdma")
 # As hosts/ssh/ssh_socket.py words it.
 _NO_ADDRESS = "no address for"
+_WITH_SLOTS = re.compile(r"[\w.-]+:\d+")  # as -H and hostfiles have it
 
 
 @verb(access=True, inventory=False)
@@ -107,6 +109,14 @@ def init(
         names = tuple(dict.fromkeys(name for text in hosts for name in expand(text)))
     except ValueError as error:
         raise UsageError(f"HOST: {error}") from None
+
+    with_slots = next((name for name in names if _WITH_SLOTS.fullmatch(name)), "")
+    if with_slots:
+        host = with_slots.partition(":")[0]
+        raise UsageError(
+            f"HOST: {with_slots!r} is a host with a number of slots, which init finds by itself",
+            hint=f"taco-launch init {host}; for another number, write slots: N below {host} in the file",
+        )
 
     def written(found: Mapping[str, HostSketch]) -> str:
         return scaffold.text(found, cluster=cluster, file=str(target), user=user, key=key, image=image)

@@ -31,6 +31,14 @@ def test_names_and_ranges_become_an_inventory(tmp_path: Path) -> None:
     assert [host.name for host in parse(target.read_bytes(), "x").hosts] == ["gpu1", "gpu2", "gpu3", "login1"]
 
 
+@pytest.mark.parametrize("typed", ["gpu1:8", "gpu[1-2]:8"])
+def test_slots_are_no_part_of_a_name(tmp_path: Path, typed: str) -> None:
+    result = call("init", typed, "--no-facts", "--to", str(tmp_path / "hosts.yaml"))
+    assert "HOST: 'gpu1:8' is a host with a number of slots, which init finds by itself" in result.stderr
+    assert "hint: taco-launch init gpu1; for another number, write slots: N below gpu1 in the file" in result.stderr
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+
+
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "hosts.yaml"
     target.write_text("mine")

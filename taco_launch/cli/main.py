@@ -34,6 +34,7 @@ from taco_launch.core.errors import FAILED, INTERRUPTED, USAGE, TacoLaunchError,
 
 # click reads it: how a shell asks for completions.
 _COMPLETE = "_TACO_LAUNCH_COMPLETE"
+_STATE_VARIABLE = "TACO_LAUNCH_STATE"  # of agent/store/folders.py, which --help does not import
 # How alike an option must be to one that is meant, without their dashes: difflib's ratio.
 _ALIKE = 0.75
 # In the context's `meta`: the words of the command.
@@ -315,13 +316,11 @@ def _guarded() -> int:
 
 
 def _hint_of(error: OSError) -> str | None:
-    """Return what to do where the state folder cannot be used; None for any other file."""
-    from taco_launch.agent.store.folders import state_folder
-
-    own = Path(state_folder(os.environ, os.geteuid())).absolute()
-    if not isinstance(error.filename, str) or not Path(error.filename).absolute().is_relative_to(own):
+    """Return what to do where the named state folder cannot be used; None for any other file."""
+    own = os.environ.get(_STATE_VARIABLE)
+    if not own or not isinstance(error.filename, str) or not Path(error.filename).is_relative_to(Path(own)):
         return None
-    return write_hint(error, error.filename, "name another folder with TACO_LAUNCH_STATE")
+    return write_hint(error, error.filename, f"name another folder with {_STATE_VARIABLE}")
 
 
 def _is_folder_gone() -> bool:

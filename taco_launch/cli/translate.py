@@ -1,5 +1,6 @@
 """translate: what people type or keep for other launchers, as it is typed here."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from taco_launch.cli.options.job_options import request_of
 from taco_launch.cli.options.nested_launcher import typed
 from taco_launch.cli.output import render
 from taco_launch.core.errors import UsageError
+from taco_launch.core.launch.command_line import nested_launcher
 from taco_launch.hosts.inventory.load import read_file
 from taco_launch.jobs import translate as flow
 from taco_launch.jobs.documents import job_writer
@@ -44,18 +46,28 @@ def translate(ctx: click.Context, words: tuple[str, ...]) -> None:
     if not words:
         raise click.UsageError("Name a FILE, or put -- before the line of a launcher.", ctx)
     is_file = len(words) == 1 and Path(words[0]).is_file()
-    if len(words) == 1 and not is_file:
+    is_quoted = len(words) == 1 and not is_file and _starts_a_launcher(words[0].split())
+    if len(words) == 1 and not is_file and not is_quoted:
         raise UsageError(
             f"{words[0]}: no such file",
             hint="name a script that exists, or put a whole line behind --: taco-launch translate -- mpirun -np 2 python3 train.py",
         )
-    translated = flow.of_file(read_file(words[0], "FILE"), words[0]) if is_file else flow.of_line(words)
+    if is_file:
+        translated = flow.of_file(read_file(words[0], "FILE"), words[0])
+    elif is_quoted:  # as a shell would read it
+        translated = flow.of_file(os.fsencode(words[0]), "LINE")
+    else:
+        translated = flow.of_line(words)
     if settings.output == "yaml":
         _print_job_file(translated)
     elif settings.output == "json":
         render.data(_as_data(settings, translated), "json")
     else:
         _print(settings, translated)
+
+
+def _starts_a_launcher(words: list[str]) -> bool:
+    return any(nested_launcher.inner(words[at:]) for at in range(len(words) - 1))
 
 
 def _print(settings: Settings, translated: Translated) -> None:

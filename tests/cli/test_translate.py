@@ -72,6 +72,11 @@ def first_line(*words: str) -> str:
     return succeeding("translate", *words).stdout.splitlines()[0]
 
 
+def test_a_line_in_quotes_is_read_as_a_shell_reads_it() -> None:
+    done = succeeding("translate", "cd /d && NCCL_DEBUG=INFO mpirun -np 2 python 'a b.py'")
+    assert done.stdout.startswith("taco-launch run --workdir /d --np 2 -x NCCL_DEBUG=INFO -- python 'a b.py'\n")
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [

@@ -13,10 +13,10 @@ PACKAGE = ROOT / "taco_launch"
 PAGE = ROOT / "docs" / "explanation" / "source-tree.md"
 # Room -> the most lines of Python that it may have.
 ROOMS = {
-    "cli": 12_558,
+    "cli": 12_569,
     "api": 1_500,
     "bench": 9_982,
-    "jobs": 16_169,
+    "jobs": 16_174,
     "setup": 9_100,
     "hosts": 8_461,
     "lab": 3_650,

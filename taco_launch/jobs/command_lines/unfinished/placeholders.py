@@ -12,6 +12,10 @@ LIKE_PLACEHOLDER = re.compile(
     r"|<[A-Za-z][\w./-]*(?:(?: [A-Za-z0-9][\w./-]*)+>(?![\w./])|>(?=[,:]|[ \t]*(?:[-<>|;&#\n\\]|$)))"
 )
 _OF_AN_OPTION = re.compile(r"<[A-Za-z][\w-]*>(?![\w./])")
+# REPLACE_WITH_PATH, YOUR_DATA_DIR, PATH_TO_MODEL.
+_IN_CAPITALS = re.compile(
+    r"(?<![A-Za-z0-9_$])(?:REPLACE|INSERT|CHANGE|FILL|PATH_TO|YOUR)_[A-Z][A-Z0-9_]*(?![A-Za-z0-9_])"
+)
 _OTHER_DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"  # of word processors
 
 
@@ -23,7 +27,8 @@ def placeholder(text: str, at: int, before: str) -> re.Match[str] | None:
 
 def within(word: str) -> list[str]:
     """Return the placeholders in an argument of a program."""
-    return PLACEHOLDER.findall(word) or ([word] if LIKE_PLACEHOLDER.fullmatch(word) else [])
+    found = [*PLACEHOLDER.findall(word), *_IN_CAPITALS.findall(word)]
+    return found or ([word] if LIKE_PLACEHOLDER.fullmatch(word) else [])
 
 
 def no_program(words: Sequence[str], at: int, options: Container[str]) -> tuple[str, str] | None:
@@ -32,8 +37,8 @@ def no_program(words: Sequence[str], at: int, options: Container[str]) -> tuple[
     `options` are those of the launcher whose line it is.
     """
     word, following = (*words[at:], "")[:2]
-    if LIKE_PLACEHOLDER.fullmatch(word):
-        named = ", ".join(filter(LIKE_PLACEHOLDER.fullmatch, words))
+    if LIKE_PLACEHOLDER.fullmatch(word) or _IN_CAPITALS.fullmatch(word):
+        named = ", ".join(each for part in words for each in within(part))
         return "is a placeholder, and no program", f"replace what is to be filled in: {named}"
     if word == "-" or (words[at - 1] == "--" and len(word) > 1 and word in options):
         option = f"-{following}" if word == "-" else f"--{word}"

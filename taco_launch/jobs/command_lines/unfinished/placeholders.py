@@ -27,8 +27,8 @@ def placeholder(text: str, at: int, before: str) -> re.Match[str] | None:
 
 def within(word: str) -> list[str]:
     """Return the placeholders in an argument of a program."""
-    found = [*PLACEHOLDER.findall(word), *_IN_CAPITALS.findall(word)]
-    return found or ([word] if LIKE_PLACEHOLDER.fullmatch(word) else [])
+    parts = [*PLACEHOLDER.findall(word), *_IN_CAPITALS.findall(word)]
+    return parts or ([word] if LIKE_PLACEHOLDER.fullmatch(word) else [])
 
 
 def no_program(words: Sequence[str], at: int, options: Container[str]) -> tuple[str, str] | None:

@@ -98,11 +98,11 @@ TORCH = (
     Signature(
         "torch-master-unreachable",
         keys=("The client socket has", "TCP client failed to connect"),
-        cause="A rank could not reach rank 0's port {port} at {host}: rank 0 has not started, the name of its host "
-        "resolves to another address there, or a firewall is in between.",
-        next="Set MASTER_ADDR to an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}.",
+        cause="A rank could not reach rank 0's port {port} at {host}[[own?, which is the rank's own host: rank 0 did not start there or has ended, or it is on another host||: rank 0 has not started, the name of its host "
+        "resolves to another address there, or a firewall is in between]].",
+        next="[[own?Look at rank 0's own output on that host. If the ranks are on several hosts, set MASTER_ADDR to an address of the first host that all of them reach||Set MASTER_ADDR to an address that every host reaches: getent hosts {host} on each; nc -vz {host} {port}]].",
         pattern=r"(?:failed to connect to any network address of|while trying to connect to|connect/validate to host)"
-        r" \(?(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
+        r" \(?(?=(?:(?P<own>(?:ip6-)?localhost\b|127\.))?)(?P<host>[^\s,:)]+)[,:]\s?(?P<port>\d+)",
         unless=("port-in-use",),
     ),
     Signature(

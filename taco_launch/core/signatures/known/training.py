@@ -413,7 +413,7 @@ TRAINING = (
         next="Read the traceback that ends there: its last File line that names your own code shows the place.[[inner? If what that line passes is right, try another version of the package that raised it.]]",
         # The last place of the program's own, and the last place, with the line of the source and what underlines it.
         pattern=rf'(?m)(?:^  File "(?:{_OWN}{_ABOVE}{_IN}{_CODE.format("")}|{_LAST}{_CODE.format("2")}))?'
-        r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*ProcessExitedException: process \d+ terminated|\S*SignalException: Process \d+ got signal)(?!\S*CheckpointException: CheckpointException ranks:)(?P<error>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b|Exception(?=:|\s*$))(?!.*(?:"
+        r"^(?!\S*ChildFailedError|\S*RayTaskError\(\S*\): ray::|(?:subprocess\.)?CalledProcessError: Command |\S*ProcessExitedException: process \d+ terminated|\S*SignalException: Process \d+ got signal)(?!\S*CheckpointException: CheckpointException ranks:)(?P<error>(?:[A-Za-z_]\w*\.)*(?:[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Warning|Iteration)\b|Exception(?=:|\s*$))(?!:?\s*-- Process \d+ terminated)(?!.*(?:"
         r"Horovod has been shut down|onnection (?:reset|closed) by (?:remote )?peer|ncclRemoteError|"
         r"remote process exited|communicator was aborted|: Broken pipe$|NCCL [Ee]rror(?: in)?: ))(?:\([\w.]+\))?(?:: [^\r\n]*\S)?)",
         kind=FailureText.OUTCOME,

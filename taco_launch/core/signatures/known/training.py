@@ -362,8 +362,8 @@ TRAINING = (
         keys=("undefined symbol: ",),
         cause="Two installations of MPI are mixed on {host}: {library} does not find {what}, which another library of its own installation has.",
         next="Use one: which -a mpirun, ldd on that library and echo $LD_LIBRARY_PATH show them. Remove one of them, or its folder from the path, and build what uses MPI (horovod, mpi4py) again with the other's mpicc.",
-        pattern=r"(?P<library>[^\s:]*lib(?:mpi|open-rte|open-pal|oshmem)[\w.-]*): undefined symbol: (?P<what>\S+)"
-        r"|(?P<library2>[^\s:]+): undefined symbol: (?P<what2>(?:ompi|opal|orte|mca|prte)_\w+)",
+        pattern=r"(?<![^\s:])(?P<library>[^\s:]*lib(?:mpi|open-rte|open-pal|oshmem)[\w.-]*): undefined symbol: (?P<what>\S+)"
+        r"|(?<![^\s:])(?P<library2>[^\s:]+): undefined symbol: (?P<what2>(?:ompi|opal|orte|mca|prte)_\w+)",
         survived=True,
     ),
     Signature(

@@ -63,7 +63,9 @@ def well(cluster: Cluster, name: str, last: int) -> list[str]:
     steps = [int(step) for step in re.findall(r"step (\d+)/", log)]
     assert steps[-1] == last
     assert all(after - before in (0, 1) for before, after in pairwise(steps)), steps
-    assert "/horovod | taco-launch: " not in log, log
+    # A host that is cut off may notice before its ranks are ended; when it is back, its log is read.
+    told = re.findall(r"/horovod \| taco-launch: (.*)", log)
+    assert set(told) <= {"the connection to Horovod's driver on the first host broke"}, log
     assert len(set(re.findall(r"weight (-?\d\S+)", log))) == 1, "a rank has begun with weights of its own"
     return re.findall(r"ranks \d+ -> \d+: [^\"]*", cluster.events(name).read_text())
 

@@ -77,14 +77,18 @@ def as_user(words: Sequence[str]) -> tuple[tuple[int, str], ...]:
 
 
 def joined(command: list[str], notes: list[str]) -> list[str]:
-    """Return a command of one text, whose other lines all begin with options, as one line, and note that; else as it is."""
+    """Return a command of one text, whose other lines continue the first, as one line, and note that; else as it is.
+
+    They do if all begin with options, or if the first is a program's name alone and an option follows.
+    """
     if len(command) > 1:
         return command
     text = _CONTINUED.sub(" ", command[0].strip())
     first, *others = re.split(r"[ \t]*\n\s*", text)
     if not others:
         return [text]
-    if not all(line.startswith("-") for line in others):
+    is_name_alone = len(first.split()) == 1 and others[0].startswith("-")
+    if not is_name_alone and not all(line.startswith("-") for line in others):
         return command
     notes.append(f"the line end before {others[0].split()[0]}: ends the command of a shell; the lines are read as one")
     return [" ".join((first, *others))]

@@ -29,6 +29,13 @@ def test_the_line_of_horovodrun_with_the_counts_that_arena_sets() -> None:
     assert [note.partition(" of ")[0] for note in found.notes] == ["--host-discovery-script /edl/d.sh"]
 
 
+def test_a_line_in_lines_of_its_own() -> None:
+    """As Arena's own example has it: a template folds the ends of the lines."""
+    found = arena_line.read([*RANGE, "horovodrun\n  -np 2\n  --min-np 1\n  python t.py\n"], ())
+    assert found.words[-3:] == ("--", "python", "t.py")
+    assert "the line end before -np: ends the command of a shell; the lines are read as one" in found.notes
+
+
 def test_other_options_of_its_line_are_kept() -> None:
     assert read("horovodrun -np 2 --tcp python t.py").endswith(
         "--hosts 1:4 --slots-per-host 1 --name e --transport tcp -- python t.py"

@@ -358,12 +358,13 @@ class RemoteGuardConnection(GuardConnection):
             self._not_brought(str(error))
 
     def _look_at_feed(self, feed: ssh.AgentFeed) -> None:
-        if feed.is_over():
+        problem = feed.problem()
+        if problem:
+            self._not_brought(problem)
+            self.close()
+        elif problem is not None:
             self._feed = None
             self._advanced = time.monotonic()
-        elif feed.is_late():
-            self._not_brought("it takes too long")
-            self.close()
 
     def _not_brought(self, why: str) -> None:
         self.gone = f"the agent cannot be copied to {Path(ssh.brought(self._agent)).parent}: {why}"

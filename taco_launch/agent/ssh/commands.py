@@ -5,6 +5,7 @@ import os
 import re
 import resource
 import select
+import signal
 import socket
 import subprocess
 import time
@@ -241,13 +242,12 @@ class AgentFeed:
         )
         self.pid = self._process.pid
 
-    def is_over(self) -> bool:
-        """Return whether nothing more will come; why something is missing, the host says."""
-        return self._process.poll() is not None
-
-    def is_late(self) -> bool:
-        """Return whether it has taken too long."""
-        return time.monotonic() > self._until
+    def problem(self) -> Optional[str]:
+        """Return why it failed, empty where it did not, or where the host will say why; None as long as it continues."""
+        code = self._process.poll()
+        if code is None:
+            return "it takes too long" if time.monotonic() > self._until else None
+        return "" if code in (0, -signal.SIGPIPE) else f"cat: exit {code}"
 
     def close(self) -> None:
         """End it, unless it has ended."""

@@ -171,6 +171,15 @@ def test_a_host_that_cannot_keep_the_agent(bringing: RemoteGuardConnection, tmp_
     assert "agent.pyz" in bringing.gone
 
 
+def test_an_agent_that_cannot_be_read(bringing: RemoteGuardConnection, tmp_path: Path) -> None:
+    cat = tmp_path / "bin/cat"
+    cat.write_text("#!/bin/sh\nexit 3\n")
+    cat.chmod(0o755)
+    step_until(bringing, lambda: bool(bringing.gone))
+    assert bringing.gone == f"the agent cannot be copied to {tmp_path}/state/jobs/.agents: cat: exit 3"
+    assert bringing.pids() == []
+
+
 def test_an_agent_that_comes_too_slowly(
     bringing: RemoteGuardConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,8 @@ _MEET_SECONDS = 120.0
 # GRACEFUL_TERMINATION_TIME_S, is 5).
 _END_SECONDS = 10.0
 _TICK_MS = 500
+# When the job is over the driver waits for the hosts to go, for half as long (horovod_driver.py, _LAST_SECONDS).
+_DRIVER_SECONDS = 10.0
 # A driver whose host has lost its power sends no more: keepalive(7) finds that after _IDLE + _PROBES * _INTERVAL seconds.
 _IDLE, _INTERVAL, _PROBES = 5, 5, 4
 _TORCH_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -80,7 +82,11 @@ def main(folder: JobFolder, driver: str, address: str, sizes: str, is_first: int
         return _say(f"Horovod's driver on the first host does not answer at {driver}")
     host = _Host(folder, JsonConnection(sock), command, interface, driver=own.pid if own is not None else 0)
     code = host.run(OfferSlots(job=os.environ.get(JOB_ID, ""), address=address, slots=read_sizes(sizes).slots))
+    sock.close()
     if own is not None:
+        if host.is_over:  # this host may be the first that was told: the driver tells the others, and then ends
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                own.wait(_DRIVER_SECONDS)
         own.terminate()
         own.wait()
     return code
@@ -145,6 +151,11 @@ class _Host:
         self._code = 0  # of the first that failed
         self._is_leaving = self._has_withdrawn = False
         self._end: Optional[int] = None  # the job's exit code
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended, and this host was told or has lost the driver."""
+        return self._end is not None
 
     def run(self, offer: OfferSlots) -> int:
         """Offer the slots until the job ends or this host leaves it; return the exit code."""

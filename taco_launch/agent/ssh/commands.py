@@ -40,9 +40,10 @@ _KEEP = (
     ' && { [ "$(wc -c <"$part")" -eq "$1" ] || { echo only a part arrived >&2; false; }; }'
     ' && chmod 600 "$part" && mv -f "$part" "$2" || { rm -f "$part"; exit 1; }'
 )
-# As _RUN of an agent of $3 bytes, which is requested by a message, and then read from stdin, where the host has not got it.
+# As _RUN of an agent of $3 bytes, which is requested by a message, and then read from stdin, where the host has not got it, or
+# only a part: a zip file ends with 22 bytes of its own.
 _RUN_BROUGHT = (
-    'a=$1; [ -f "$2" ] && a=$2; [ -f "$a" ] && [ "$(wc -c <"$a")" -eq "$3" ]'
+    'a=$1; [ -f "$2" ] && a=$2; [ -f "$a" ] && [ "$(tail -c 22 "$a" | head -c 2)" = PK ]'
     f' || {{ echo "{{\\"op\\":\\"{NoAgent.op}\\"}}"; a=$2; (set -- "$3" "$2"; {_KEEP}) || exit 1; }}'
     '; shift 3; exec python3 -I -S "$a" "$@"'
 )

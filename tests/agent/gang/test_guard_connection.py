@@ -33,11 +33,11 @@ HOST_ITSELF = """#!/bin/sh
 for last; do :; done
 exec sh -c "$(printf %s "$last" | sed s,{agent},/nowhere/agent.pyz,)"
 """
-# The agent, as far as it is needed here.
-ATTACHED = """import sys; print('{"op":"attached"}', flush=True); sys.stdin.read()"""
+# The agent, as far as it is needed here; it ends as a zip file does.
+ATTACHED = """import sys; print('{"op":"attached"}', flush=True); sys.stdin.read()  # PK""" + "x" * 20
 # What keeps the agent there continues once a file is there.
 SLOW_HEAD = """#!/bin/sh
-until [ -e "$0.go" ]; do sleep 0.05; done
+until [ "$2" = 2 ] || [ -e "$0.go" ]; do sleep 0.05; done
 exec /usr/bin/head "$@"
 """
 
@@ -184,7 +184,7 @@ def test_an_agent_that_comes_too_slowly(
     bringing: RemoteGuardConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ssh_commands, "_PUT_SECONDS", 0.2)
-    (tmp_path / "agent.pyz").write_text(ATTACHED + " " * 4_000_000)
+    (tmp_path / "agent.pyz").write_text("#" * 4_000_000 + "\n" + ATTACHED)
     head = tmp_path / "bin/head"
     head.write_text(SLOW_HEAD)
     head.chmod(0o755)

@@ -78,7 +78,7 @@ def with_gpus(directives: Sequence[Part], line: LauncherLine) -> LauncherLine:
     every, nodes = given.get(table.ALL_GPUS, "0"), given.get(table.NODES, "1")
     of_host = int(every) // int(nodes) if nodes.isdecimal() and int(every) % int(nodes) == 0 else 0
     gpus = given.get(table.GPUS, str(of_host))
-    if sizes.is_uncounted(line):
+    if sizes.is_uncounted(line) and (gpus != "0" or not line.last(table.NODES)):
         return replace(line, parts=(*line.parts, _on_every_gpu(line.kind, gpus)))
     if gpus == "0" or line.last(table.EACH):
         return line

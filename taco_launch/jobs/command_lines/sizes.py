@@ -104,10 +104,11 @@ def _counts(line: LauncherLine) -> tuple[str, str, str]:
 
 
 def is_uncounted(line: LauncherLine) -> bool:
-    """Return whether a line has no size at all, of a launcher that then uses the GPUs of its host."""
+    """Return whether a line counts no ranks, of a launcher that then uses the GPUs of its host."""
     counts = {part.name if part.use == table.REFUSED else part.use for part in line.parts}
     has_settings = any("config" in part.words[0] for part in line.of(table.REFUSED))
-    places = {*COUNTED, table.HOSTS, table.HOSTFILE}
+    nodes = line.last(table.NODES)
+    places = {*COUNTED, table.HOSTS, table.HOSTFILE} - ({table.NODES} if nodes and nodes.value == "1" else set())
     return line.kind in table.ON_ONE_HOST and not has_settings and not counts & places
 
 

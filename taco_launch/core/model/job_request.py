@@ -26,23 +26,28 @@ class JobRequest:
     # The job's name; without one it is made from the command.
     name: Optional[str] = None
 
-    # Its size, in one of three ways: ranks (with at most `slots_per_host` on each host), ...
+    # Its size, in one of three ways: ranks, ...
     np: Optional[int] = None
-    # ... hosts, as a number or as the least and the most of them, with so many slots on each, ...
+    # ... hosts, as a number or as the least and the most of them, ...
     hosts: Union[int, Tuple[int, int], None] = None
+    # The most ranks on each host.
     slots_per_host: Optional[int] = None
-    # ... or workers of so many GPUs, or slots of any kind, each.
+    # ... or workers.
     workers: Optional[int] = None
+    # GPUs of each worker, all on one host.
     gpus: Optional[int] = None
+    # Slots of each worker, where they are not GPUs.
     slots_per_worker: Optional[int] = None
     # Ranks that an MPIJob's line of mpirun asks for; a size by hosts or workers must not make fewer.
     line_np: Optional[int] = None
-    # Processes that share each slot, and whether CUDA's Multi-Process Service runs under them.
+    # Processes that share each slot.
     procs_per_gpu: Optional[int] = None
+    # Whether CUDA's Multi-Process Service runs under the processes of a slot.
     mps: bool = False
 
-    # What starts the ranks, a key of LAUNCHERS; and whether env starts one process on each host.
+    # What starts the ranks, a key of LAUNCHERS.
     launcher: Optional[str] = None
+    # With the launcher env: one process on each host, which uses all slots of the job there.
     per_host: bool = False
 
     # Hosts and groups, with slots, as -H takes them: gpu1:8,gpu[3-4].
@@ -62,12 +67,17 @@ class JobRequest:
     # Whether GPUs are chosen by the links between them.
     gpu_topology: Optional[bool] = None
 
-    # What is requested of Slurm, as sbatch has it.
+    # The partition of Slurm; this field and the next ones are as sbatch has them.
     partition: Optional[str] = None
+    # The account of Slurm that is charged.
     account: Optional[str] = None
+    # The quality of service of Slurm.
     qos: Optional[str] = None
+    # Features of nodes that Slurm has to find.
     constraint: Optional[str] = None
+    # The reservation of Slurm.
     reservation: Optional[str] = None
+    # Jobs of Slurm that come before it: afterok:4711.
     dependency: Optional[str] = None
     # The job array that the job belongs to; before its place is known, only with the limit.
     array: Optional[SlurmArray] = None
@@ -78,39 +88,59 @@ class JobRequest:
     knobs: Tuple[Tuple[str, Optional[str]], ...] = ()
     # Open MPI's MCA parameters, (name, value).
     mca: Tuple[Tuple[str, str], ...] = ()
+    # Whether names that look like misspelled known ones are accepted.
     allow_unknown_knobs: bool = False
     # A profile's name or path.
     profile: Optional[str] = None
 
-    # How hosts exchange data: auto, tcp or rdma; by which interface; with GPUDirect RDMA; with LightCC.
+    # How hosts exchange data: auto, tcp or rdma.
     transport: Optional[str] = None
+    # The network interface between hosts.
     interface: Optional[str] = None
+    # Whether GPUDirect RDMA is used; None where the hosts decide.
     gdr: Optional[bool] = None
+    # Whether fewer bytes of gradients are sent between hosts, which loses precision.
     light: Optional[bool] = None
 
-    # When it may start, how it is ended, and what happens then: see Policy.
+    # The queue that it waits in; this field and the next ones are those of Policy.
     queue: Optional[str] = None
+    # Of two jobs that wait in a queue the one with the higher number is first.
     priority: Optional[int] = None
+    # How long it may wait for its slots.
     queue_timeout: Optional[float] = None
+    # Whether it fails at once where its slots are taken.
     no_wait: bool = False
+    # Whether it waits until it is resumed.
     suspend: bool = False
+    # Seconds between TERM and KILL.
     grace: Optional[float] = None
+    # How long it may run from its first start on, over all attempts.
     timeout: Optional[float] = None
+    # How long it may hang, with no rank making progress, before it is ended.
     stall_timeout: Optional[float] = None
+    # How long it may print nothing before it is ended.
     silence_timeout: Optional[float] = None
+    # How long a host may be silent before it counts as lost.
     host_loss_timeout: Optional[float] = None
+    # The most bytes kept of each rank's log; the oldest are dropped first.
     log_max_bytes: Optional[int] = None
     # A regular expression with groups step, total, epoch, loss, rate, by which progress is read.
     progress: Optional[str] = None
+    # What is ended or removed on its hosts when it has ended.
     clean_up: Optional[CleanUp] = None
+    # After which failures it is tried again.
     restart: Optional[Restart] = None
+    # How many times it is tried again.
     backoff_limit: Optional[int] = None
+    # Seconds before the first retry; each further one waits twice as long.
     backoff: Optional[float] = None
     # "any", or "same-host": the hosts of the attempt before, where its files are.
     retry_on: Optional[str] = None
     # "nan": a loss that is not a number fails it.
     fail_on: Optional[str] = None
+    # How long its record is kept after its end; None until it is deleted.
     ttl: Optional[float] = None
+    # Whether its supervisor and guards keep a log of their decisions.
     agent_log: bool = False
     # Whether it fails where what runs is not what was asked.
     strict: bool = False
@@ -121,24 +151,29 @@ class JobRequest:
     # A signal that the ranks get some time before they are ended: USR1, USR1@120, USR1@2m.
     signal: Optional[str] = None
 
-    # A TensorBoard beside the job: the folder that it reads ("runs" of the ranks' folder), and seconds that it outlives the job.
+    # Whether a TensorBoard runs beside the job.
     tensorboard: bool = False
+    # The folder that TensorBoard reads; by default runs in the ranks' folder.
     logdir: Optional[str] = None
+    # Seconds that TensorBoard outlives the job.
     tensorboard_grace: Optional[float] = None
 
-    # The code that its hosts get before its ranks start: a folder, or git+URL[@REF]; at most so many bytes of it.
+    # The code that its hosts get before its ranks start: a folder, or git+URL[@REF].
     sync: Optional[str] = None
+    # The most bytes of code.
     sync_max: Optional[int] = None
     # The path below `workdir` by which the code is found as well, as Arena has it: code/NAME.
     code_at: Optional[str] = None
-    # Single files that its hosts get, SRC:DST, and files of lines NAME=VALUE that `env` goes before.
+    # Single files that its hosts get, SRC:DST.
     config_files: Tuple[str, ...] = ()
+    # Files of lines NAME=VALUE or NAME; `env` overrides them.
     env_files: Tuple[str, ...] = ()
 
-    # The image that the job runs in, that of its workers (the same), and where it comes from: registry, controller, or a
-    # tar file of the controller.
+    # The image that the job runs in.
     image: Optional[str] = None
+    # The image of its workers, which has to be the same.
     worker_image: Optional[str] = None
+    # Where the image comes from: registry, controller, or a tar file of the controller.
     image_from: Optional[str] = None
     # Folders of the hosts in the container: HOST_PATH:PATH[:ro], or NAME:PATH[:ro] of a data set of the inventory.
     data: Tuple[str, ...] = ()

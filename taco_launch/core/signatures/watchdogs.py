@@ -13,7 +13,7 @@ from taco_launch.core.signatures.match import ENTRIES, SignatureMatch
 _NEAR = 2000
 # So many ranks of groups are compared.
 _MOST_REPORTS = 1 << 14
-# Numbers of a group that is not named are those of one group only if they differ by so much.
+# Where a rank need not wait for all others, as the root of a broadcast, it may be so many collectives ahead.
 _FAR = 1000
 # A rank may be one collective ahead of another that the network keeps in it; two are more than one can be.
 _AHEAD = 2
@@ -109,8 +109,10 @@ def _differ(reports: Sequence[_Report]) -> Optional[Tuple[int, SignatureMatch]]:
 def _apart(reports: Sequence[_Report], group: str) -> Optional[Tuple[int, SignatureMatch]]:
     for one, other in _pairs(reports):
         behind = min(one, other, key=lambda report: report.number)
-        least = _AHEAD if group and _TOGETHER.match(behind.operation) else _FAR
-        if abs(one.number - other.number) >= least:
+        least = _AHEAD if _TOGETHER.match(behind.operation) else _FAR
+        if (
+            group and abs(one.number - other.number) >= least
+        ):  # numbers of a group without a name may be those of two groups
             first = min(one, other, key=lambda report: (report.log, report.line))
             values = {name: value for name, value in _of_pair(one, other).items() if value}
             return _match("torch-ranks-apart", first, values)

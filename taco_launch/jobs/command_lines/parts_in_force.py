@@ -43,6 +43,13 @@ def before(command: Sequence[str], nested: NestedLauncher) -> Iterator[Part]:
         yield Part(
             0, tuple(words), table.OMITTED, why="it is for the launcher, not for its ranks: put it before taco-launch"
         )
+    typed = command[nested.begin]
+    folder, _slash, name = typed.rpartition("/")
+    if folder and name in _OF_A_FOLDER:
+        why = f"the ranks use the torchrun and python3 of their PATH; for those of this folder: -x PATH={folder}:/usr/bin:/bin"
+        yield Part(0, (typed,), table.OMITTED, why=why)
+    elif folder and nested.kind == "mpirun":
+        yield Part(0, (typed,), table.OMITTED, why=f"for this one, write in the inventory: mpirun: {typed}")
 
 
 # Where each looks for a size besides: its hostfile (deepspeed/launcher/runner.py), the file that it writes when it is configured.
@@ -50,6 +57,7 @@ _COUNTS_GPUS = {
     "deepspeed": (("deepspeed",), ", or of all in /job/hostfile where that exists"),
     "accelerate": (("accelerate", "launch"), ", unless `accelerate config` set another number"),
 }
+_OF_A_FOLDER = ("torchrun", "accelerate", "deepspeed")  # each starts the Python of its own folder
 _ON_EACH_GPU = re.compile(r"--nproc[-_]per[-_]node=(?:gpu|auto)")
 
 

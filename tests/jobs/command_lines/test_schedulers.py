@@ -144,6 +144,19 @@ def test_what_a_launcher_without_a_size_starts_is_said() -> None:
     assert given["deepspeed"] == ("--np 4", "it starts a rank on each GPU that the script requests")
 
 
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        ("/e/bin/torchrun --nproc_per_node 2 t.py", "-x PATH=/e/bin:/usr/bin:/bin"),
+        ("A=1 /e/bin/accelerate launch --num_processes 2 t.py", "the ranks use the torchrun and python3 of their PATH"),
+        ("/e/bin/mpirun -np 2 ./a", "for this one, write in the inventory: mpirun: /e/bin/mpirun"),
+    ],
+)
+def test_the_folder_of_a_launcher_is_named(typed: str, why: str) -> None:
+    (told,) = (told for word, told in reasons(translate_script(typed)).items() if word.startswith("/e/bin/"))
+    assert why in told
+
+
 def test_threads_of_pbs_are_a_variable() -> None:
     done = translate_script("#PBS -V -l select=2:ncpus=4:mpiprocs=2:ompthreads=2\nmpirun ./a")
     assert line(done) == "--hosts 2 --slots-per-host 2 -x OMP_NUM_THREADS=2 -- ./a"

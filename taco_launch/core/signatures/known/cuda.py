@@ -179,11 +179,12 @@ CUDA = (
     Signature(
         "cuda-assert",
         keys=(".cu:",),
-        cause="The program's own data is wrong on {host}: {file} checks that {what}, and this check failed. Every later CUDA error is a "
+        cause="[[nan?What the program draws samples from holds inf, nan or a negative number on {host} ({file})||The program's own data is wrong on {host}: {file} checks that {what}, and this check failed]]. Every later CUDA error is a "
         "consequence.",
-        next="Check the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
-        "the vocabulary. To find the line, run one batch on the CPU.",
-        pattern=r"(?P<file>[\w.]+\.cu):\d+: [^\r\n]*?Assertion `(?P<what>[^`\r\n]+)` failed",
+        next="[[nan?Use bfloat16 or float32 in place of float16, and check the weights and the input of that step.]][[unit?Keep the values between 0 and 1: apply a sigmoid, or use a loss with logits, and check for nan.]]"
+        "[[index?Check the data of that step: labels against the number of classes, indices against the size of an embedding, tokens against "
+        "the vocabulary.]] To find the line, run one batch on the CPU.",
+        pattern=r"(?P<file>[\w.]+\.cu):\d+: [^\r\n]{0,400}?Assertion `(?=(?P<nan>probability tensor contains)|(?P<unit>input_val >= zero)|(?P<index>[^\r\n]))(?P<what>[^\r\n]{1,200}?)` failed",
     ),
     Signature(
         "cuda-gpu-busy",

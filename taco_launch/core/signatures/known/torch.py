@@ -72,9 +72,17 @@ TORCH = (
         cause="A port that the job wants to listen on is taken on {host}.",
         next="ss -ltnp on {host} shows which process uses it. A previous job may still run there; otherwise choose another port (torch: MASTER_PORT; accelerate: "
         "--main_process_port).",
-        # What torch warns of, one address of several, may come right with the next.
-        pattern=r"^(?!.*\[W[\d: .]*socket\.cpp)",
+        # What torch warns of, one address of several, may come right with the next. Gloo and Open MPI take any free port.
+        pattern=r"^(?!.*(?:\[W[\d: .]*socket\.cpp|gloo/transport/\S+\] bind: |bind on local address \(\S+:0\) failed))",
         unless=("ssh-refused",),
+        survived=True,
+    ),
+    Signature(
+        "ports-used-up",
+        keys=("] bind: Address already in use", ":0) failed: Address already in use"),
+        cause="{host} has no free port left for a connection between ranks: each pair of ranks has one, and closed connections keep theirs for a minute.",
+        next="ss -tanp on {host} shows whose connections there are: end what is left of older jobs. For more ports: sysctl net.ipv4.ip_local_port_range='1024 65535'.",
+        pattern=r"gloo/transport/\S+\] bind: Address already in use|bind on local address \(\S+:0\) failed",
         survived=True,
     ),
     Signature(

@@ -492,9 +492,10 @@ TRAINING = (
     Signature(
         "deepspeed-rank-failed",
         keys=("exits with return code = ",),
-        cause="DeepSpeed's launcher on {host} reports that a rank[[rank? (local rank {rank})]] ended with exit code {code}, and does not show why.",
-        next="Read that rank's own lines above this one: the first traceback of the log. To have a file for each rank: deepspeed --enable_each_rank_log FOLDER.",
-        pattern=r"(?:--local_rank=(?P<rank>\d+)[^\r\n]*)?exits with return code = (?P<code>[1-9]\d*)",
+        cause="DeepSpeed's launcher on {host} reports that a rank ended with exit code {code}, and shows neither which nor why.",
+        next="Read the lines above this one: the first traceback of the log. To have a file for each rank: deepspeed --enable_each_rank_log FOLDER.",
+        # The command that it prints is always that of the rank that it started last.
+        pattern=r"exits with return code = (?P<code>[1-9]\d*)",
         kind=FailureText.FALLBACK,
     ),
     Signature(

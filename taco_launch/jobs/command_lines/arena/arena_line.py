@@ -297,7 +297,7 @@ def _asked(name: str, value: str) -> list[str]:
     if name == "gpus":
         return ["--gpus", value] if value != "0" else []
     if name == "data-dir":
-        return ["--data", f"{value}:{value}"]
+        return ["--data", value if ":" in value else f"{value}:{value}"]
     if name == "priority" and not value.lstrip("-").isdecimal():
         raise UsageError(f"--priority {value}: must be a number here, not a name of Kubernetes", hint="--priority 10")
     if name in ("running-timeout", "starting-timeout", "ttl-after-finished"):

@@ -154,6 +154,21 @@ def test_whatever_a_line_is_it_is_read_or_refused(seed: list[str], changes: list
         assert read(words, ("default", "hcc")).words
 
 
+def test_a_folder_of_the_hosts_under_another_path() -> None:
+    line = [
+        "submit",
+        "mpi",
+        "--name=a",
+        "--workers=1",
+        "--data-dir",
+        "/nfs/d:/data",
+        "--data-dir=/x",
+        "mpirun python t.py",
+    ]
+    words = read(line, ("default",)).words
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--data"] == ["/nfs/d:/data", "/x:/x"]
+
+
 def test_what_changes_nothing_is_noted_once() -> None:
     found = line("submit pytorch --cpu 4 --memory=8Gi --gang -a x=y --annotation z=1 --image-pull-secret s --type t x")
     assert found.words == ("submit", "--launcher", "env", "--", "x")

@@ -37,6 +37,7 @@ NAMES = {
 DOOR = "agent/store/folders.py"
 # Those that name a variable and make no path of it, or ask the door.
 ELSEWHERE = {
+    "cli/main.py": "tells whether a file that cannot be used is below that folder",
     "lab/images/training.py": "calls require_own",
     "bench/nightly/install.py": "gives a timer the variables that it is installed with",
     "jobs/code/git_repository.py": "calls require_own",

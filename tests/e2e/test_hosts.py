@@ -227,7 +227,7 @@ def test_a_time_in_which_nobody_could_listen_is_nobodys_silence(cluster: Cluster
     """As when a virtual machine is suspended, or a disk hangs, for longer than a host may be silent."""
     silence = patience(6)
     go = writes(cluster, name, silence)
-    roles = ("pyz run", "pyz guard /", "pyz guard-start")
+    roles = ("pyz run", "pyz guard /", " guard-start /")
     agents = [each for role in roles for each in cluster.alive(role)]
     assert len(agents) == 1 + 3 + 2 * 2  # the supervisor, guards, and both ends of a connection
     for number in (signal.SIGSTOP, signal.SIGCONT):
